@@ -1,0 +1,90 @@
+"""Every error that layoutopt raises on purpose.
+
+::
+
+    LayoutoptError                something failed (exit 1)
+    ├── InputError                bad usage or bad input (exit 2)
+    │   ├── SettingError          a setting or flag has a bad value
+    │   ├── LogError              a query log can't be used (empty, unreadable, no usable query)
+    │   ├── SchemaError           a schema, column or type is unknown, or differs from the plan's
+    │   ├── PlanError             a features or plan document can't be used
+    │   ├── QueryError            a SQL text can't be used on a table
+    │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
+    └── TableError                the table itself
+        ├── NotATableError        the path holds something else, or nothing
+        ├── CatalogError          a catalog file is missing, damaged or of an unknown version
+        ├── DataFileError         a data file is missing or damaged
+        ├── CommitConflictError   somebody else committed the same partition first
+        ├── ContentMismatchError  rows or checksums differ from the source: the commit is refused
+        └── BoundError            a bound (memory, vectors, rows) would be exceeded; names the setting
+
+Each message is one sentence that names the offending value and what to do.
+"""
+
+from __future__ import annotations
+
+
+class LayoutoptError(Exception):
+    """The root: everything that layoutopt raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(LayoutoptError):
+    """Bad usage or bad input."""
+
+    exit_code = 2
+
+
+class SettingError(InputError):
+    """A setting or flag has a bad value."""
+
+
+class LogError(InputError):
+    """A query log can't be used."""
+
+
+class SchemaError(InputError):
+    """A schema, column or type is unknown, or differs from the plan's."""
+
+
+class PlanError(InputError):
+    """A features or plan document can't be used."""
+
+
+class QueryError(InputError):
+    """A SQL text can't be used on a table."""
+
+
+class SourceError(InputError):
+    """A source can't be read."""
+
+
+class TableError(LayoutoptError):
+    """The table itself is the trouble."""
+
+
+class NotATableError(TableError):
+    """The path holds something else than a layoutopt table, or nothing."""
+
+    exit_code = 2
+
+
+class CatalogError(TableError):
+    """A catalog file is missing, damaged or of an unknown version."""
+
+
+class DataFileError(TableError):
+    """A data file is missing or damaged."""
+
+
+class CommitConflictError(TableError):
+    """Somebody else committed the same partition first."""
+
+
+class ContentMismatchError(TableError):
+    """Rows or checksums differ from the source: the commit is refused."""
+
+
+class BoundError(TableError):
+    """A bound would be exceeded; the message names the setting."""

@@ -1,0 +1,72 @@
+"""A table's schema: column names with Spark's type names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from layoutopt.errors import SchemaError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``type`` is Spark's ``simpleString``: ``int``, ``decimal(15,2)``, ``array<int>``, ..."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Schema:
+    """An ordered set of columns; names are found as Spark finds them, without regard to case.
+
+    >>> schema = Schema((Column("a", "int"), Column("B", "string")))
+    >>> schema.find("b").name
+    'B'
+    >>> schema.names
+    ('a', 'B')
+    """
+
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def _by_folded_name(self) -> dict[str, Column]:
+        return {column.name.casefold(): column for column in self.columns}
+
+    def get(self, name: str) -> Column | None:
+        """The column of that name in any case, or None."""
+        return self._by_folded_name.get(name.casefold())
+
+    def find(self, name: str) -> Column:
+        """The column of that name in any case.
+
+        Raises:
+            SchemaError: no column has that name.
+        """
+        column = self.get(name)
+        if column is None:
+            raise SchemaError(f"there is no column {name!r}; the columns are {', '.join(self.names)}")
+        return column
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """The schema of these columns, in the order given."""
+        return Schema(tuple(self.find(name) for name in names))
+
+    def to_json(self) -> list[dict[str, object]]:
+        """A JSON value that :meth:`from_json` reads back."""
+        return [{"name": c.name, "type": c.type, "nullable": c.nullable} for c in self.columns]
+
+    @classmethod
+    def from_json(cls, value: Iterable[Mapping[str, object]]) -> Schema:
+        """The schema that :meth:`to_json` wrote."""
+        try:
+            return cls(tuple(Column(str(c["name"]), str(c["type"]), bool(c["nullable"])) for c in value))
+        except (KeyError, TypeError) as error:
+            raise SchemaError(f"a schema's JSON is damaged at {error}; write the file again") from error
