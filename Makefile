@@ -1,0 +1,57 @@
+# Every target first makes .venv with the `layoutopt` command in it. `make help` lists the targets.
+
+SF ?= 0.1
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install java demo tpch bench test test-long lint format clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo "  SF=1 sets the TPC-H scale factor of demo, tpch and bench (default: $(SF))"
+
+install: $(STAMP) java  ## make .venv with the pinned dependencies and the layoutopt command
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "layoutopt needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11 install" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+		{ echo "Python's venv module is missing; install it with: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench,dev]'
+	@touch $@
+
+java:
+	@sh .ci/java
+
+demo: install  ## TPC-H from generator to comparison table, in a few minutes (SF=1 for the full size)
+	$(BIN)/layoutopt bench demo --sf $(SF)
+
+tpch: install  ## every method on the streams of the thesis's chapters; resumes where it stopped
+	$(BIN)/layoutopt bench tpch --sf $(SF)
+
+bench: install  ## micro-benchmarks: partitioner, catalog check, load against a plain rewrite
+	$(BIN)/layoutopt bench micro
+
+test: install  ## all fast tests and doctests
+	$(BIN)/pytest -q
+
+test-long: install  ## the tests that take minutes
+	$(BIN)/pytest -q -m long
+
+lint: install  ## ruff, mypy --strict and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install  ## rewrite the code as ruff formats it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove .venv, build/ and every cache
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

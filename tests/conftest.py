@@ -1,0 +1,50 @@
+"""Fixtures that every test may use; nothing here imports pyspark until a test asks for `spark`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Shared machines make single examples slow now and then: a deadline would test the machine.
+settings.register_profile("layoutopt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("layoutopt")
+
+SPARK_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One local Spark session on two cores, in UTC, for all tests; stopped at the end."""
+    os.environ.setdefault("TZ", "UTC")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("layoutopt-tests")
+    for key, value in SPARK_SETTINGS.items():
+        builder = builder.config(key, value)
+    scratch = tmp_path_factory.mktemp("spark")
+    session = (
+        builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.local.dir", str(scratch / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
