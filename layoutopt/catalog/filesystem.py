@@ -1,0 +1,201 @@
+"""All I/O on a table's folder goes through here: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
+
+Paths are relative to the table's root, ``/``-separated; those that would leave it are refused.
+
+The one thing a commit needs from a store is **put-if-absent**: of two writers of one path, one succeeds, the other gets
+FileExistsError, and no reader ever sees half a file. How, by store:
+
+- local: the content is written beside its target, synced, and given its name by a hard link, which fails where the name is taken;
+- object stores: fsspec's ``mode="create"``, which s3fs and gcsfs send as a conditional put;
+- hdfs: a temporary file renamed, since HDFS refuses to rename onto a file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+from fsspec.utils import get_protocol, stringify_path
+
+from layoutopt.catalog.fields import is_safe_path
+from layoutopt.errors import CatalogError, SettingError
+
+TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files under one table's root: a local path or a URL."""
+
+    root: str
+
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        """The fsspec filesystem and the root's path in it."""
+        try:
+            filesystem, path = fsspec.core.url_to_fs(self.root)
+        except (ImportError, ValueError) as error:
+            raise SettingError(f"the table path {self.root!r} can't be reached: {error}") from error
+        return filesystem, path.rstrip("/") or "/"
+
+    @cached_property
+    def local_root(self) -> Path | None:
+        """The root as a local path, None where it lies elsewhere."""
+        if get_protocol(stringify_path(self.root)) not in ("file", "local"):
+            return None
+        return Path(self._store[1])
+
+    def _full(self, path: str) -> str:
+        if path and not is_safe_path(path):
+            raise CatalogError(f"the path {path!r} leads out of the table {self.root!r}; the catalog was tampered with, restore it")
+        return f"{self._store[1].rstrip('/')}/{path}" if path else self._store[1]
+
+    def full_path(self, path: str) -> str:
+        """The path or URL that other libraries open (with its scheme, but for local files).
+
+        Raises:
+            CatalogError: the path leaves the table.
+        """
+        full = self._full(path)
+        return full if self.local_root is not None else str(self._store[0].unstrip_protocol(full))
+
+    def read_bytes(self, path: str) -> bytes:
+        """A file's content.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        return bytes(self._store[0].cat_file(self._full(path)))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A file for pyarrow to read at random places.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        full = self._full(path)
+        if self.local_root is not None:
+            return pa.OSFile(full)
+        return pa.PythonFile(self._store[0].open(full, "rb"), mode="r")
+
+    def size(self, path: str) -> int:
+        """A file's size in bytes.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        return int(self._store[0].size(self._full(path)))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of that path ("" is the root)."""
+        self._store[0].invalidate_cache()
+        return bool(self._store[0].exists(self._full(path)))
+
+    def is_file(self, path: str) -> bool:
+        """Whether the path is a file."""
+        self._store[0].invalidate_cache()
+        return bool(self._store[0].isfile(self._full(path)))
+
+    def list(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted, without temporary files; empty where there is no such folder."""
+        self._store[0].invalidate_cache()
+        try:
+            found = self._store[0].ls(self._full(path), detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
+        return tuple(sorted(name for name in names if not name.startswith(TEMPORARY)))
+
+    def delete(self, path: str) -> None:
+        """Remove a file; nothing happens where there is none."""
+        with suppress(FileNotFoundError):
+            self._store[0].rm_file(self._full(path))
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """Create a file with this content, whole and durable, or not at all (put-if-absent).
+
+        Raises:
+            FileExistsError: the path is taken; its content is as it was.
+            CatalogError: the path leaves the table, or the store has no way to create exclusively.
+            OSError: the store failed. Whether the file is there is then unknown: look.
+        """
+        full = self._full(path)
+        if self.local_root is not None:
+            _create_local(Path(full), data)
+        elif get_protocol(self.root) in ("hdfs", "viewfs"):
+            _create_by_rename(self._store[0], full, data)
+        else:
+            _create_conditionally(self._store[0], full, data)
+
+
+def _create_local(target: Path, data: bytes) -> None:
+    _make_folders(target.parent)
+    temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, target)
+        _sync_folder(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> None:
+    """Create a folder and its parents, each made durable in the folder that holds it."""
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _create_by_rename(filesystem: Any, full: str, data: bytes) -> None:
+    folder, name = full.rsplit("/", 1)
+    filesystem.makedirs(folder, exist_ok=True)
+    temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        filesystem.pipe_file(temporary, data)
+        if filesystem.exists(full):
+            raise FileExistsError(full)
+        try:
+            filesystem.mv(temporary, full)
+        except OSError as error:
+            if filesystem.exists(full):
+                raise FileExistsError(full) from error
+            raise
+    finally:
+        if filesystem.exists(temporary):
+            filesystem.rm_file(temporary)
+
+
+def _create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
+    # A driver that does not know "mode" may swallow it and overwrite: two commits would both succeed.
+    writer = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
+    if "mode" not in inspect.signature(writer).parameters:
+        raise CatalogError(
+            f"the driver {type(filesystem).__name__} of {full!r} can't create a file exclusively; install a newer one"
+        )
+    try:
+        filesystem.pipe_file(full, data, mode="create")
+    except NotImplementedError as error:
+        raise CatalogError(
+            f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
+        ) from error

@@ -1,0 +1,103 @@
+"""The nouns of a snapshot, and their JSON: what a table is at one moment.
+
+``_layoutopt/snapshots/<n>.json`` holds one snapshot; see SPEC.md for the format. Everything that is read back is validated:
+a file that was changed, cut or written by somebody else never becomes a :class:`Snapshot`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from layoutopt.catalog.fields import Fields, checked_int, is_safe_path, short
+from layoutopt.errors import CatalogError, LayoutoptError
+from layoutopt.model.schema import Schema
+from layoutopt.model.values import Key, key_kind
+
+FORMAT = "layoutopt-table"
+FORMAT_VERSION = 1
+OLDEST_SUPPORTED = 1
+
+VersionState = Literal["current", "supported", "unsupported", "too new"]
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is known of one column over a set of rows.
+
+    ``low`` and ``high`` are keys (:mod:`layoutopt.model.values`): no non-null, non-NaN value lies outside; both None where
+    unknown or where there is no such value. ``nulls`` and ``nans`` are counts, None where unknown (``nans`` is 0 for every
+    type but float and double).
+    """
+
+    low: Key | None = None
+    high: Key | None = None
+    nulls: int | None = None
+    nans: int | None = None
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """Size in bytes and SHA-256 (64 hex digits) of a catalog file, so that a flipped bit is noticed."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> FileDigest:
+        """The digest of these bytes."""
+        return cls(len(data), hashlib.sha256(data).hexdigest())
+
+
+@dataclass(frozen=True)
+class PartitionEntry:
+    """One date partition in a snapshot, as one load left it.
+
+    ``key`` is path-safe and unique in the snapshot; ``value`` is the partition column's value as a JSON scalar (None: NULL, or
+    the table has no partitions). ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column
+    chunks of all layouts.
+    """
+
+    key: str
+    value: Scalar
+    plan: str
+    load_id: str
+    blocks_file: str
+    rows: int
+    bounds: Mapping[str, Bounds]
+    checksums: Mapping[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at one moment: its schema and, per partition, what to read. ``created_at`` is ISO 8601 in UTC.
+
+    ``files`` has the digest of every plan and blocks file that the partitions name, by path.
+    """
+
+    number: int
+    parent: int | None
+    created_at: str
+    operation: str
+    load_id: str
+    schema: Schema
+    partition_by: str | None
+    partitions: tuple[PartitionEntry, ...]
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole table."""
+        return sum(entry.rows for entry in self.partitions)
+
+    def partition(self, key: str) -> PartitionEntry | None:
+        """The entry of that key, or None."""
+        return next((entry for entry in self.partitions if entry.key == key), None)
