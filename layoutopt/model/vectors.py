@@ -1,0 +1,169 @@
+"""Feature vectors, packed: the only module that knows bit order and polarity.
+
+Bit ``i`` of a row stands in word ``i // 64`` at position ``i % 64`` (the lowest bit is position 0), words are
+``uint64``. A bit is 0 only where its feature was evaluated and is FALSE or NULL; 1 means "may be TRUE". Bits past the
+last feature are 0. A union vector is the OR of vectors (Sun 2017, 3.4.1), so 0 in it proves that no row is TRUE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+WORD_BITS = 64
+
+Words = npt.NDArray[np.uint64]
+Bits = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+def words_for(n_features: int) -> int:
+    """The number of words that hold so many bits; at least one, so that every row has a vector.
+
+    >>> [words_for(n) for n in (0, 1, 64, 65)]
+    [1, 1, 1, 2]
+    """
+    return max(1, -(-n_features // WORD_BITS))
+
+
+def pack(bits: npt.NDArray[np.bool_]) -> Words:
+    """Bits ``bool[n, f]`` as words ``uint64[n, words_for(f)]``.
+
+    >>> pack(np.array([[True, False, True]])).tolist()
+    [[5]]
+    """
+    n_rows, n_features = bits.shape
+    padded = np.zeros((n_rows, words_for(n_features) * WORD_BITS), dtype=np.bool_)
+    padded[:, :n_features] = bits
+    as_bytes = np.packbits(padded, axis=1, bitorder="little")
+    return as_bytes.view("<u8").astype(np.uint64, copy=False)
+
+
+def unpack(words: Words, n_features: int) -> Bits:
+    """Words ``uint64[n, w]`` as bits ``bool[n, n_features]``; the inverse of :func:`pack`.
+
+    Raises:
+        ValueError: the words are too few for so many features.
+    """
+    _require_width(words, n_features)
+    as_bytes = np.ascontiguousarray(words).astype("<u8", copy=False).view(np.uint8)
+    return np.unpackbits(as_bytes, axis=1, count=n_features, bitorder="little").view(np.bool_)
+
+
+def feature_bit(words: Words, feature: int) -> Bits:
+    """One feature's bit of every vector, ``bool[n]``.
+
+    Raises:
+        ValueError: the words are too few for that feature.
+    """
+    _require_width(words, feature + 1)
+    mask = np.uint64(1 << (feature % WORD_BITS))
+    bit: Bits = (words[:, feature // WORD_BITS] & mask) != 0
+    return bit
+
+
+def project(words: Words, features: Sequence[int]) -> Words:
+    """The vectors of some features only: bit ``k`` of the result is bit ``features[k]`` (Sun 2017, 4.3.3 step 5).
+
+    Raises:
+        ValueError: a feature lies beyond the words.
+    """
+    bits = np.zeros((len(words), len(features)), dtype=np.bool_)
+    for position, feature in enumerate(features):
+        bits[:, position] = feature_bit(words, feature)
+    return pack(bits)
+
+
+def union(words: Words, groups: Ints, n_groups: int) -> Words:
+    """The union vector of each group, ``uint64[n_groups, w]``; a group without vectors has all bits 0.
+
+    Args:
+        words: vectors, ``uint64[n, w]``.
+        groups: the group of each vector, ``int64[n]`` in ``[0, n_groups)``.
+        n_groups: how many groups there are.
+    """
+    result = np.zeros((n_groups, words.shape[1]), dtype=np.uint64)
+    if len(words):
+        by_group = np.argsort(groups, kind="stable")
+        sorted_groups = groups[by_group]
+        starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
+        result[sorted_groups[starts]] = np.bitwise_or.reduceat(words[by_group], starts, axis=0)
+    return result
+
+
+def distinct(words: Words) -> tuple[Words, Ints, Ints]:
+    """The distinct vectors in lexicographic order of their words, whatever the order of the rows.
+
+    Returns:
+        The vectors ``uint64[d, w]``, the index of each row's vector ``int64[n]``, and the rows of each ``int64[d]``.
+    """
+    if not len(words):
+        return words.copy(), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    by_vector = np.lexsort(words.T[::-1])
+    in_order = words[by_vector]
+    is_first = np.r_[True, (in_order[1:] != in_order[:-1]).any(axis=1)]
+    inverse = np.empty(len(words), dtype=np.int64)
+    inverse[by_vector] = np.cumsum(is_first) - 1
+    counts = np.diff(np.r_[np.flatnonzero(is_first), len(words)]).astype(np.int64)
+    return in_order[is_first], inverse, counts
+
+
+def _require_width(words: Words, n_features: int) -> None:
+    if words.ndim != 2 or words.shape[1] * WORD_BITS < n_features:
+        raise ValueError(f"vectors of shape {words.shape} can't hold {n_features} features; give uint64[n, w] words")
+
+
+@dataclass(frozen=True, eq=False)
+class VectorCounts:
+    """Distinct feature vectors with the number of rows of each: the reduced input of partitioning (Sun 2017, 3.4.3).
+
+    Attributes:
+        words: the vectors, ``uint64[d, words_for(n_features)]``, distinct.
+        counts: rows of each, ``int64[d]``, positive.
+        n_features: how many bits have a meaning.
+
+    Raises:
+        ValueError: the shapes don't agree or a count is not positive.
+    """
+
+    words: Words
+    counts: Ints
+    n_features: int
+
+    def __post_init__(self) -> None:
+        if self.words.shape != (len(self.counts), words_for(self.n_features)):
+            raise ValueError(
+                f"{len(self.counts)} counts and {self.n_features} features don't fit words of shape {self.words.shape}"
+            )
+        if len(self.counts) and int(self.counts.min()) < 1:
+            raise ValueError(f"a vector's count is {int(self.counts.min())}; leave out vectors without rows")
+
+    def __len__(self) -> int:
+        """How many distinct vectors there are."""
+        return len(self.counts)
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows of all vectors together."""
+        return int(self.counts.sum())
+
+    def bits(self) -> Bits:
+        """The vectors as ``bool[d, n_features]``."""
+        return unpack(self.words, self.n_features)
+
+    def project(self, features: Sequence[int]) -> VectorCounts:
+        """The vectors of some features only; those that become equal are merged."""
+        words, inverse, _ = distinct(project(self.words, features))
+        counts = np.zeros(len(words), dtype=np.int64)
+        np.add.at(counts, inverse, self.counts)
+        return VectorCounts(words, counts, len(features))
+
+    @classmethod
+    def of_rows(cls, words: Words, n_features: int) -> VectorCounts:
+        """The distinct vectors of rows ``uint64[n, w]``, in the order of :func:`distinct`."""
+        vectors, _, counts = distinct(words)
+        return cls(vectors, counts, n_features)
