@@ -1,0 +1,103 @@
+"""Ward's method against the thesis's pseudo-code, written down naively."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.model.vectors import VectorCounts, distinct, pack
+from layoutopt.partitioning.ward import cluster, ward
+from layoutopt.partitioning.weights import integer_weights
+
+
+def naive_clusters(bits: np.ndarray, sizes: list[int], weights: list[Fraction], min_rows: int) -> list[int]:
+    """3.4.4 as it stands: Equation 3.1 for every pair in every round; of equal pairs the first."""
+
+    def skipped(rows: int, union: np.ndarray) -> Fraction:
+        return rows * sum((w for w, bit in zip(weights, union, strict=True) if not bit), Fraction(0))
+
+    pool = {i: ([i], bits[i], sizes[i]) for i in range(len(sizes))}
+    labels = list(range(len(sizes)))
+    while len(pool) > 1:
+        change = {}
+        for i, (_, union_i, rows_i) in pool.items():
+            for j, (_, union_j, rows_j) in pool.items():
+                if i < j:
+                    merged = skipped(rows_i + rows_j, union_i | union_j)
+                    change[i, j] = merged - skipped(rows_i, union_i) - skipped(rows_j, union_j)
+        i, j = min(change, key=lambda pair: (-change[pair], pair))
+        members = pool[i][0] + pool[j][0]
+        pool[i] = (members, pool[i][1] | pool[j][1], pool[i][2] + pool[j][2])
+        del pool[j]
+        for member in members:
+            labels[member] = i
+        if pool[i][2] >= min_rows:
+            del pool[i]
+    return labels
+
+
+@st.composite
+def clusterings(draw: st.DrawFn) -> tuple[np.ndarray, list[int], list[int], int]:
+    n_features = draw(st.integers(1, 6))
+    patterns = draw(st.lists(st.integers(0, 2**n_features - 1), min_size=1, max_size=22, unique=True))
+    bits = np.array([[bool(p >> k & 1) for k in range(n_features)] for p in patterns])
+    min_rows = draw(st.integers(2, 60))
+    sizes = draw(st.lists(st.integers(1, min_rows - 1), min_size=len(patterns), max_size=len(patterns)))
+    weights = draw(st.lists(st.integers(0, 4), min_size=n_features, max_size=n_features))  # few values: many ties
+    return bits, sizes, weights, min_rows
+
+
+@given(clusterings())
+@settings(max_examples=150, deadline=None)
+def test_clusters_are_those_of_the_pseudo_code(case: tuple[np.ndarray, list[int], list[int], int]) -> None:
+    bits, sizes, weights, min_rows = case
+    exact = integer_weights(np.array(weights, dtype=np.float64), sum(sizes))
+    expected = naive_clusters(bits, sizes, [Fraction(w) for w in weights], min_rows)
+    assert cluster(bits, np.array(sizes), exact, min_rows).tolist() == expected
+
+
+def test_clusters_are_those_of_the_pseudo_code_past_chunks_and_compaction() -> None:
+    rng = np.random.default_rng(5)
+    bits = distinct_bits(rng.random((700, 9)) < 0.4)[:300]
+    sizes = rng.integers(1, 30, len(bits))
+    weights = rng.integers(0, 5, 9)
+    exact = integer_weights(weights.astype(np.float64), int(sizes.sum()))
+    sums = vectorised_naive_clusters(bits, sizes, weights, 40)
+    assert cluster(bits, sizes, exact, 40).tolist() == sums
+
+
+def distinct_bits(bits: np.ndarray) -> np.ndarray:
+    return VectorCounts.of_rows(pack(bits), bits.shape[1]).bits()
+
+
+def vectorised_naive_clusters(bits: np.ndarray, sizes: np.ndarray, weights: np.ndarray, min_rows: int) -> list[int]:
+    """The same as :func:`naive_clusters`, every loss computed anew in every round, in int64."""
+    unions, rows, labels = bits.astype(np.int64), sizes.copy(), np.arange(len(bits))
+    in_pool = np.ones(len(bits), dtype=bool)
+    while in_pool.sum() > 1:
+        pool = np.flatnonzero(in_pool)
+        u, s = unions[pool], rows[pool]
+        totals = u @ weights
+        shared = (u * weights) @ u.T
+        loss = s[:, None] * (totals[None, :] - shared) + s[None, :] * (totals[:, None] - shared)
+        loss[np.tri(len(pool), dtype=bool)] = np.iinfo(np.int64).max
+        i, j = (int(pool[k]) for k in np.unravel_index(loss.argmin(), loss.shape))
+        unions[i] |= unions[j]
+        rows[i] += rows[j]
+        labels[labels == j] = i
+        in_pool[j] = False
+        in_pool[i] = rows[i] < min_rows
+    return labels.tolist()
+
+
+def test_the_example_of_the_thesis() -> None:
+    """Figure 3.1: vectors (1,1,0) and (1,0,0), (0,0,1) twice: similar tuples share a block."""
+    words, _, counts = distinct(pack(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]], dtype=bool)))
+    vectors = VectorCounts(words, counts, 3)
+    partition = ward(vectors, np.array([10.0, 1.0, 10.0]), min_rows=2, seed=0)
+    unions = {tuple(bits) for bits in (partition.unions(vectors)[:, :1] & np.uint64(7)).tolist()}
+    assert unions == {(0b011,), (0b100,)}
+    assert partition.sizes().tolist() == [2, 2]
