@@ -1,0 +1,56 @@
+"""TPC-H denormalised onto lineitem: one wide table, as in chapters 3 to 5 of Sun 2017 (3.7.2)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RAW_TABLES: Final = ("lineitem", "orders", "customer", "part", "partsupp", "supplier", "nation", "region")
+
+# The order of lineitem is the order in which a warehouse would have received the rows: input order means this.
+DENORMALISE: Final = """
+    SELECT l.*, o.*, c.*, p.*, ps.*, s.*,
+        cn.n_name AS cn_name, cr.r_name AS cr_name, sn.n_name AS sn_name, sr.r_name AS sr_name,
+        year(o.o_orderdate) AS o_year,
+        year(o.o_orderdate) * 100 + month(o.o_orderdate) AS o_month
+    FROM raw_lineitem l
+        JOIN raw_orders o ON o.o_orderkey = l.l_orderkey
+        JOIN raw_customer c ON c.c_custkey = o.o_custkey
+        JOIN raw_part p ON p.p_partkey = l.l_partkey
+        JOIN raw_partsupp ps ON ps.ps_partkey = l.l_partkey AND ps.ps_suppkey = l.l_suppkey
+        JOIN raw_supplier s ON s.s_suppkey = l.l_suppkey
+        JOIN raw_nation cn ON cn.n_nationkey = c.c_nationkey
+        JOIN raw_region cr ON cr.r_regionkey = cn.n_regionkey
+        JOIN raw_nation sn ON sn.n_nationkey = s.s_nationkey
+        JOIN raw_region sr ON sr.r_regionkey = sn.n_regionkey
+    ORDER BY l.l_orderkey, l.l_linenumber
+"""
+
+
+def denormalised(spark: SparkSession, raw: Path) -> DataFrame:
+    """Join the eight raw TPC-H tables onto lineitem.
+
+    Args:
+        spark: the session to plan in.
+        raw: the folder with one Parquet file per table, `<table>.parquet`.
+
+    Returns:
+        One row per line item in lineitem's order: 54 columns of the six tables, then `cn_name`, `cr_name` (the
+        customer's nation and region), `sn_name`, `sr_name` (the supplier's), `o_year` (such as 1994) and `o_month`
+        (such as 199401), both int.
+    """
+    for table in RAW_TABLES:
+        spark.read.parquet(str(raw / f"{table}.parquet")).createOrReplaceTempView(f"raw_{table}")
+    return spark.sql(DENORMALISE)
+
+
+def write_denormalised(spark: SparkSession, raw: Path, destination: Path) -> None:
+    """Write the denormalised table to `destination` as zstd Parquet; the folder appears only when complete."""
+    unfinished = destination.with_name(destination.name + ".unfinished")
+    denormalised(spark, raw).write.mode("overwrite").option("compression", "zstd").parquet(str(unfinished))
+    shutil.rmtree(destination, ignore_errors=True)
+    unfinished.rename(destination)
