@@ -1,0 +1,182 @@
+"""Texts that DuckDB may answer in Spark's place, and those that it may not."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from layoutopt.errors import QueryError
+from layoutopt.model.schema import Column, Schema
+from layoutopt.workload.portable import portable_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TYPES = {
+    "id": "int", "b": "bigint", "sm": "smallint", "s": "string", "d": "date", "flag": "boolean",
+    "f": "float", "g": "double", "price": "decimal(15,2)", "ts": "timestamp",
+}  # fmt: skip
+SCHEMA = Schema(tuple(Column(name, type_name) for name, type_name in TYPES.items()))
+UTC = dt.UTC
+
+
+def nasty_rows() -> pa.Table:
+    """Rows with NULL, NaN, -0.0, infinities, odd texts, ends of ranges."""
+    june = dt.date(1994, 6, 1)
+    prices = ["0.05", "0.06", None, "-3.10", "99999.99", "1.00"]
+    times = [dt.datetime(2020, 1, 1, 23, 59, 59, tzinfo=UTC), None] + [dt.datetime(1994, 1, 1, tzinfo=UTC)] * 4
+    return pa.table(
+        {
+            "id": pa.array([1, 2, 3, 4, None, 6], pa.int32()),
+            "b": pa.array([2**40, -5, 0, None, 7, 7], pa.int64()),
+            "sm": pa.array([32767, -32768, 0, 1, None, 2], pa.int16()),
+            "s": ["05", "", None, "Ärger", "a%b_c", "ax"],
+            "d": pa.array([dt.date(1994, 1, 31), dt.date(1995, 1, 1), None, dt.date(2000, 2, 29), june, june]),
+            "flag": [True, False, None, True, None, False],
+            "f": pa.array([0.1, float("nan"), -0.0, None, float("inf"), 2.5], pa.float32()),
+            "g": pa.array([0.1, float("nan"), -0.0, None, float("-inf"), 2.5], pa.float64()),
+            "price": pa.array([Decimal(p) if p else None for p in prices], pa.decimal128(15, 2)),
+            "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+        }
+    )  # fmt: skip
+
+
+PORTABLE = [
+    "SELECT * FROM t",
+    "SELECT id, s FROM t WHERE d < date '1994-01-01' + interval '1' year AND price > 0.055",
+    "SELECT id FROM t WHERE d BETWEEN '1994-01-31' AND '1995-01-01' OR d IS NULL",
+    "SELECT id FROM t WHERE f = 0.1",
+    "SELECT id FROM t WHERE f < 0.11 OR g >= 2",
+    "SELECT id FROM t WHERE g = g AND NOT g > 5",
+    "SELECT id FROM t WHERE s LIKE 'a%' OR s LIKE '%g_r'",
+    "SELECT id FROM t WHERE s NOT IN ('ax', '05') AND NOT (flag AND id > 1)",
+    "SELECT id FROM t WHERE b NOT IN (7, NULL)",
+    "SELECT id FROM t WHERE id > 2.5 AND price < 100000",
+    "SELECT id FROM t WHERE ts >= '2020-01-01 00:00:00'",
+    "SELECT id <=> NULL AS n, id IS NOT NULL AS m FROM t",
+    "SELECT s, count(*), sum(price * (1 - price)) AS revenue, sum(id), min(d), max(g) FROM t GROUP BY s ORDER BY s",
+    "SELECT year(d) AS y, avg(id), count(DISTINCT s) FROM t GROUP BY year(d) HAVING count(*) >= 1",
+    "SELECT sm + 1, id * 2 - sm, -b, id / 4, year(ts) FROM t",
+    "SELECT id FROM t ORDER BY g DESC, id LIMIT 3",
+    "SELECT id FROM t ORDER BY price, id",
+    "SELECT CASE WHEN price > 1 THEN price ELSE 0 END AS c, coalesce(price, 1.5) AS e, if(flag, id, b) AS i FROM t",
+    "SELECT substring(s, 2, 2) || '!' AS u FROM t",
+    "WITH c AS (SELECT id, b FROM t WHERE id > 1) SELECT x.id, y.b FROM c x LEFT JOIN t y ON x.b = y.b AND y.id = 6",
+    "SELECT id FROM t WHERE id IN (SELECT sm FROM t) OR EXISTS (SELECT 1 FROM t u WHERE u.id = t.b)",
+    "SELECT id FROM t LEFT ANTI JOIN (SELECT id AS k FROM t WHERE flag) ON id = k",
+    "SELECT s FROM t UNION SELECT s FROM t WHERE id = 1",
+    "SELECT DISTINCT d, flag FROM t",
+    "SELECT count(*) FROM t",
+]
+
+NOT_PORTABLE = [
+    ("SELECT avg(price) FROM t", "avg"),
+    ("SELECT upper(s) FROM t", "upper"),
+    ("SELECT id FROM t WHERE s = 5", "comparing a string with a int"),
+    ("SELECT id FROM t WHERE isnan(g)", "isnan"),
+    ("SELECT dayofweek(d) FROM t", "dayof"),
+    ("SELECT cast(price AS int) FROM t", "cast"),
+    ("SELECT try_cast(s AS int) FROM t", "cast"),
+    ("SELECT price / 3 FROM t", "division"),
+    ("SELECT id / b FROM t", "division"),
+    ("SELECT id FROM t WHERE s LIKE 'a\\\\_%'", "backslash"),
+    ("SELECT g, count(*) FROM t GROUP BY g", "grouping by a double"),
+    ("SELECT rand() FROM t", "rand"),
+    ("SELECT sum(id) OVER (PARTITION BY s) FROM t", "sum"),
+    ("SELECT id FROM t WHERE d = '1994-1-1'", "date"),
+    ("SELECT id FROM t TABLESAMPLE (10 ROWS)", "tablesample"),
+    ("SELECT id FROM t WHERE s > d", "date"),
+]
+
+BAD = [
+    ("SELECT nope FROM t", "nope"),
+    ("SELECT id FROM elsewhere", "elsewhere"),
+    ("SELECT 1 +", "SELECT 1 +"),
+    ("DELETE FROM t", "DELETE"),
+    ("SELECT 1; SELECT 2", "one SELECT"),
+]
+
+
+def answer(sql: str, rows: pa.Table) -> tuple[list[str], list[tuple[Any, ...]]]:
+    portable = portable_sql(sql, {"T": SCHEMA}, "rows_of_t")
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("rows_of_t", rows)
+    found = connection.sql(portable.sql).to_arrow_table()
+    return [column.name for column in portable.columns], [
+        tuple(row) for row in zip(*(c.to_pylist() for c in found.columns), strict=True)
+    ]
+
+
+def comparable(rows: list[tuple[Any, ...]]) -> list[str]:
+    """Rows as sorted texts: NaN equals itself, whole numbers of any type are equal, times are in UTC."""
+    return sorted(repr([_plain(value) for value in row]) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    if isinstance(value, Decimal):
+        return str(value.normalize()) if value else "0"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(Decimal(value).normalize()) if value else "0"
+    return value
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sql", PORTABLE)
+def test_portable_texts_answer_as_spark_does(sql: str, spark: SparkSession) -> None:
+    if not spark.catalog.tableExists("t"):
+        spark.createDataFrame(nasty_rows()).createOrReplaceTempView("t")
+    expected = spark.sql(sql).toArrow()
+    names, rows = answer(sql, nasty_rows())
+    theirs = [tuple(row) for row in zip(*(column.to_pylist() for column in expected.columns), strict=True)]
+    assert comparable(rows) == comparable(theirs)
+    assert [c.type for c in portable_sql(sql, {"t": SCHEMA}, "v").columns] == [
+        field.dataType.simpleString() for field in spark.sql(sql).schema.fields
+    ]
+    assert len(names) == len(expected.schema.names)
+
+
+@pytest.mark.parametrize("sql", PORTABLE)
+def test_portable_texts_run(sql: str) -> None:
+    names, _ = answer(sql, nasty_rows())
+    assert names
+
+
+@pytest.mark.parametrize(("sql", "named"), NOT_PORTABLE)
+def test_doubtful_texts_are_sent_to_spark(sql: str, named: str) -> None:
+    with pytest.raises(QueryError, match="--engine spark") as raised:
+        portable_sql(sql, {"t": SCHEMA}, "v")
+    assert named.lower() in str(raised.value).lower()
+
+
+@pytest.mark.parametrize(("sql", "named"), BAD)
+def test_bad_texts_are_named(sql: str, named: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        portable_sql(sql, {"t": SCHEMA}, "v")
+    assert named in str(raised.value)
+
+
+def test_each_mention_of_a_table_can_read_its_own_view() -> None:
+    sql = (
+        "WITH c AS (SELECT id FROM t WHERE id = 1) "
+        "SELECT a.id FROM c a JOIN t b ON a.id = b.id WHERE b.id IN (SELECT id FROM t)"
+    )
+    text = portable_sql(sql, {"t": SCHEMA}, ["v0", "v1", "v2"]).sql
+    assert text.index('"v0"') < text.index('"v1"') < text.index('"v2"')
+
+
+def test_a_cte_hides_a_table_of_its_name() -> None:
+    text = portable_sql("WITH t AS (SELECT 1 AS id) SELECT id FROM t", {"t": SCHEMA}, []).sql
+    assert "v0" not in text
+
+
+def test_names_are_those_of_spark() -> None:
+    sql = "SELECT count(*), sum(id), S, id AS x FROM t GROUP BY s, id"
+    assert [c.name for c in portable_sql(sql, {"t": SCHEMA}, "v").columns] == ["count(1)", "sum(id)", "S", "x"]
