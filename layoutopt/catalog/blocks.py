@@ -1,33 +1,295 @@
-"""The table of blocks: its Arrow schema (what a load task returns and ``blocks/<load-id>.parquet`` holds), and its reader."""
+"""The table of blocks: the schema that load tasks return and ``blocks/<load-id>.parquet`` holds, and its reader."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.locators import block_schema, checked_locators, damaged
 from layoutopt.catalog.statistics import statistics_type
+from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
+from layoutopt.model.skipping import BlockFacts, ColumnBounds, FeatureBits
+from layoutopt.model.vectors import words_for
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+__all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
+
+ALL_ONES = np.uint64(2**64 - 1)
+# Names repeat in long runs; statistics hardly repeat, and dictionaries of them cost more than they save.
+_REPEATING = ["file", "partition"]
 
 
-def block_schema(schema: Schema, n_words: int) -> pa.Schema:
-    """The Arrow schema of a table with one row a block.
+def encode_blocks(blocks: pa.Table) -> bytes:
+    """The content of a blocks file."""
+    sink = io.BytesIO()
+    pq.write_table(blocks, sink, compression="zstd", use_dictionary=_REPEATING, write_statistics=False)
+    return sink.getvalue()
 
-    ``words`` holds the union vector's bit patterns as ``n_words`` int64; ``stats`` has one child ``c<i>`` for the i-th column of
-    ``schema``, null where the block does not hold that column.
+
+@dataclass(frozen=True, eq=False)
+class BlockTable:
+    """Blocks of one plan, one row each, as whole columns. Made by :meth:`from_arrow` or :meth:`from_parquet`.
+
+    ``locators`` has every column of :func:`block_schema` but ``stats``; ``statistics_of(i)`` gives the stats of the
+    schema's i-th column when they are first asked for (a query touches few of them).
     """
-    return pa.schema(
-        [
-            pa.field("file", pa.string(), nullable=False),
-            pa.field("row_group", pa.int32(), nullable=False),
-            pa.field("block", pa.int64(), nullable=False),
-            pa.field("partition", pa.string(), nullable=False),
-            pa.field("segment", pa.int32(), nullable=False),
-            pa.field("layout", pa.int16(), nullable=False),
-            pa.field("part", pa.int8(), nullable=False),
-            pa.field("rows", pa.int64(), nullable=False),
-            pa.field("bytes", pa.int64(), nullable=False),
-            pa.field("tid_bytes", pa.int64(), nullable=False),
-            pa.field("words", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
-            pa.field("stats", statistics_type(schema), nullable=False),
-        ],
-        metadata={"layoutopt.words": str(n_words)},
+
+    schema: Schema
+    n_features: int
+    locators: pa.Table
+    statistics_of: Callable[[int], pa.StructArray]
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table, plan: Plan, where: str = "the table of blocks") -> BlockTable:
+        """The blocks of a table with the schema of :func:`block_schema`.
+
+        Raises:
+            CatalogError: a column is missing, of another type, or has impossible values.
+        """
+        stats = pa.chunked_array([], statistics_type(plan.schema))
+        if "stats" in table.column_names and pa.types.is_struct(table["stats"].type):
+            stats = table["stats"]
+
+        def child(i: int) -> pa.StructArray:
+            found = stats.type.get_field_index(f"c{i}") >= 0
+            return _combined(pc.struct_field(stats, f"c{i}")) if found else _unknown(table.num_rows)
+
+        return cls._checked(table, plan, child, where)
+
+    @classmethod
+    def from_parquet(cls, data: bytes, plan: Plan, where: str) -> BlockTable:
+        """The blocks of a blocks file's content; statistics are decoded column by column, when first asked for.
+
+        Raises:
+            CatalogError: the content is no Parquet, or as for :meth:`from_arrow`.
+        """
+        expected = [field.name for field in block_schema(plan.schema, 1) if field.name != "stats"]
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data))
+            table = file.read(columns=expected)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(where, str(error)) from error
+
+        def child(i: int) -> pa.StructArray:
+            try:
+                read = file.read(columns=[f"stats.c{i}"])
+            except (pa.ArrowException, OSError) as error:
+                raise damaged(where, str(error)) from error
+            return _combined(pc.struct_field(read["stats"], f"c{i}")) if read.num_columns else _unknown(table.num_rows)
+
+        return cls._checked(table, plan, child, where)
+
+    @classmethod
+    def _checked(
+        cls, table: pa.Table, plan: Plan, statistics_of: Callable[[int], pa.StructArray], where: str
+    ) -> BlockTable:
+        locators = checked_locators(table, plan, where)
+        return cls(plan.schema, len(plan.features), locators, cache(statistics_of))
+
+    @property
+    def n(self) -> int:
+        """How many blocks there are."""
+        return int(self.locators.num_rows)
+
+    def __len__(self) -> int:
+        return self.n
+
+    def _integers(self, name: str) -> Ints:
+        return np.asarray(_combined(self.locators[name]), dtype=np.int64)
+
+    def _coded(self, name: str) -> tuple[tuple[str, ...], Ints]:
+        """A text column as its distinct values and each block's index in them."""
+        coded = _combined(self.locators[name]).dictionary_encode()
+        return tuple(coded.dictionary.to_pylist()), np.asarray(coded.indices, dtype=np.int64)
+
+    @cached_property
+    def _files(self) -> tuple[tuple[str, ...], Ints]:
+        return self._coded("file")
+
+    @cached_property
+    def _partitions(self) -> tuple[tuple[str, ...], Ints]:
+        return self._coded("partition")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The data files, relative to the table's root."""
+        return self._files[0]
+
+    @property
+    def file(self) -> Ints:
+        """Each block's index in ``files``, int64[n]."""
+        return self._files[1]
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partition keys."""
+        return self._partitions[0]
+
+    @property
+    def partition(self) -> Ints:
+        """Each block's index in ``partitions``, int64[n]."""
+        return self._partitions[1]
+
+    @cached_property
+    def row_group(self) -> Ints:
+        """Each block's row group in its file, int64[n]."""
+        return self._integers("row_group")
+
+    @cached_property
+    def block_id(self) -> Ints:
+        """Each block's ``_block`` value, int64[n]."""
+        return self._integers("block")
+
+    @cached_property
+    def segment(self) -> Ints:
+        """Each block's segment within its partition, int64[n]."""
+        return self._integers("segment")
+
+    @cached_property
+    def layout(self) -> Ints:
+        """Each block's layout in the plan's scheme, int64[n]."""
+        return self._integers("layout")
+
+    @cached_property
+    def part(self) -> Ints:
+        """0 for whole rows of the layout, 1 for the rest rows' master columns, int64[n]."""
+        return self._integers("part")
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Each block's rows, int64[n]."""
+        return self._integers("rows")
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """Each block's compressed column chunks in bytes, int64[n]."""
+        return self._integers("bytes")
+
+    @cached_property
+    def tid_bytes(self) -> Ints:
+        """The compressed ``_tid`` chunk in bytes, 0 where there is none, int64[n]."""
+        return self._integers("tid_bytes")
+
+    @cached_property
+    def words(self) -> Words:
+        """The union vectors, uint64[n, w]; all ones where unknown."""
+        width = words_for(self.n_features)
+        lists = _combined(self.locators["words"])
+        words = np.full((self.n, width), ALL_ONES, dtype=np.uint64)
+        words[np.asarray(lists.is_valid())] = (
+            np.asarray(lists.flatten(), dtype=np.int64).view(np.uint64).reshape(-1, width)
+        )
+        return words
+
+    def statistics(self, name: str) -> pa.StructArray:
+        """The stored statistics of a column, one struct a block; null where the block does not hold the column.
+
+        Raises:
+            SchemaError: no column has that name.
+            CatalogError: the blocks file is damaged.
+        """
+        column = self.schema.find(name)
+        return self.statistics_of(self.schema.columns.index(column))
+
+    def has_column(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which blocks hold the column, bool[n]."""
+        return np.asarray(self.statistics(name).is_valid())
+
+    def column_bytes(self, name: str) -> Ints:
+        """The column's compressed chunk in each block, in bytes, int64[n]; 0 where it is absent or unknown."""
+        return np.maximum(self._numbers(name, "bytes"), 0)
+
+    def column_sums(self, name: str) -> Ints:
+        """The column's checksum in each block, int64[n]; -1 where it is absent or unknown."""
+        return self._numbers(name, "sum")
+
+    def _numbers(self, name: str, member: str) -> Ints:
+        stats = self.statistics(name)
+        index = stats.type.get_field_index(member)
+        if index < 0:
+            return np.full(self.n, -1, dtype=np.int64)
+        return np.asarray(pc.fill_null(pc.struct_field(stats, [index]), -1), dtype=np.int64)
+
+    @cached_property
+    def _bounds(self) -> Mapping[str, ColumnBounds]:
+        return _LazyBounds(self)
+
+    @cached_property
+    def _facts(self) -> BlockFacts:
+        return BlockFacts(
+            n=self.n, rows=self.rows, bits=FeatureBits.of(self.words, self.n_features), bounds=self._bounds
+        )
+
+    def facts(self) -> BlockFacts:
+        """What skipping may ask of these blocks; bounds are made for the columns that are asked for."""
+        return self._facts
+
+    def take(self, which: npt.NDArray[np.generic]) -> BlockTable:
+        """Some of the blocks: by a mask bool[n] or by indices int64[k], in that order."""
+        indices = pa.array(np.flatnonzero(which) if which.dtype == np.bool_ else which)
+        return BlockTable(
+            self.schema,
+            self.n_features,
+            self.locators.take(indices),
+            cache(lambda i: self.statistics_of(i).take(indices)),
+        )
+
+
+def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
+    """The blocks of several tables of one plan, in order; at least one table."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    return BlockTable(
+        first.schema,
+        first.n_features,
+        pa.concat_tables([table.locators for table in tables]).combine_chunks(),
+        cache(lambda i: pa.concat_arrays([table.statistics_of(i) for table in tables])),
     )
+
+
+class _LazyBounds(Mapping[str, ColumnBounds]):
+    """The bounds of a block table's columns by name, each made when it is first asked for."""
+
+    def __init__(self, table: BlockTable) -> None:
+        self._table = table
+        self._made: dict[str, ColumnBounds] = {}
+
+    def __getitem__(self, name: str) -> ColumnBounds:
+        if name not in self._made:
+            column = self._table.schema.get(name)
+            if column is None or column.name != name:
+                raise KeyError(name)
+            self._made[name] = column_bounds(self._table.statistics(name), self._table.rows, column.type)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.schema.names)
+
+    def __len__(self) -> int:
+        return len(self._table.schema.names)
+
+
+def _combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _unknown(n: int) -> pa.StructArray:
+    """Statistics that say nothing, of blocks that hold the column."""
+    return pa.StructArray.from_arrays([pa.nulls(n, pa.int64())], names=["nulls"])

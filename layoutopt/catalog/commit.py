@@ -1,26 +1,47 @@
-"""The commit protocol: plan, blocks, then the snapshot by exclusive creation (DESIGN 5, promises 3 and 4)."""
+"""The commit protocol: plan, blocks, then the snapshot by exclusive creation (DESIGN 5, promises 3 and 4).
+
+A reader sees a load from the moment its snapshot exists. A crash before that leaves files that nothing names; a
+crash after it leaves a committed load, which a retry under the same load id recognises. See SPEC.md, "Commit".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from layoutopt.catalog import snapshot_json
+from layoutopt.catalog.blocks import BlockTable, encode_blocks
+from layoutopt.catalog.entries import partition_entries, written_content
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.paths import blocks_path, plan_path, snapshot_path
+from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot, read_snapshot, snapshot_numbers
+from layoutopt.errors import CatalogError, CommitConflictError, PlanError, SchemaError
 from layoutopt.model.layout import Plan
+
+__all__ = ["CRASH_POINTS", "CommitHook", "commit_load", "ensure_table_root", "partition_entries"]
 
 CommitHook = Callable[[str], None]
 
+CRASH_POINTS = ("started", "plan-written", "blocks-written", "before-snapshot", "snapshot-created")
+"""Where ``at`` is called, in order: a test that kills the commit at each has killed it everywhere that matters."""
 
-def ensure_table_root(files: TableFiles) -> Snapshot | None:
-    """Claim a path for a table before a load writes its first data file; the newest snapshot, None where there is none yet.
+_MOST_ATTEMPTS = 100
+_MOST_VERSIONS = 100
 
-    Raises:
-        NotATableError: the path holds something else.
-        CatalogError: the newest snapshot is damaged or of an unknown version.
-    """
-    raise NotImplementedError
+
+@dataclass(frozen=True)
+class _Load:
+    """What is to be committed."""
+
+    base: Snapshot | None
+    plan: Plan
+    load_id: str
+    entries: tuple[PartitionEntry, ...]
+    whole_table: bool
 
 
 def commit_load(
@@ -34,8 +55,175 @@ def commit_load(
     whole_table: bool = False,
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
-    """Make a load visible: write the plan and its blocks, then the next snapshot.
+    """Make a load visible: write its plan and blocks, then the next snapshot, and return that.
 
-    ``whole_table``: partitions that the load does not have disappear.
+    Args:
+        files: the table's folder, claimed by :func:`ensure_table_root`.
+        base: the snapshot that the load was planned on, None for a new table.
+        plan: the plan of all the entries.
+        load_id: the load's identifier; a second commit under the same one returns the first one's snapshot.
+        entries: the partitions that the load has; each replaces the one of the same key.
+        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
+        whole_table: partitions that the load does not have disappear, and the schema may change.
+        at: called at each of CRASH_POINTS.
+
+    Raises:
+        CommitConflictError: somebody else committed one of the partitions (or any, for ``whole_table``) since ``base``.
+        SchemaError: the plan's schema is not the table's.
+        PlanError: the plan partitions by another column than the table.
+        CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
+        OSError: the store failed; the table is as it was.
     """
-    raise NotImplementedError
+    load = _Load(base, plan, load_id, tuple(entries), whole_table)
+    _check_agreement(load, blocks)
+    committed = _find_commit(files, load)
+    if committed is not None:
+        return committed
+    _next_snapshot(load, latest_snapshot(files), {})  # refuse early what can't succeed
+    at("started")
+    digests = dict([_write_plan(files, plan)])
+    at("plan-written")
+    path, digest = _write_blocks(files, load_id, encode_blocks(blocks))
+    load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
+    at("blocks-written")
+    return _commit(files, load, {**digests, path: digest}, at)
+
+
+def _check_agreement(load: _Load, blocks: pa.Table) -> None:
+    """Refuse entries that are not the blocks' own: what is committed must be what was measured."""
+    values = {entry.key: entry.value for entry in load.entries}
+    if len(values) < len(load.entries):
+        raise CatalogError(f"the load {load.load_id!r} names a partition twice; give one entry for each")
+    try:
+        measured = partition_entries(blocks, load.plan, load.load_id, values)
+    except ValueError as error:
+        raise CatalogError(f"the load {load.load_id!r} can't be committed: {error}") from error
+    for entry, found in zip(sorted(load.entries, key=lambda entry: entry.key), measured, strict=True):
+        named = (entry.plan, entry.load_id, entry.rows, dict(entry.checksums))
+        if named != (found.plan, found.load_id, found.rows, dict(found.checksums)):
+            raise CatalogError(
+                f"the entry of partition {entry.key!r} ({entry.rows} rows, load {entry.load_id!r}) does not agree with "
+                f"its blocks ({found.rows} rows, load {found.load_id!r}); make entries with partition_entries()"
+            )
+
+
+def _find_commit(files: TableFiles, load: _Load) -> Snapshot | None:
+    """The snapshot that this very load made, if an earlier attempt got that far."""
+    oldest = -1 if load.base is None else load.base.number
+    for number in reversed(snapshot_numbers(files)):
+        if number <= oldest:
+            break
+        snapshot = read_snapshot(files, number)
+        if snapshot.load_id == load.load_id:
+            return snapshot
+    return None
+
+
+def _write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
+    """Write the plan where it is not there yet: equal digests are equal plans."""
+    path, data = plan_path(plan.digest), plan.dumps()
+    try:
+        files.write_new(path, data)
+    except FileExistsError:
+        if files.read_bytes(path) != data:
+            raise CatalogError(f"{files.full_path(path)} is damaged; restore the file from a copy") from None
+    return path, FileDigest.of(data)
+
+
+def _write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
+    """Write the blocks under a name that nobody has.
+
+    What an attempt that crashed left stays as it is: it may be of another attempt that still runs.
+    """
+    for version in range(1, _MOST_VERSIONS):
+        path = blocks_path(load_id, version)
+        try:
+            files.write_new(path, data)
+        except FileExistsError:
+            if files.read_bytes(path) != data:
+                continue
+        return path, FileDigest.of(data)
+    raise CommitConflictError(f"the load id {load_id!r} was used {_MOST_VERSIONS} times; load under a new one")
+
+
+def _commit(files: TableFiles, load: _Load, digests: Mapping[str, FileDigest], at: CommitHook) -> Snapshot:
+    for _ in range(_MOST_ATTEMPTS):
+        snapshot = _next_snapshot(load, latest_snapshot(files), digests)
+        at("before-snapshot")
+        try:
+            files.write_new(snapshot_path(snapshot.number), snapshot_json.dumps(snapshot))
+        except OSError as error:
+            # Another writer was faster; or the store failed, perhaps after it had done its work. Only looking tells.
+            committed = _find_commit(files, load)
+            if committed is not None:
+                return committed
+            if not isinstance(error, FileExistsError):
+                raise
+            continue
+        at("snapshot-created")
+        return snapshot
+    raise CommitConflictError(
+        f"{_MOST_ATTEMPTS} other commits came before the load {load.load_id!r}; try again when fewer loaders run"
+    )
+
+
+def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
+    """The snapshot that adds the load to the latest one."""
+    _check_fits(load, latest)
+    _check_conflicts(load, latest)
+    kept = {} if latest is None or load.whole_table else {entry.key: entry for entry in latest.partitions}
+    partitions = {**kept, **{entry.key: entry for entry in load.entries}}
+    known = {**({} if latest is None else latest.files), **digests}
+    named = {path for entry in partitions.values() for path in (entry.blocks_file, plan_path(entry.plan))}
+    return Snapshot(
+        number=0 if latest is None else latest.number + 1,
+        parent=None if latest is None else latest.number,
+        created_at=_now(latest),
+        operation="load" if not load.whole_table else "load-table",
+        load_id=load.load_id,
+        schema=load.plan.schema,
+        partition_by=load.plan.partition_by,
+        partitions=tuple(partitions[key] for key in sorted(partitions)),
+        files={path: known[path] for path in sorted(named) if path in known},
+    )
+
+
+def _now(latest: Snapshot | None) -> str:
+    """The time in UTC to the microsecond, but never before the latest snapshot's: clocks differ, history does not."""
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    return now if latest is None else max(now, latest.created_at)
+
+
+def _check_fits(load: _Load, latest: Snapshot | None) -> None:
+    """Refuse a plan that would mix two schemas, or two ways of partitioning, in one table."""
+    if latest is None or load.whole_table:
+        return
+    if load.plan.schema != latest.schema:
+        raise SchemaError(
+            f"the plan's schema is not the table's (they differ in {_differences(load.plan, latest)}); "
+            "plan again on the table's schema, or load the whole table"
+        )
+    if load.plan.partition_by != latest.partition_by:
+        raise PlanError(
+            f"the plan partitions by {load.plan.partition_by!r} but the table by {latest.partition_by!r}; "
+            "plan with the table's column, or load the whole table"
+        )
+
+
+def _differences(plan: Plan, latest: Snapshot) -> str:
+    ours, theirs = set(plan.schema.columns), set(latest.schema.columns)
+    names = sorted({column.name for column in ours ^ theirs})
+    return ", ".join(names) if names else "the order of columns"
+
+
+def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
+    """Refuse to replace what was not there when the load was planned (not: when it commits)."""
+    planned_on = {} if load.base is None else {entry.key: entry.load_id for entry in load.base.partitions}
+    now = {} if latest is None else {entry.key: entry.load_id for entry in latest.partitions}
+    ours = (planned_on.keys() | now.keys()) if load.whole_table else {entry.key for entry in load.entries}
+    changed = sorted(key for key in ours if planned_on.get(key) != now.get(key))
+    if changed:
+        raise CommitConflictError(
+            f"partition {changed[0]!r} was loaded by somebody else ({now.get(changed[0])!r}) while this load ran; "
+            "look at the table, then load the partition again if it still needs it"
+        )

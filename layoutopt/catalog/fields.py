@@ -17,7 +17,7 @@ _DIGEST = re.compile(r"[0-9a-f]{1,64}")
 
 
 def is_safe_path(path: str) -> bool:
-    """Whether a path stays inside the table: relative, ``/``-separated, no ``..``, scheme, backslash or control character.
+    """Whether a path stays inside the table: relative, no ``..``, scheme, backslash or control character.
 
     >>> is_safe_path("data/1994/l1/layout-0/0-a.parquet")
     True

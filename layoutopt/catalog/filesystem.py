@@ -5,7 +5,8 @@ Paths are relative to the table's root, ``/``-separated; those that would leave 
 The one thing a commit needs from a store is **put-if-absent**: of two writers of one path, one succeeds, the other gets
 FileExistsError, and no reader ever sees half a file. How, by store:
 
-- local: the content is written beside its target, synced, and given its name by a hard link, which fails where the name is taken;
+- local: the content is written beside its target, synced, and given its name by a hard link, which fails where the
+  name is taken;
 - object stores: fsspec's ``mode="create"``, which s3fs and gcsfs send as a conditional put;
 - hdfs: a temporary file renamed, since HDFS refuses to rename onto a file.
 """
@@ -55,7 +56,9 @@ class TableFiles:
 
     def _full(self, path: str) -> str:
         if path and not is_safe_path(path):
-            raise CatalogError(f"the path {path!r} leads out of the table {self.root!r}; the catalog was tampered with, restore it")
+            raise CatalogError(
+                f"the path {path!r} leads out of the table {self.root!r}; restore the catalog from a copy"
+            )
         return f"{self._store[1].rstrip('/')}/{path}" if path else self._store[1]
 
     def full_path(self, path: str) -> str:
@@ -140,7 +143,7 @@ def _create_local(target: Path, data: bytes) -> None:
     _make_folders(target.parent)
     temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
-        with open(temporary, "xb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -168,7 +171,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _create_by_rename(filesystem: Any, full: str, data: bytes) -> None:
-    folder, name = full.rsplit("/", 1)
+    folder, _ = full.rsplit("/", 1)
     filesystem.makedirs(folder, exist_ok=True)
     temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
     try:

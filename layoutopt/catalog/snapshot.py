@@ -1,29 +1,15 @@
-"""The nouns of a snapshot, and their JSON: what a table is at one moment.
-
-``_layoutopt/snapshots/<n>.json`` holds one snapshot; see SPEC.md for the format. Everything that is read back is validated:
-a file that was changed, cut or written by somebody else never becomes a :class:`Snapshot`.
-"""
+"""The nouns of a snapshot: what a table is at one moment. Their JSON is in :mod:`layoutopt.catalog.snapshot_json`."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
-from layoutopt.catalog.fields import Fields, checked_int, is_safe_path, short
-from layoutopt.errors import CatalogError, LayoutoptError
+from layoutopt.catalog.versions import FORMAT_VERSION
 from layoutopt.model.schema import Schema
-from layoutopt.model.values import Key, key_kind
+from layoutopt.model.values import Key
 
-FORMAT = "layoutopt-table"
-FORMAT_VERSION = 1
-OLDEST_SUPPORTED = 1
-
-VersionState = Literal["current", "supported", "unsupported", "too new"]
 Scalar = str | int | float | bool | None
 
 
@@ -31,15 +17,13 @@ Scalar = str | int | float | bool | None
 class Bounds:
     """What is known of one column over a set of rows.
 
-    ``low`` and ``high`` are keys (:mod:`layoutopt.model.values`): no non-null, non-NaN value lies outside; both None where
-    unknown or where there is no such value. ``nulls`` and ``nans`` are counts, None where unknown (``nans`` is 0 for every
-    type but float and double).
+    ``low`` and ``high`` are keys (:mod:`layoutopt.model.values`): no non-null value lies outside (a NaN has the largest
+    key). Both are None where unknown, or where every value is null. ``nulls`` is a count, None where unknown.
     """
 
     low: Key | None = None
     high: Key | None = None
     nulls: int | None = None
-    nans: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,9 +43,9 @@ class FileDigest:
 class PartitionEntry:
     """One date partition in a snapshot, as one load left it.
 
-    ``key`` is path-safe and unique in the snapshot; ``value`` is the partition column's value as a JSON scalar (None: NULL, or
-    the table has no partitions). ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column
-    chunks of all layouts.
+    ``key`` is path-safe and unique in the snapshot; ``value`` is the partition column's value as a JSON scalar (None:
+    NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds`` is unknown.
+    ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of all layouts.
     """
 
     key: str
@@ -77,8 +61,9 @@ class PartitionEntry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table at one moment: its schema and, per partition, what to read. ``created_at`` is ISO 8601 in UTC.
+    """A table at one moment: its schema and, per partition, what to read.
 
+    ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
     ``files`` has the digest of every plan and blocks file that the partitions name, by path.
     """
 

@@ -1,48 +1,213 @@
-"""Column statistics of blocks: nulls, NaNs, smallest and largest key, measured on whole arrays."""
+"""Column statistics of blocks: nulls, NaNs, smallest and largest key, measured on whole arrays.
+
+Soundness: no non-null, non-NaN value of a block lies outside [min, max]. Where that can't be had, both are null: unknown,
+and unknown never skips (promise 7).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from layoutopt.catalog.keys import FLOATS, ArrowValues, key_storage, stored_keys
 from layoutopt.model.schema import Schema
-from layoutopt.model.values import key_kind
+from layoutopt.model.values import NAN_KEY, key_kind
 
-_WIDE_DECIMAL = pa.decimal128(38, 0)
-FLOATS = ("float", "double")
+MAX_TEXT = 64
+"""Characters (or bytes of binary) kept of a minimum or maximum; longer ones are rounded outwards."""
 
-
-def key_storage(type: str) -> pa.DataType | None:
-    """How the keys of a Spark type are stored in Arrow; None where it has no order.
-
-    >>> key_storage("date"), key_storage("decimal(38,2)"), key_storage("array<int>")
-    (DataType(int64), Decimal128Type(decimal128(38, 0)), None)
-    """
-    kind = key_kind(type)
-    if kind == "int":
-        return _WIDE_DECIMAL if _precision(type) > 18 else pa.int64()
-    return {"str": pa.string(), "bytes": pa.binary()}.get(kind or "")
-
-
-def _precision(type: str) -> int:
-    """Digits of a decimal type; 0 for other types."""
-    return int(type.removeprefix("decimal(").split(",")[0]) if type.startswith("decimal(") else 0
+T = TypeVar("T", str, bytes)
+Ints = npt.NDArray[np.int64]
+_INT64 = np.iinfo(np.int64)
 
 
 def statistics_type(schema: Schema) -> pa.StructType:
-    """The Arrow type of ``stats``: per column a struct of nulls, nans (floats only), min and max (orderable types only), bytes, sum.
-
-    All are nullable: null means unknown. ``min`` and ``max`` are keys, ``bytes`` the compressed column chunk, ``sum`` the
-    column's checksum.
-    """
-    return pa.struct([pa.field(f"c{i}", column_statistics_type(column.type)) for i, column in enumerate(schema.columns)])
+    """The Arrow type of ``stats``: one child ``c<i>`` for each column, see :func:`column_statistics_type`."""
+    return pa.struct([(f"c{i}", column_statistics_type(column.type)) for i, column in enumerate(schema.columns)])
 
 
 def column_statistics_type(type: str) -> pa.StructType:
-    """The Arrow type of one column's statistics."""
+    """One column's statistics: nulls, nans (floats only), min and max (orderable types only), bytes, sum.
+
+    All are nullable: null means unknown. ``min`` and ``max`` are keys, stored as
+    :func:`~layoutopt.catalog.keys.key_storage` says; ``bytes`` is the compressed column chunk, ``sum`` the checksum.
+    """
     storage = key_storage(type)
-    fields = [pa.field("nulls", pa.int64())]
-    if type in FLOATS:
-        fields.append(pa.field("nans", pa.int64()))
-    if storage is not None:
-        fields += [pa.field("min", storage), pa.field("max", storage)]
-    return pa.struct([*fields, pa.field("bytes", pa.int64()), pa.field("sum", pa.int64())])
+    nans = [("nans", pa.int64())] if type in FLOATS else []
+    extremes = [] if storage is None else [("min", storage), ("max", storage)]
+    return pa.struct([("nulls", pa.int64()), *nans, *extremes, ("bytes", pa.int64()), ("sum", pa.int64())])
+
+
+def block_statistics(
+    table: pa.Table,
+    offsets: Ints,
+    schema: Schema,
+    column_bytes: Mapping[str, Ints] | None = None,
+    sums: Mapping[str, Ints] | None = None,
+) -> pa.StructArray:
+    """The ``stats`` of blocks that are ranges of rows: block i is ``offsets[i] .. offsets[i+1]-1``.
+
+    ``table`` holds the rows in block order and any of the schema's columns; a column that it lacks gets
+    null statistics.
+    ``column_bytes`` and ``sums`` have an int64[n_blocks] for each column name, where they are known.
+
+    Raises:
+        SchemaError: a column's values are not of the schema's type.
+        ValueError: the offsets do not rise from 0 to the table's rows.
+    """
+    _check_offsets(offsets, table.num_rows)
+    children = []
+    for column in schema.columns:
+        type = column_statistics_type(column.type)
+        if column.name not in table.column_names:
+            children.append(pa.nulls(len(offsets) - 1, type))
+            continue
+        measured = measure(table[column.name], offsets, column.type)
+        values = {
+            **measured.by_name(),
+            "bytes": (column_bytes or {}).get(column.name),
+            "sum": (sums or {}).get(column.name),
+        }
+        children.append(_struct(type, values, len(offsets) - 1))
+    fields = list(statistics_type(schema))
+    return pa.StructArray.from_arrays(children, fields=fields)
+
+
+def _check_offsets(offsets: Ints, rows: int) -> None:
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
+        raise ValueError(f"the block offsets must rise from 0 to {rows} rows, not {offsets[:3]} .. {offsets[-1:]}")
+
+
+def _struct(type: pa.StructType, values: Mapping[str, pa.Array | Ints | None], n: int) -> pa.StructArray:
+    """A struct array whose missing members are null."""
+    arrays = [
+        pa.nulls(n, field.type) if values.get(field.name) is None else pa.array(values[field.name], field.type)
+        for field in type
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=list(type))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One column over n blocks: ``nulls`` int64[n], ``nans`` int64[n] (floats), ``low`` and ``high`` keys [n]."""
+
+    nulls: Ints
+    nans: Ints | None = None
+    low: pa.Array | None = None
+    high: pa.Array | None = None
+
+    def by_name(self) -> dict[str, pa.Array | Ints | None]:
+        """The members under their names in the ``stats`` struct."""
+        return {"nulls": self.nulls, "nans": self.nans, "min": self.low, "max": self.high}
+
+
+def measure(array: ArrowValues, offsets: Ints, type: str) -> Measured:
+    """Measure one column over the blocks that ``offsets`` (int64[n+1]) cut.
+
+    Raises:
+        SchemaError: the values are not of that Spark type.
+    """
+    if key_kind(type) is None:
+        return Measured(_count(_mask(array), offsets))
+    keys = stored_keys(array, type)
+    if keys.type == pa.int64():
+        return _measure_integers(keys, offsets, with_nans=type in FLOATS)
+    low, high = _measure_objects(keys, offsets, type)
+    storage = key_storage(type)
+    return Measured(_count(_mask(keys), offsets), None, pa.array(low, storage), pa.array(high, storage))
+
+
+def _measure_objects(keys: pa.Array, offsets: Ints, type: str) -> tuple[list[Any], list[Any]]:
+    """Smallest and largest key of each block, for keys that are no int64."""
+    starts, sizes = offsets[:-1].tolist(), np.diff(offsets).tolist()
+    # One call a block beats any grouping: min_max runs over contiguous memory and hashes nothing.
+    found = [pc.min_max(keys.slice(start, size)) for start, size in zip(starts, sizes, strict=True)]
+    low, high = ([extreme[name].as_py() for extreme in found] for name in ("min", "max"))
+    if key_kind(type) == "str":
+        return _rounded([_decoded(value) for value in low], [_decoded(value) for value in high], _floor, _ceiling_text)
+    if key_kind(type) == "bytes":
+        return _rounded(low, high, _floor, _ceiling_bytes)
+    return low, high
+
+
+def _mask(array: ArrowValues) -> npt.NDArray[np.bool_]:
+    """Which values are null, bool[rows]."""
+    if array.null_count == 0:
+        return np.zeros(len(array), dtype=np.bool_)
+    return np.asarray(array.is_null())
+
+
+def _count(mask: npt.NDArray[np.bool_], offsets: Ints) -> Ints:
+    """How many of each block's rows the mask has, int64[n]; reduceat would count an empty block as its neighbour."""
+    running = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
+    return np.diff(running[offsets])
+
+
+def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measured:
+    null = _mask(keys)
+    values = np.asarray(pc.fill_null(keys, 0))
+    nan = (values == NAN_KEY) & ~null if with_nans else np.zeros_like(null)
+    nulls, nans = _count(null, offsets), _count(nan, offsets)
+    left_out = null | nan
+    empty = np.diff(offsets) - nulls - nans == 0
+    low = _reduce(np.minimum, np.where(left_out, _INT64.max, values), offsets)
+    high = _reduce(np.maximum, np.where(left_out, _INT64.min, values), offsets)
+    return Measured(nulls, nans if with_nans else None, pa.array(low, mask=empty), pa.array(high, mask=empty))
+
+
+def _reduce(function: np.ufunc, values: Ints, offsets: Ints) -> Ints:
+    """The function over each block's rows, int64[n]; what an empty block gets means nothing."""
+    filled = np.diff(offsets) > 0
+    reduced = np.zeros(len(filled), dtype=np.int64)
+    if filled.any():
+        # Blocks with rows tile the array without a gap, so each one's end is the next one's start.
+        reduced[filled] = function.reduceat(values, offsets[:-1][filled])
+    return reduced
+
+
+def _rounded(
+    low: Sequence[T | None], high: Sequence[T | None], floor: Callable[[T], T | None], ceiling: Callable[[T], T | None]
+) -> tuple[list[T | None], list[T | None]]:
+    """Both bounds rounded outwards where they are long; both unknown where one is."""
+    pairs = [(None, None) if a is None or b is None else (floor(a), ceiling(b)) for a, b in zip(low, high, strict=True)]
+    known = [pair if None not in pair else (None, None) for pair in pairs]
+    return [pair[0] for pair in known], [pair[1] for pair in known]
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _floor(value: T) -> T:
+    """The value or, where it is long, its beginning, which sorts before it."""
+    return value[:MAX_TEXT]
+
+
+def _ceiling_text(value: str) -> str | None:
+    """The value or, where it is long, a short text that sorts after it; None where there is none.
+
+    >>> _ceiling_text("b" * 65) == "b" * 63 + "c"
+    True
+    """
+    if len(value) <= MAX_TEXT:
+        return value
+    kept = value[:MAX_TEXT].rstrip("\U0010ffff")
+    # U+D800 .. U+DFFF are no characters: the one after U+D7FF is U+E000.
+    return kept[:-1] + ("\ue000" if kept[-1] == "\ud7ff" else chr(ord(kept[-1]) + 1)) if kept else None
+
+
+def _ceiling_bytes(value: bytes) -> bytes | None:
+    """The same for binary."""
+    if len(value) <= MAX_TEXT:
+        return value
+    kept = value[:MAX_TEXT].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

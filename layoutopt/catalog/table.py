@@ -1,30 +1,174 @@
-"""A table's catalog, opened at one snapshot."""
+"""A table's catalog, opened at one snapshot: what readers see, whatever writers do meanwhile (promise 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+
+from layoutopt.catalog.blocks import BlockTable, concatenated
+from layoutopt.catalog.bounds import bounds_over
+from layoutopt.catalog.entries import rows_by_layout
+from layoutopt.catalog.fields import short
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.paths import plan_path
+from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
+from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
+from layoutopt.model import layout
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
+from layoutopt.model.skipping import BlockFacts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Catalog:
-    """What a table knows of itself at one snapshot."""
+    """What a table knows of itself at one snapshot. Blocks are read when they are first asked for, then kept.
+
+    ``plans`` has every plan that the snapshot's partitions name, by digest.
+    """
 
     files: TableFiles
     snapshot: Snapshot
     plans: Mapping[str, Plan]
+
+    @classmethod
+    def open(cls, root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
+        """Open a table at its newest snapshot, at one by number, or at the newest not after a time (ISO 8601).
+
+        Raises:
+            NotATableError: the path holds something else, nothing, or a table that was never loaded.
+            CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
+            SettingError: both a number and a time, or a text that is no time.
+        """
+        files = TableFiles(root)
+        check_is_table(files)
+        found = _chosen_snapshot(files, snapshot, as_of)
+        digests = sorted({entry.plan for entry in found.partitions})
+        return cls(files, found, {digest: _read_plan(files, found, digest) for digest in digests})
 
     @property
     def schema(self) -> Schema:
         """The table's schema."""
         return self.snapshot.schema
 
-    @classmethod
-    def open(cls, root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
-        """Open a table at its newest snapshot, at one by number, or at the newest not after a time (ISO 8601)."""
-        raise NotImplementedError
+    @property
+    def partitions(self) -> tuple[PartitionEntry, ...]:
+        """The snapshot's partitions, sorted by key."""
+        return self.snapshot.partitions
+
+    @cached_property
+    def _tables(self) -> dict[tuple[str, str], BlockTable]:
+        """The blocks files read so far, by path and plan."""
+        return {}
+
+    @cached_property
+    def _parts(self) -> dict[str, BlockTable]:
+        """The blocks of single partitions made so far, by key."""
+        return {}
+
+    def blocks(self, entry: PartitionEntry) -> BlockTable:
+        """The blocks of one partition of this snapshot.
+
+        Raises:
+            CatalogError: the blocks file is missing or damaged, or does not hold what the snapshot says.
+        """
+        if entry.key not in self._parts:
+            self._parts[entry.key] = self._blocks(entry)
+        return self._parts[entry.key]
+
+    def _blocks(self, entry: PartitionEntry) -> BlockTable:
+        table = self._file(entry)
+        index = table.partitions.index(entry.key) if entry.key in table.partitions else -1
+        mask = table.partition == index
+        part = table if mask.all() else table.take(mask)
+        if int(rows_by_layout(part).max(initial=0)) != entry.rows:
+            where = self.files.full_path(entry.blocks_file)
+            raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
+        return part
+
+    def _file(self, entry: PartitionEntry) -> BlockTable:
+        key = (entry.blocks_file, entry.plan)
+        if key not in self._tables:
+            data = _read_checked(self.files, self.snapshot, entry.blocks_file)
+            where = self.files.full_path(entry.blocks_file)
+            self._tables[key] = BlockTable.from_parquet(data, self.plans[entry.plan], where)
+        return self._tables[key]
+
+    def block_tables(self) -> list[tuple[PartitionEntry, BlockTable]]:
+        """Every partition with its blocks.
+
+        Raises:
+            CatalogError: as for :meth:`blocks`.
+        """
+        return [(entry, self.blocks(entry)) for entry in self.partitions]
+
+    def blocks_by_plan(self) -> dict[str, BlockTable]:
+        """All blocks, in one table for each plan (by digest): what to check in one go.
+
+        Raises:
+            CatalogError: as for :meth:`blocks`.
+        """
+        tables: dict[str, list[BlockTable]] = {digest: [] for digest in self.plans}
+        for entry, table in self.block_tables():
+            tables[entry.plan].append(table)
+        return {digest: concatenated(parts) for digest, parts in tables.items() if parts}
+
+    def partition_facts(self) -> BlockFacts:
+        """The partitions in order, each as if it were one block, for the one skipping rule; without feature bits."""
+        rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
+        bounds = {}
+        for column in self.schema.columns:
+            by_partition = [entry.bounds.get(column.name, Bounds()) for entry in self.partitions]
+            bounds[column.name] = bounds_over(by_partition, rows, column.type)
+        return BlockFacts(n=len(rows), rows=rows, bits=None, bounds=bounds)
+
+
+def open_catalog(root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
+    """The same as :meth:`Catalog.open`."""
+    return Catalog.open(root, snapshot, as_of)
+
+
+def _chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) -> Snapshot:
+    if number is not None and as_of is not None:
+        raise SettingError(f"snapshot {number} and the time {as_of!r} are both asked for; give one of them")
+    if number is not None:
+        return read_snapshot(files, number)
+    if as_of is not None:
+        return snapshot_as_of(files, as_of)
+    latest = latest_snapshot(files)
+    if latest is None:
+        raise NotATableError(f"the table at {files.root!r} was never loaded; run `layoutopt load` first")
+    return latest
+
+
+def _read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
+    """A catalog file's content, equal to what was committed to the last bit."""
+    where = files.full_path(path)
+    try:
+        data = files.read_bytes(path)
+    except FileNotFoundError as error:
+        raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
+    if FileDigest.of(data) != snapshot.files[path]:
+        raise CatalogError(
+            f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
+            "names; restore it from a copy or load again"
+        )
+    return data
+
+
+def _read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
+    path = plan_path(digest)
+    try:
+        plan = layout.Plan.loads(_read_checked(files, snapshot, path))
+    except PlanError as error:
+        raise CatalogError(
+            f"the plan {files.full_path(path)} can't be used ({short(str(error))}); load again"
+        ) from error
+    if plan.schema != snapshot.schema:
+        raise CatalogError(
+            f"the plan {files.full_path(path)} has another schema than the table; restore it from a copy"
+        )
+    return plan

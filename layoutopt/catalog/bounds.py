@@ -1,0 +1,122 @@
+"""From stored statistics to what skipping may believe: anything missing or contradictory becomes unknown (promise 7)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.catalog.keys import FLOATS, key_storage
+from layoutopt.catalog.snapshot import Bounds
+from layoutopt.model.skipping import ColumnBounds
+from layoutopt.model.values import NAN_KEY, Key
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.generic]
+
+UNKNOWN = -1
+
+
+def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
+    """One column's bounds over n blocks, from its ``stats`` child and the blocks' ``rows`` (int64[n]).
+
+    A block that has, or may have, a NaN has NAN_KEY as its high key, since Spark orders NaN last.
+    """
+    nulls = _counts(stats, "nulls", rows)
+    low, high, known = _range(stats, type)
+    # Contradictions: a range where every row is null, or an upside-down one. Nothing of such a block is believed.
+    contradictory = (known & (nulls == rows)) | (known & (low > high).astype(np.bool_))
+    known &= ~contradictory
+    nulls[contradictory] = UNKNOWN
+    if type in FLOATS:
+        nans = _counts(stats, "nans", np.where(nulls == UNKNOWN, rows, rows - nulls))
+        only_nans = (nans > 0) & (nulls != UNKNOWN) & (nans == rows - nulls) & ~known
+        low = np.where(only_nans, NAN_KEY, low)
+        high = np.where(nans == 0, high, NAN_KEY)
+        known |= only_nans
+    return ColumnBounds(low=low, high=high, known=known, nulls=nulls, type=type)
+
+
+def _member(stats: pa.StructArray, name: str, type: pa.DataType) -> pa.Array | None:
+    """A member of the struct with the struct's own nulls; None where it is missing or of another type."""
+    index = stats.type.get_field_index(name)
+    if index < 0 or stats.type.field(index).type != type:
+        return None
+    return pc.struct_field(stats, [index])
+
+
+def _counts(stats: pa.StructArray, name: str, most: Ints) -> Ints:
+    """A count in 0 .. ``most`` for each block, int64[n]; -1 where unknown or impossible."""
+    stored = _member(stats, name, pa.int64())
+    if stored is None:
+        return np.full(len(stats), UNKNOWN, dtype=np.int64)
+    counts = np.array(pc.fill_null(stored, UNKNOWN), dtype=np.int64)
+    counts[(counts < 0) | (counts > most)] = UNKNOWN
+    return counts
+
+
+def _range(stats: pa.StructArray, type: str) -> tuple[Keys, Keys, Bools]:
+    """Smallest and largest key of each block, and where both are known."""
+    storage = key_storage(type)
+    low = None if storage is None else _member(stats, "min", storage)
+    high = None if storage is None else _member(stats, "max", storage)
+    if low is None or high is None:
+        zeros = np.zeros(len(stats), dtype=np.int64)
+        return zeros, zeros, np.zeros(len(stats), dtype=np.bool_)
+    known = np.asarray(low.is_valid()) & np.asarray(high.is_valid())
+    return _keys(low), _keys(high), known
+
+
+def _keys(stored: pa.Array) -> Keys:
+    """Stored keys as int64[n], or object[n] of int, str or bytes; what stands for null means nothing."""
+    if stored.type == pa.int64():
+        return np.array(pc.fill_null(stored, 0), dtype=np.int64)
+    keys = np.empty(len(stored), dtype=object)
+    if pa.types.is_decimal(stored.type):
+        keys[:] = [0 if value is None else int(value) for value in stored.to_pylist()]
+    else:
+        keys[:] = pc.fill_null(stored, b"" if pa.types.is_binary(stored.type) else "").to_pylist()
+    return keys
+
+
+def merged(bounds: ColumnBounds, rows: Ints) -> Bounds:
+    """The bounds of all blocks together; the range is unknown if that of one block with values is.
+
+    ``rows`` are the blocks' rows, int64[n].
+    """
+    nulls = None if (bounds.nulls < 0).any() else int(bounds.nulls.sum())
+    without_values = bounds.nulls == rows
+    if not bounds.known.any() or not (bounds.known | without_values).all():
+        return Bounds(nulls=nulls)
+    return Bounds(_key(bounds.low[bounds.known].min()), _key(bounds.high[bounds.known].max()), nulls)
+
+
+def _key(value: object) -> Key:
+    return int(value) if isinstance(value, np.integer) else value  # type: ignore[return-value]
+
+
+def bounds_over(entries: list[Bounds], rows: Ints, type: str) -> ColumnBounds:
+    """The other way: bounds of single partitions as one :class:`ColumnBounds` over them."""
+    known = np.array([b.low is not None and b.high is not None for b in entries], dtype=np.bool_)
+    nulls = np.array(
+        [UNKNOWN if b.nulls is None or b.nulls > n else b.nulls for b, n in zip(entries, rows, strict=True)]
+    )
+    return ColumnBounds(
+        low=_key_column([b.low for b in entries], type),
+        high=_key_column([b.high for b in entries], type),
+        known=known,
+        nulls=nulls.astype(np.int64),
+        type=type,
+    )
+
+
+def _key_column(keys: list[Key | None], type: str) -> Keys:
+    storage = key_storage(type)
+    if storage is None or storage == pa.int64():
+        return np.array([0 if key is None else key for key in keys], dtype=np.int64)
+    empty: Key = {pa.string(): "", pa.binary(): b""}.get(storage, 0)
+    column = np.empty(len(keys), dtype=object)
+    column[:] = [empty if key is None else key for key in keys]
+    return column

@@ -1,0 +1,43 @@
+"""The check before every commit: what was written is what the source has (promise 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from layoutopt.errors import ContentMismatchError
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a set of rows holds, whatever their order: how many, and by column the sum of unsigned 32-bit hashes.
+
+    A sum notices a duplicate (unlike xor) and fits an int64 below 2^31 rows. A lost row shows even where its hash is 0.
+    """
+
+    rows: int
+    sums: Mapping[str, int]
+
+
+def check_content(source: Content, written: Content, place: str) -> None:
+    """Refuse rows that are not the source's; ``place`` names them in the message ("partition 1994").
+
+    Raises:
+        ContentMismatchError: rows or checksums differ, or one side has a column that the other lacks; names the columns.
+    """
+    if source.rows != written.rows:
+        raise ContentMismatchError(
+            f"{place} has {source.rows} rows in the source but {written.rows} were written; nothing was committed, "
+            "load again, from a source that nobody changes meanwhile"
+        )
+    differing = [name for name in _all_names(source, written) if source.sums.get(name) != written.sums.get(name)]
+    if differing:
+        raise ContentMismatchError(
+            f"{place} differs from the source in {', '.join(differing)}; nothing was committed, "
+            "load again, from a source that nobody changes meanwhile"
+        )
+
+
+def _all_names(source: Content, written: Content) -> list[str]:
+    """The columns of either side, each once, the source's first."""
+    return list(dict.fromkeys([*source.sums, *written.sums]))

@@ -1,0 +1,128 @@
+"""Arrow arrays of a Spark type as whole arrays of keys (:mod:`layoutopt.model.values`), never row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.catalog.fields import short
+from layoutopt.errors import SchemaError
+from layoutopt.model.values import float_keys, key_kind
+
+FLOATS = ("float", "double")
+_WIDE_DECIMAL = pa.decimal128(38, 0)
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# A decimal of at most 18 digits has its unscaled value in the low word of its 128 bits.
+_NARROW_DIGITS = 18
+
+ArrowValues = pa.Array | pa.ChunkedArray
+
+
+def key_storage(type: str) -> pa.DataType | None:
+    """How the keys of a Spark type are stored in Arrow; None where it has no order.
+
+    >>> key_storage("date"), key_storage("decimal(38,2)"), key_storage("array<int>")
+    (DataType(int64), Decimal128Type(decimal128(38, 0)), None)
+    """
+    kind = key_kind(type)
+    if kind == "int":
+        return _WIDE_DECIMAL if is_wide_decimal(type) else pa.int64()
+    return {"str": pa.string(), "bytes": pa.binary()}.get(kind or "")
+
+
+def is_wide_decimal(type: str) -> bool:
+    """Whether the type is a decimal whose unscaled values may need more than 64 bits."""
+    return type.startswith("decimal(") and _digits(type)[0] > _NARROW_DIGITS
+
+
+def _digits(type: str) -> tuple[int, int]:
+    """Precision and scale of ``decimal(p,s)``."""
+    precision, scale = type.removeprefix("decimal(").removesuffix(")").split(",")
+    return int(precision), int(scale)
+
+
+def key_array(array: ArrowValues, type: str) -> npt.NDArray[np.generic]:
+    """The keys of a column, shape [rows]: int64 where 64 bits hold them, else an object array of int, str or bytes.
+
+    A null's place holds 0, "" or b""; ask the Arrow array which are null.
+
+    Raises:
+        SchemaError: the type has no order, or the array's values are no values of it.
+    """
+    stored = stored_keys(array, type)
+    if stored.type == pa.int64():
+        return np.asarray(pc.fill_null(stored, 0))
+    return _object_keys(stored, type)
+
+
+def _object_keys(stored: pa.Array, type: str) -> npt.NDArray[np.generic]:
+    empty = {"str": b"", "bytes": b"", "int": 0}[key_kind(type) or "int"]
+    keys = np.empty(len(stored), dtype=object)
+    values = [empty if value is None else value for value in stored.to_pylist()]
+    if key_kind(type) == "str":
+        keys[:] = [value.decode("utf-8", "surrogateescape") for value in values]
+    elif key_kind(type) == "int":
+        keys[:] = [int(value) for value in values]
+    else:
+        keys[:] = values
+    return keys
+
+
+def stored_keys(array: ArrowValues, type: str) -> pa.Array:
+    """The keys of a column as Arrow, nulls kept: int64, decimal128(38, 0), or large_binary for strings and binary.
+
+    Strings are in their UTF-8 bytes, whose order is that of the texts; text that is no valid UTF-8 passes unharmed.
+
+    Raises:
+        SchemaError: the type has no order, or the array's values are no values of it.
+    """
+    if key_kind(type) is None:
+        raise SchemaError(f"the type {type!r} has no order, so its values have no keys; leave the column out")
+    try:
+        return _stored_keys(array, type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"values of {array.type} can't be read as {type!r} ({short(str(error))}); load them under their own type"
+        ) from error
+
+
+def _stored_keys(array: ArrowValues, type: str) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if key_kind(type) in ("str", "bytes"):
+        return _one_chunk(array.cast(pa.large_binary()))
+    if type == "boolean":
+        return _one_chunk(array.cast(pa.bool_()).cast(pa.int64()))
+    if type in _INTEGERS:
+        return _one_chunk(array.cast(pa.int64()))
+    if type == "date":
+        return _one_chunk(array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()))
+    if type in ("timestamp", "timestamp_ntz"):
+        zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+        return _one_chunk(array.cast(pa.timestamp("us", zone)).cast(pa.int64()))
+    if type in FLOATS:
+        return _stored_floats(_one_chunk(array.cast(pa.float64())))
+    return _unscaled(_one_chunk(array.cast(pa.decimal128(*_digits(type)))), type)
+
+
+def _one_chunk(array: ArrowValues) -> pa.Array:
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    combined = array.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _stored_floats(values: pa.Array) -> pa.Array:
+    numbers = np.asarray(pc.fill_null(values, 0.0))
+    return pa.array(float_keys(numbers), mask=np.asarray(values.is_null()))
+
+
+def _unscaled(values: pa.Array, type: str) -> pa.Array:
+    """Decimals as their unscaled integers, by a new view of the same 128 bits."""
+    if is_wide_decimal(type):
+        return pa.Array.from_buffers(_WIDE_DECIMAL, len(values), values.buffers(), offset=values.offset)
+    words = np.frombuffer(values.buffers()[1], dtype="<i8").reshape(-1, 2)
+    unscaled = words[values.offset : values.offset + len(values), 0]
+    return pa.array(unscaled, mask=np.asarray(values.is_null()))

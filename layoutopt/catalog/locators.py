@@ -1,0 +1,83 @@
+"""The columns of the table of blocks: their schema, and the checks of what is read back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.catalog.fields import is_safe_path, short
+from layoutopt.catalog.statistics import statistics_type
+from layoutopt.errors import CatalogError
+from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Schema
+from layoutopt.model.vectors import words_for
+
+
+def block_schema(schema: Schema, n_words: int) -> pa.Schema:
+    """The Arrow schema of a table with one row a block.
+
+    ``words`` holds the union vector's bit patterns as ``n_words`` int64; ``stats`` has one child ``c<i>`` for the i-th
+    column of ``schema``, null where the block does not hold that column.
+    """
+    return pa.schema(
+        [
+            pa.field("file", pa.string(), nullable=False),
+            pa.field("row_group", pa.int32(), nullable=False),
+            pa.field("block", pa.int64(), nullable=False),
+            pa.field("partition", pa.string(), nullable=False),
+            pa.field("segment", pa.int32(), nullable=False),
+            pa.field("layout", pa.int16(), nullable=False),
+            pa.field("part", pa.int8(), nullable=False),
+            pa.field("rows", pa.int64(), nullable=False),
+            pa.field("bytes", pa.int64(), nullable=False),
+            pa.field("tid_bytes", pa.int64(), nullable=False),
+            pa.field("words", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
+            pa.field("stats", statistics_type(schema), nullable=False),
+        ],
+        metadata={"layoutopt.words": str(n_words)},
+    )
+
+
+def damaged(where: str, reason: str) -> CatalogError:
+    """The error for a blocks file whose content can't be used."""
+    return CatalogError(f"{where} is damaged ({short(reason)}); restore the file from a copy or load again")
+
+
+def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
+    """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
+
+    Raises:
+        CatalogError: a column is missing, of another type, or has impossible values.
+    """
+    wanted = [field for field in block_schema(plan.schema, words_for(len(plan.features))) if field.name != "stats"]
+    for field in wanted:
+        if field.name not in table.column_names:
+            raise damaged(where, f"it has no column {field.name}")
+        _check_column(table[field.name], field, where)
+    widths = pc.unique(pc.list_value_length(table["words"])).to_pylist()
+    if set(widths) - {None, words_for(len(plan.features))}:
+        raise damaged(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
+    _check_names(table, where)
+    return table.select([field.name for field in wanted]).combine_chunks()
+
+
+def _check_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> None:
+    same = column.type == field.type or (pa.types.is_list(column.type) and column.type.value_type == pa.int64())
+    if not same:
+        raise damaged(where, f"its column {field.name} is of type {column.type}")
+    if field.name != "words" and column.null_count:
+        raise damaged(where, f"its column {field.name} has a null")
+    if field.name == "words" and pc.list_flatten(column).null_count:
+        raise damaged(where, "a union vector has a null word")
+    lowest = {"rows": 1, "block": None}.get(field.name, 0)
+    if pa.types.is_integer(field.type) and lowest is not None and len(column) and pc.min(column).as_py() < lowest:
+        raise damaged(where, f"its column {field.name} has the value {pc.min(column).as_py()}")
+
+
+def _check_names(table: pa.Table, where: str) -> None:
+    for name in ("file", "partition"):
+        for path in pc.unique(table[name]).to_pylist():
+            if not is_safe_path(path):
+                raise damaged(where, f"it names {path!r}, no path inside the table")
+    if pc.count_distinct(table["block"]).as_py() < table.num_rows:
+        raise damaged(where, "it has a block twice")

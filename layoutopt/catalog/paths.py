@@ -1,0 +1,82 @@
+"""Where things lie in a table's folder: the only module that puts names together (SPEC.md, "Files")."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+CATALOG = "_layoutopt"
+MARKER = f"{CATALOG}/table.json"
+SNAPSHOTS = f"{CATALOG}/snapshots"
+DATA = "data"
+
+NULL_PARTITION = "__null__"
+EMPTY_PARTITION = "__empty__"
+WHOLE = "all"
+
+_SNAPSHOT_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.json")
+# Names of files may have 255 bytes on most filesystems.
+_LONGEST_KEY = 150
+
+
+def snapshot_path(number: int) -> str:
+    """The file of a snapshot."""
+    return f"{SNAPSHOTS}/{number}.json"
+
+
+def snapshot_number(name: str) -> int | None:
+    """The number in a snapshot's file name; None for any other name.
+
+    >>> snapshot_number("12.json"), snapshot_number("012.json"), snapshot_number("12.json.bak")
+    (12, None, None)
+    """
+    match = _SNAPSHOT_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def plan_path(digest: str) -> str:
+    """The file of a plan."""
+    return f"{CATALOG}/plans/{digest}.json"
+
+
+def blocks_path(load_id: str, version: int = 1) -> str:
+    """The file with a load's blocks; a retry whose blocks differ takes the next version."""
+    suffix = "" if version == 1 else f"-{version}"
+    return f"{CATALOG}/blocks/{load_id}{suffix}.parquet"
+
+
+def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:
+    """One Parquet file of one task attempt; ``part`` 1 has the master columns of the rows outside the layout."""
+    suffix = "" if part == 0 else f"-part{part}"
+    return f"{DATA}/{partition}/{load_id}/layout-{layout}/{segment}-{attempt}{suffix}.parquet"
+
+
+def new_load_id() -> str:
+    """A load id that nobody else has: UTC time to the second, and 64 random bits."""
+    return f"{datetime.now(UTC):%Y%m%dt%H%M%Sz}-{secrets.token_hex(8)}"
+
+
+def partition_key(value: object) -> str:
+    """A partition value as a name that is safe in any path; equal only for values with equal text.
+
+    >>> partition_key(1994), partition_key(None), partition_key("a/b=c d"), partition_key("")
+    ('1994', '__null__', 'a%2Fb%3Dc%20d', '__empty__')
+    >>> partition_key("__null__"), partition_key("..")
+    ('%5F_null__', '%2E.')
+    """
+    if value is None:
+        return NULL_PARTITION
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = quote(str(value), safe="")
+    if not text:
+        return EMPTY_PARTITION
+    if text.startswith((".", "~", "__")):
+        # Percent-escaped by hand: quote() leaves these alone, but they would be a folder, a home or our own names.
+        text = f"%{ord(text[0]):02X}{text[1:]}"
+    if len(text) > _LONGEST_KEY:
+        return f"{text[: _LONGEST_KEY - 40]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return text

@@ -1,0 +1,161 @@
+"""The snapshots of a table: listing, reading, claiming a folder for a table."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from layoutopt.catalog import snapshot_json
+from layoutopt.catalog.fields import Fields
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
+from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, check_version
+from layoutopt.errors import CatalogError, NotATableError, SettingError
+
+
+def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
+    """The numbers of the snapshots that are there, ascending; there may be gaps, and other files are ignored."""
+    numbers = (snapshot_number(name) for name in files.list(SNAPSHOTS))
+    return tuple(sorted(number for number in numbers if number is not None))
+
+
+def read_snapshot(files: TableFiles, number: int) -> Snapshot:
+    """One snapshot.
+
+    Raises:
+        CatalogError: it is missing, damaged, or of a version that can't be read.
+    """
+    path = snapshot_path(number)
+    where = files.full_path(path)
+    try:
+        data = files.read_bytes(path)
+    except FileNotFoundError as error:
+        raise CatalogError(f"the table has no snapshot {number} ({where}); choose one that `history` lists") from error
+    snapshot = snapshot_json.loads(data, where)
+    if snapshot.number != number:
+        raise CatalogError(f"{where} holds snapshot {snapshot.number}; restore the file from a copy")
+    return snapshot
+
+
+def latest_snapshot(files: TableFiles) -> Snapshot | None:
+    """The snapshot with the highest number, None where there is none.
+
+    Raises:
+        CatalogError: that snapshot is damaged or of a version that can't be read; older ones are no substitute.
+    """
+    numbers = snapshot_numbers(files)
+    return read_snapshot(files, numbers[-1]) if numbers else None
+
+
+def snapshot_as_of(files: TableFiles, time: str) -> Snapshot:
+    """The newest snapshot that was there at a time (ISO 8601; UTC where it names no zone).
+
+    Raises:
+        SettingError: the text is no time.
+        CatalogError: no snapshot is that old, or one is damaged.
+    """
+    try:
+        moment = _moment(time)
+    except ValueError as error:
+        raise SettingError(f"{time!r} is no time; write it as 2024-05-31T12:00:00Z") from error
+    numbers = snapshot_numbers(files)
+    # Times never fall from one snapshot to the next, so few of many snapshots are read.
+    later = bisect.bisect_right(numbers, moment, key=lambda number: _moment(read_snapshot(files, number).created_at))
+    if later == 0:
+        raise CatalogError(
+            f"the table {files.root!r} has no snapshot as old as {time}; choose one that `history` lists"
+        )
+    return read_snapshot(files, numbers[later - 1])
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """A snapshot in one line: ``changed`` are the keys of the partitions that it added, replaced or dropped."""
+
+    number: int
+    created_at: str
+    operation: str
+    load_id: str
+    rows: int
+    partitions: int
+    changed: tuple[str, ...]
+
+
+def history(files: TableFiles) -> tuple[HistoryEntry, ...]:
+    """The snapshots that are there, oldest first; what the oldest changed is reckoned against an empty table.
+
+    Raises:
+        CatalogError: a snapshot is damaged.
+    """
+    entries = []
+    before: dict[str, str] = {}
+    for number in snapshot_numbers(files):
+        snapshot = read_snapshot(files, number)
+        after = {entry.key: entry.load_id for entry in snapshot.partitions}
+        changed = tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
+        entries.append(
+            HistoryEntry(
+                number,
+                snapshot.created_at,
+                snapshot.operation,
+                snapshot.load_id,
+                snapshot.rows,
+                len(snapshot.partitions),
+                changed,
+            )
+        )
+        before = after
+    return tuple(entries)
+
+
+def check_is_table(files: TableFiles) -> None:
+    """Refuse paths that hold no table.
+
+    Raises:
+        NotATableError: the path holds nothing, a file, or a folder that layoutopt did not make.
+        CatalogError: the folder's marker is damaged or of a version that can't be read.
+    """
+    if not files.exists(""):
+        raise NotATableError(f"there is nothing at {files.root!r}; `layoutopt load` makes a table there")
+    if files.is_file(""):
+        raise NotATableError(f"{files.root!r} is a file, not a table; name the table's folder")
+    if not files.exists(MARKER):
+        raise NotATableError(
+            f"{files.root!r} holds something else than a layoutopt table (it has no {MARKER}); name a table's folder"
+        )
+    _check_marker(files)
+
+
+def _check_marker(files: TableFiles) -> None:
+    where = files.full_path(MARKER)
+    fields = Fields.of(snapshot_json.parse_json(files.read_bytes(MARKER), where), where)
+    if fields.text("format") != FORMAT:
+        raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
+    check_version(fields.count("version"), where)
+
+
+def ensure_table_root(files: TableFiles) -> Snapshot | None:
+    """Claim a path for a table before a load writes its first data file; the newest snapshot, or None.
+
+    Raises:
+        NotATableError: the path holds something else.
+        CatalogError: the newest snapshot is damaged or of a version that can't be read.
+    """
+    if files.is_file("") or (files.list("") and not files.exists(MARKER)):
+        raise NotATableError(
+            f"{files.root!r} holds something else than a layoutopt table; name an empty or a new folder to load into"
+        )
+    if not files.exists(MARKER):
+        with suppress(FileExistsError):  # another loader claims it at this moment, which is as good
+            files.write_new(MARKER, json.dumps({"format": FORMAT, "version": FORMAT_VERSION}).encode())
+    _check_marker(files)
+    return latest_snapshot(files)

@@ -1,0 +1,39 @@
+"""Versions of the on-disk format, in four states."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from layoutopt.errors import CatalogError
+
+FORMAT = "layoutopt-table"
+FORMAT_VERSION = 1
+OLDEST_SUPPORTED = 1
+
+VersionState = Literal["current", "supported", "unsupported", "too new"]
+
+
+def version_state(version: int, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> VersionState:
+    """What this program makes of a format version: write and read it, only read it, or neither.
+
+    >>> [version_state(v, current=3, oldest=2) for v in (1, 2, 3, 4)]
+    ['unsupported', 'supported', 'current', 'too new']
+    """
+    if version == current:
+        return "current"
+    if version > current:
+        return "too new"
+    return "supported" if version >= oldest else "unsupported"
+
+
+def check_version(version: int, where: str, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> None:
+    """Refuse versions that can't be read.
+
+    Raises:
+        CatalogError: the version is unsupported or too new.
+    """
+    state = version_state(version, current, oldest)
+    if state == "too new":
+        raise CatalogError(f"{where} has format version {version}, newer than {current}; install a newer layoutopt")
+    if state == "unsupported":
+        raise CatalogError(f"{where} has format version {version}, older than {oldest}; load the table again")
