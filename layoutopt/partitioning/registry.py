@@ -1,0 +1,26 @@
+"""The partitioners by the names that plans and the command line use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from layoutopt.errors import SettingError
+from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.refinement import refined_ward
+from layoutopt.partitioning.ward import ward
+
+PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType({"ward": ward, "ward-refined": refined_ward})
+
+
+def find_partitioner(name: str) -> Partitioner:
+    """The partitioner of that name.
+
+    Raises:
+        SettingError: there is none.
+    """
+    try:
+        return PARTITIONERS[name]
+    except KeyError:
+        known = ", ".join(sorted(PARTITIONERS))
+        raise SettingError(f"there is no partitioner {name!r}; choose one of {known}") from None
