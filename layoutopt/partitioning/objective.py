@@ -74,7 +74,7 @@ class ClauseObjective:
 
     @classmethod
     def of_matrix(cls, matrix: Bits, weights: Weights, rows: int) -> ClauseObjective:
-        """From the features that subsume each query as a whole, ``bool[q, f]``; weights scaled as in 3.1's objective."""
+        """From the features that subsume each query as a whole, ``bool[q, f]``; weights scaled to integers."""
         each = np.arange(len(matrix))
         return cls(matrix, each, each, integer_weights(weights, rows))
 

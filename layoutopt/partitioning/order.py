@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -70,15 +71,15 @@ def order_rows(kind: str, keys: Sequence[Ints], rows: int, block_rows: int, rang
     Raises:
         SettingError: the kind is unknown, has no columns to order by, or ``ranges`` don't fit the columns.
     """
-    if kind not in ORDERS:
-        raise SettingError(f"there is no order {kind!r}; choose one of {', '.join(ORDERS)}")
+    if kind not in ORDER_KINDS:
+        raise SettingError(f"there is no order {kind!r}; choose one of {', '.join(ORDER_KINDS)}")
     if kind != "input" and not keys:
         raise SettingError(f"order {kind!r} needs columns to order by; name them with --by")
     if kind == "range":
         return range_blocks(keys, block_rows, ranges or choose_ranges(keys, block_rows))
     if ranges:
         raise SettingError(f"order {kind!r} takes no numbers of ranges, but got {list(ranges)}; leave them out")
-    return equal_blocks(ORDERS[kind](keys, rows), block_rows)
+    return equal_blocks(_RANKINGS[kind](keys, rows), block_rows)
 
 
 def equal_blocks(rank: Ints, block_rows: int) -> Ordering:
@@ -118,7 +119,7 @@ def hilbert(keys: Sequence[Ints], rows: int) -> Ints:
             axes[0] ^= np.where(has_bit, below, exchanged)
             if axis is not axes[0]:
                 axis ^= exchanged
-    for previous, axis in zip(axes, axes[1:], strict=False):
+    for previous, axis in pairwise(axes):
         axis ^= previous
     flips = np.zeros(len(axes[0]), dtype=np.int64)
     for level in range(bits - 1, 0, -1):
@@ -134,7 +135,7 @@ def choose_ranges(keys: Sequence[Ints], block_rows: int) -> tuple[int, ...]:
 
     >>> month, region, quantity = np.arange(9000) % 70, np.arange(9000) % 5, np.arange(9000) % 50
     >>> choose_ranges([month, region, quantity], block_rows=20)
-    (9, 5, 10)
+    (10, 5, 9)
     """
     if not len(keys[0]):
         return (1,) * len(keys)
@@ -153,8 +154,8 @@ def choose_ranges(keys: Sequence[Ints], block_rows: int) -> tuple[int, ...]:
 def range_blocks(keys: Sequence[Ints], block_rows: int, ranges: Sequence[int]) -> Ordering:
     """Composite range partitioning: each column cut into ranges of equal rows within each range of those before it.
 
-    Rows with equal values are never parted by a cut. A leaf is a block, but leaves of more than ``1.5 * block_rows`` are
-    cut equally, in the order of the columns, and neighbours are joined until they hold half of ``block_rows``.
+    Rows with equal values are never parted by a range. A leaf is a block, but leaves of more than
+    ``1.5 * block_rows`` are cut equally, in the order of the columns, and neighbours are joined until they hold half of ``block_rows``.
 
     Args:
         keys: dense ranks of each column.
@@ -242,6 +243,7 @@ def _ranks_of(permutation: npt.NDArray[np.intp]) -> Ints:
     return rank
 
 
-ORDERS: Mapping[str, Callable[[Sequence[Ints], int], Ints]] = MappingProxyType(
-    {"input": input_order, "sort": sort_order, "range": sort_order, "zorder": zorder, "hilbert": hilbert}
+_RANKINGS: Mapping[str, Callable[[Sequence[Ints], int], Ints]] = MappingProxyType(
+    {"input": input_order, "sort": sort_order, "zorder": zorder, "hilbert": hilbert}
 )
+ORDER_KINDS = (*_RANKINGS, "range")

@@ -22,8 +22,8 @@ def refine(
 ) -> Partition:
     """A partition that scans no more rows, with sizes in the same bounds.
 
-    In each pass every share (the rows of one vector in one block) may move once, in an order drawn from the seed, to the
-    block where it lowers the objective most. A pass without a move ends the search; so do ``max_passes``.
+    In each pass every share (the rows of one vector in one block) may move once, in an order drawn from the seed, to
+    the block where it lowers the objective most. A pass without a move ends the search; so do ``max_passes``.
 
     Args:
         partition: blocks of ``[min_rows, 2 * min_rows)`` rows and at most one remainder, which may shrink and vanish.
