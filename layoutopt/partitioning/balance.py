@@ -33,7 +33,7 @@ def split_heavy(counts: Ints, min_rows: int) -> Partition:
     heavy = np.flatnonzero(counts >= min_rows)
     rows = counts[heavy]
     wanted = np.rint(rows / (min_rows * MEAN_OVER_MIN)).astype(np.int64)
-    n_blocks = np.clip(wanted, rows // (2 * min_rows) + 1, rows // min_rows)
+    n_blocks = np.clip(wanted, -(-rows // (2 * min_rows - 1)), rows // min_rows)
     vector = np.repeat(heavy, n_blocks)
     position = np.arange(len(vector)) - np.repeat(np.cumsum(n_blocks) - n_blocks, n_blocks)
     share = np.repeat(rows // n_blocks, n_blocks) + (position < np.repeat(rows % n_blocks, n_blocks))

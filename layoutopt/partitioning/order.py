@@ -154,8 +154,8 @@ def choose_ranges(keys: Sequence[Ints], block_rows: int) -> tuple[int, ...]:
 def range_blocks(keys: Sequence[Ints], block_rows: int, ranges: Sequence[int]) -> Ordering:
     """Composite range partitioning: each column cut into ranges of equal rows within each range of those before it.
 
-    Rows with equal values are never parted by a range. A leaf is a block, but leaves of more than
-    ``1.5 * block_rows`` are cut equally, in the order of the columns, and neighbours are joined until they hold half of ``block_rows``.
+    Rows with equal values are never parted by a range. A leaf is a block, but leaves of more than ``1.5 * block_rows``
+    are cut equally, in the order of the columns, and neighbours are joined until they hold half of ``block_rows``.
 
     Args:
         keys: dense ranks of each column.

@@ -1,0 +1,86 @@
+"""Packed vectors against plain boolean matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from layoutopt.model.vectors import VectorCounts, distinct, feature_bit, pack, project, union, unpack, words_for
+
+matrices = hnp.arrays(np.bool_, st.tuples(st.integers(0, 30), st.integers(0, 130)))
+
+
+def test_bit_order_is_the_documented_one() -> None:
+    bits = np.zeros((1, 70), dtype=bool)
+    bits[0, [0, 63, 64, 69]] = True
+    assert pack(bits).tolist() == [[1 | 1 << 63, 1 | 1 << 5]]
+
+
+@given(matrices)
+def test_unpack_reverses_pack(bits: np.ndarray) -> None:
+    words = pack(bits)
+    assert words.dtype == np.uint64
+    assert words.shape == (len(bits), words_for(bits.shape[1]))
+    np.testing.assert_array_equal(unpack(words, bits.shape[1]), bits)
+
+
+@given(matrices)
+def test_unpack_takes_any_memory_layout(bits: np.ndarray) -> None:
+    np.testing.assert_array_equal(unpack(np.asfortranarray(pack(bits)), bits.shape[1]), bits)
+
+
+@given(hnp.arrays(np.bool_, st.tuples(st.integers(0, 20), st.integers(1, 130))), st.data())
+def test_project_and_feature_bit_pick_columns(bits: np.ndarray, data: st.DataObject) -> None:
+    features = data.draw(st.lists(st.integers(0, bits.shape[1] - 1), max_size=90))
+    np.testing.assert_array_equal(unpack(project(pack(bits), features), len(features)), bits[:, features])
+    for feature in features[:3]:
+        np.testing.assert_array_equal(feature_bit(pack(bits), feature), bits[:, feature])
+
+
+@given(hnp.arrays(np.bool_, st.tuples(st.integers(0, 40), st.integers(0, 70))), st.integers(1, 6))
+def test_union_is_the_or_of_each_group(bits: np.ndarray, n_groups: int) -> None:
+    groups = np.random.default_rng(len(bits)).integers(0, n_groups, len(bits))
+    unions = unpack(union(pack(bits), groups, n_groups), bits.shape[1])
+    for group in range(n_groups):
+        np.testing.assert_array_equal(unions[group], bits[groups == group].any(axis=0))
+
+
+@given(hnp.arrays(np.uint64, st.tuples(st.integers(0, 40), st.integers(1, 3)), elements=st.integers(0, 3)))
+def test_distinct_is_sorted_complete_and_counted(words: np.ndarray) -> None:
+    vectors, inverse, counts = distinct(words)
+    assert [tuple(v) for v in vectors.tolist()] == sorted({tuple(w) for w in words.tolist()})
+    np.testing.assert_array_equal(vectors[inverse], words)
+    assert counts.tolist() == [int((words == v).all(axis=1).sum()) for v in vectors]
+
+
+def test_distinct_orders_unsigned_words() -> None:
+    words = np.array([[2**63], [1]], dtype=np.uint64)
+    assert distinct(words)[0].tolist() == [[1], [2**63]]
+
+
+def test_counts_project_merges_vectors_that_become_equal() -> None:
+    bits = np.array([[1, 0, 1], [1, 1, 1], [0, 1, 0], [1, 1, 1]], dtype=bool)
+    counts = VectorCounts.of_rows(pack(bits), 3)
+    assert (len(counts), counts.rows) == (3, 4)
+    projected = counts.project([2, 0])
+    assert projected.bits().tolist() == [[False, False], [True, True]]
+    assert projected.counts.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("n_features", [64, 128])
+def test_counts_refuse_words_of_another_width(n_features: int) -> None:
+    with pytest.raises(ValueError, match=f"{n_features + 1} features"):
+        VectorCounts(pack(np.ones((1, n_features), dtype=bool)), np.ones(1, dtype=np.int64), n_features + 1)
+
+
+def test_counts_refuse_vectors_without_rows() -> None:
+    with pytest.raises(ValueError, match="count is 0"):
+        VectorCounts(pack(np.ones((1, 2), dtype=bool)), np.zeros(1, dtype=np.int64), 2)
+
+
+def test_unpack_refuses_more_features_than_bits() -> None:
+    with pytest.raises(ValueError, match="65 features"):
+        unpack(np.zeros((1, 1), dtype=np.uint64), 65)

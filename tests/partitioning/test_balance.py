@@ -1,0 +1,65 @@
+"""Sizes: heavy vectors, the remainder, calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.partitioning.balance import join_remainder, min_rows_for, split_heavy
+from layoutopt.partitioning.calibrate import calibrate_min_rows
+from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.ward import ward
+from tests.partitioning.segments import random_segment
+
+
+@given(st.lists(st.integers(1, 10_000), max_size=8), st.integers(1, 200))
+def test_heavy_vectors_become_pure_blocks_of_the_right_size(counts: list[int], min_rows: int) -> None:
+    partition = split_heavy(np.array(counts, dtype=np.int64), min_rows)
+    assert len(set(partition.block.tolist())) == len(partition.block)  # one vector a block
+    assert set(partition.vector.tolist()) == {v for v, count in enumerate(counts) if count >= min_rows}
+    for vector in set(partition.vector.tolist()):
+        sizes = partition.rows[partition.vector == vector]
+        assert sizes.sum() == counts[vector]
+        assert sizes.min() >= min_rows
+        assert sizes.max() < 2 * min_rows
+        assert sizes.max() - sizes.min() <= 1
+
+
+def test_a_very_heavy_vector_gets_blocks_of_the_mean_size() -> None:
+    partition = split_heavy(np.array([70_000]), min_rows_for(700))
+    assert partition.n_blocks == 100
+
+
+def test_the_remainder_joins_the_block_that_loses_least() -> None:
+    bits = np.array([[1, 0, 0], [0, 1, 1], [0, 1, 0]], dtype=bool)
+    partition = Partition.of(np.arange(3), np.arange(3), np.array([10, 12, 3]))
+    joined = join_remainder(partition, bits, np.array([1.0, 1.0, 1.0]), min_rows=10)
+    assert joined.block.tolist() == [0, 1, 1]
+
+
+def test_the_remainder_stays_where_every_block_would_be_too_large() -> None:
+    bits = np.array([[1, 0], [1, 1]], dtype=bool)
+    partition = Partition.of(np.arange(2), np.arange(2), np.array([17, 3]))
+    assert join_remainder(partition, bits, np.ones(2), min_rows=10).sizes().tolist() == [17, 3]
+    assert join_remainder(partition, bits, np.ones(2), min_rows=11).sizes().tolist() == [20]
+
+
+@pytest.mark.parametrize("block_rows", [60, 150, 400])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_calibrated_mean_is_within_a_tenth_of_the_one_wanted(block_rows: int, seed: int) -> None:
+    samples = [random_segment(n_rows=12_000, n_features=10, seed=seed + k, min_rows=1) for k in (0, 10)]
+    pairs = [(sample.vectors, sample.weights) for sample in samples]
+    min_rows = calibrate_min_rows(ward, pairs, block_rows, seed=0)
+    blocks = sum(ward(vectors, weights, min_rows, 0).n_blocks for vectors, weights in pairs)
+    assert 24_000 / blocks == pytest.approx(block_rows, rel=0.1)
+
+
+def test_calibration_without_rows_is_the_usual_ratio() -> None:
+    assert calibrate_min_rows(ward, [], 700, seed=0) == min_rows_for(700)
+
+
+def test_calibration_refuses_blocks_without_rows() -> None:
+    with pytest.raises(ValueError, match="block_rows is 0"):
+        calibrate_min_rows(ward, [], 0, seed=0)

@@ -1,0 +1,121 @@
+"""The suite that every registered partitioner passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.errors import SettingError
+from layoutopt.model.vectors import VectorCounts, pack, unpack
+from layoutopt.partitioning import Partition, assign_rows
+from layoutopt.partitioning.objective import FeatureObjective, scanned
+from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
+from tests.partitioning.segments import Segment, random_segment, segments
+
+every_partitioner = pytest.mark.parametrize("name", sorted(PARTITIONERS))
+
+
+def partition_of(name: str, segment: Segment, seed: int = 0) -> Partition:
+    return find_partitioner(name)(segment.vectors, segment.weights, segment.min_rows, seed)
+
+
+@every_partitioner
+@given(segment=segments())
+def test_every_row_is_in_one_block(name: str, segment: Segment) -> None:
+    partition = partition_of(name, segment)
+    rows = np.zeros(len(segment.vectors), dtype=np.int64)
+    np.add.at(rows, partition.vector, partition.rows)
+    np.testing.assert_array_equal(rows, segment.vectors.counts)
+    pairs = list(zip(partition.vector.tolist(), partition.block.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    assert set(partition.block.tolist()) == set(range(partition.n_blocks))
+
+
+@every_partitioner
+@given(segment=segments())
+def test_blocks_are_balanced_but_for_one_remainder(name: str, segment: Segment) -> None:
+    sizes = partition_of(name, segment).sizes()
+    assert sizes.max() < 2 * segment.min_rows
+    assert (sizes < segment.min_rows).sum() <= 1
+
+
+@every_partitioner
+@given(segment=segments())
+def test_vectors_below_min_rows_stay_whole(name: str, segment: Segment) -> None:
+    partition = partition_of(name, segment)
+    light = segment.vectors.counts[partition.vector] < segment.min_rows
+    np.testing.assert_array_equal(partition.rows[light], segment.vectors.counts[partition.vector[light]])
+
+
+@every_partitioner
+@given(segment=segments(), seed=st.integers(0, 3))
+def test_the_same_arguments_give_the_same_partition(name: str, segment: Segment, seed: int) -> None:
+    one, other = partition_of(name, segment, seed), partition_of(name, segment, seed)
+    for field in ("vector", "block", "rows"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+@every_partitioner
+@given(segment=segments(), power=st.integers(-3, 5))
+def test_scaling_all_weights_by_a_power_of_two_changes_nothing(name: str, segment: Segment, power: int) -> None:
+    scaled = Segment(segment.vectors, np.ldexp(segment.weights, power), segment.min_rows)
+    np.testing.assert_array_equal(partition_of(name, segment).block, partition_of(name, scaled).block)
+
+
+@every_partitioner
+@given(segment=segments())
+def test_unions_are_the_or_of_the_rows_assigned(name: str, segment: Segment) -> None:
+    partition, vectors = partition_of(name, segment), segment.vectors
+    inverse = np.random.default_rng(0).permutation(np.repeat(np.arange(len(vectors)), vectors.counts))
+    block = assign_rows(partition, inverse)
+    np.testing.assert_array_equal(np.bincount(block), partition.sizes())
+    unions = unpack(partition.unions(vectors), vectors.n_features)
+    for number in range(partition.n_blocks):
+        np.testing.assert_array_equal(unions[number], vectors.bits()[inverse[block == number]].any(axis=0))
+
+
+@every_partitioner
+def test_blocking_skips_far_more_than_chance(name: str) -> None:
+    segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
+    partition = partition_of(name, segment)
+    shuffled = np.random.default_rng(0).permutation(partition.block)
+    by_chance = Partition.of(partition.vector, shuffled, partition.rows)
+    objective = FeatureObjective.of(segment.weights, segment.vectors.rows)
+    assert scanned(objective, partition, segment.vectors) < 0.7 * scanned(objective, by_chance, segment.vectors)
+
+
+@every_partitioner
+def test_no_rows_make_no_blocks(name: str) -> None:
+    empty = VectorCounts.of_rows(pack(np.zeros((0, 3), dtype=bool)), 3)
+    assert find_partitioner(name)(empty, np.ones(3), 10, 0).n_blocks == 0
+
+
+@every_partitioner
+def test_no_features_make_blocks_of_the_right_size(name: str) -> None:
+    vectors = VectorCounts.of_rows(pack(np.zeros((95, 0), dtype=bool)), 0)
+    sizes = find_partitioner(name)(vectors, np.zeros(0), 10, 0).sizes()
+    assert sizes.sum() == 95
+    assert set(sizes.tolist()) <= set(range(10, 20))
+
+
+@every_partitioner
+@pytest.mark.parametrize(
+    ("weights", "min_rows", "named"),
+    [
+        (np.ones(3), 0, "min_rows is 0"),
+        (np.ones(2), 5, r"\(2,\)"),
+        (np.array([1, -1, 0.0]), 5, "-1.0"),
+        (np.array([1, np.nan, 0.0]), 5, "nan"),
+    ],
+)
+def test_arguments_without_meaning_are_refused(name: str, weights: np.ndarray, min_rows: int, named: str) -> None:
+    vectors = VectorCounts.of_rows(pack(np.eye(3, dtype=bool)), 3)
+    with pytest.raises(ValueError, match=named):
+        find_partitioner(name)(vectors, weights, min_rows, 0)
+
+
+def test_an_unknown_partitioner_is_named() -> None:
+    with pytest.raises(SettingError, match="'wart'"):
+        find_partitioner("wart")

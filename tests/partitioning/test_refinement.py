@@ -1,0 +1,87 @@
+"""Local search: it keeps its promises and its counters."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, Objective, scanned
+from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.refinement import refine
+from layoutopt.partitioning.ward import ward
+from tests.partitioning.segments import Segment, random_segment, segments
+
+
+def clause_objective(segment: Segment, seed: int) -> ClauseObjective:
+    """Random queries of up to two clauses of up to three terms."""
+    rng = np.random.default_rng(seed)
+    query_of_clause = np.sort(rng.integers(0, 6, 8))
+    clause_of_term = np.r_[np.arange(8), rng.integers(0, 8, 6)]
+    terms = rng.random((14, segment.vectors.n_features)) < 0.4
+    return ClauseObjective(terms, clause_of_term, query_of_clause, rng.integers(1, 5, 6).astype(np.float64))
+
+
+@given(segment=segments(), seed=st.integers(0, 20), clauses=st.booleans())
+def test_refining_never_scans_more_and_keeps_the_sizes(segment: Segment, seed: int, clauses: bool) -> None:
+    vectors, min_rows = segment.vectors, segment.min_rows
+    objective: Objective = clause_objective(segment, seed)
+    if not clauses:
+        objective = FeatureObjective.of(segment.weights, vectors.rows)
+    before = ward(vectors, segment.weights, min_rows, 0)
+    after = refine(before, vectors, objective, min_rows, seed)
+    assert scanned(objective, after, vectors) <= scanned(objective, before, vectors)
+    sizes = after.sizes()
+    assert sizes.sum() == vectors.rows
+    assert sizes.max() < 2 * min_rows
+    assert (sizes < min_rows).sum() <= 1
+
+
+def test_a_misplaced_vector_moves_home() -> None:
+    """Two blocks of like vectors, but one vector among strangers."""
+    bits = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [1, 0]], dtype=bool)
+    vectors = VectorCounts(pack(np.c_[bits, np.eye(5, dtype=bool)]), np.full(5, 5), 7)
+    weights = np.array([10.0, 10.0, 0, 0, 0, 0, 0])
+    start = Partition.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.full(5, 5))
+    objective = FeatureObjective.of(weights, vectors.rows)
+    after = refine(start, vectors, objective, min_rows=10, seed=0)
+    assert after.block.tolist() == [0, 0, 1, 1, 0]
+    assert refine(start, vectors, objective, min_rows=11, seed=0).block.tolist() == [
+        0,
+        0,
+        1,
+        1,
+        1,
+    ]  # too few would stay
+    assert refine(start, vectors, objective, min_rows=6, seed=0).block.tolist() == [0, 0, 1, 1, 1]  # no room
+
+
+def test_refining_finds_something_on_correlated_rows() -> None:
+    segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
+    objective = clause_objective(segment, 1)
+    before = ward(segment.vectors, segment.weights, segment.min_rows, 0)
+    after = refine(before, segment.vectors, objective, segment.min_rows, seed=0)
+    assert scanned(objective, after, segment.vectors) < 0.98 * scanned(objective, before, segment.vectors)
+
+
+@given(segment=segments(max_features=5), seed=st.integers(0, 50))
+def test_the_clause_objective_is_what_queries_read(segment: Segment, seed: int) -> None:
+    objective = clause_objective(segment, seed)
+    unions = segment.vectors.bits()
+    for union, reading in zip(unions, objective.reading(unions), strict=True):
+        expected = 0.0
+        for query, weight in enumerate(objective.weights):
+            alive = [
+                any((union | ~term).all() for term in objective.terms[objective.clause_of_term == clause])
+                for clause in np.flatnonzero(objective.query_of_clause == query)
+            ]
+            expected += weight if all(alive) else 0.0
+        assert reading == expected
+
+
+def test_the_matrix_form_skips_by_any_feature_of_a_query() -> None:
+    matrix = np.array([[1, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
+    objective = ClauseObjective.of_matrix(matrix, np.array([1.0, 2.0, 4.0]), rows=1)
+    reading = objective.reading(np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 0]], dtype=bool))
+    assert (reading / reading[2] * 7).round(9).tolist() == [6, 5, 7, 4]
