@@ -223,14 +223,8 @@ class BlockTable:
         return np.asarray(pc.fill_null(pc.struct_field(stats, [index]), -1), dtype=np.int64)
 
     @cached_property
-    def _bounds(self) -> Mapping[str, ColumnBounds]:
-        return _LazyBounds(self)
-
-    @cached_property
     def _facts(self) -> BlockFacts:
-        return BlockFacts(
-            n=self.n, rows=self.rows, bits=FeatureBits.of(self.words, self.n_features), bounds=self._bounds
-        )
+        return BlockFacts(rows=self.rows, bits=FeatureBits(self.words), bounds=_LazyBounds(self))
 
     def facts(self) -> BlockFacts:
         """What skipping may ask of these blocks; bounds are made for the columns that are asked for."""

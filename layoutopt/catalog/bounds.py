@@ -1,4 +1,4 @@
-"""From stored statistics to what skipping may believe: anything missing or contradictory becomes unknown (promise 7)."""
+"""From stored statistics to what skipping may believe: missing or contradictory ones become unknown (promise 7)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, key_storage
 from layoutopt.catalog.snapshot import Bounds
+from layoutopt.model.skipping import UNKNOWN_NULLS as UNKNOWN
 from layoutopt.model.skipping import ColumnBounds
 from layoutopt.model.values import NAN_KEY, Key
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.generic]
-
-UNKNOWN = -1
 
 
 def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:

@@ -20,7 +20,7 @@ class Content:
 
 
 def check_content(source: Content, written: Content, place: str) -> None:
-    """Refuse rows that are not the source's; ``place`` names them in the message ("partition 1994").
+    """Refuse rows that are not the source's; ``place`` names them in messages ("partition 1994").
 
     Raises:
         ContentMismatchError: rows or checksums differ, or one side has a column that the other lacks; names the columns.

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.blocks import BlockTable, encode_blocks
-from layoutopt.catalog.entries import partition_entries, written_content
+from layoutopt.catalog.blocks import encode_blocks
+from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import blocks_path, plan_path, snapshot_path
 from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.fields import Fields
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
+from layoutopt.catalog.paths import MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, check_version
 from layoutopt.errors import CatalogError, NotATableError, SettingError

@@ -123,7 +123,7 @@ class Catalog:
         for column in self.schema.columns:
             by_partition = [entry.bounds.get(column.name, Bounds()) for entry in self.partitions]
             bounds[column.name] = bounds_over(by_partition, rows, column.type)
-        return BlockFacts(n=len(rows), rows=rows, bits=None, bounds=bounds)
+        return BlockFacts(rows=rows, bounds=bounds)
 
 
 def open_catalog(root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:

@@ -1,0 +1,118 @@
+"""Small loads for the catalog's tests: rows in, plan, entries and blocks out, without Spark or data files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.catalog.blocks import block_schema
+from layoutopt.catalog.commit import CommitHook, commit_load, partition_entries
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.paths import data_path, partition_key
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.vectors import words_for
+
+SCHEMA = Schema((Column("year", "int"), Column("x", "double"), Column("s", "string")))
+ROWS = pa.table(
+    {
+        "year": pa.array([1994, 1994, 1994, None], pa.int32()),
+        "x": pa.array([1.5, None, 2.5, -1.0]),
+        "s": pa.array(["b", "a", None, "c"]),
+    }
+)
+
+
+def plan_of(schema: Schema = SCHEMA, partition_by: str | None = "year", seed: int = 0) -> Plan:
+    """A plan without features and with one layout."""
+    settings = Settings()
+    return Plan(
+        table="t",
+        schema=schema,
+        partition_by=partition_by,
+        method="input-order",
+        features=FeatureSet((), settings),
+        queries=(),
+        scheme=Scheme((Layout(schema.names, (), schema.names, ByOrder("input")),)),
+        block_rows=2,
+        segment_rows=1000,
+        max_vectors=1000,
+        seed=seed,
+        codec="zstd",
+        settings=settings,
+        predicted={},
+    )
+
+
+def blocks_of(
+    table: pa.Table, offsets: Sequence[int], plan: Plan, partition: str = "1994", load_id: str = "l1"
+) -> pa.Table:
+    """One row for each block of one file, with every statistic and arbitrary checksums."""
+    cuts = np.array(offsets, dtype=np.int64)
+    n = len(cuts) - 1
+    numbers = {name: np.arange(n) + 10 for name in plan.schema.names}
+    words = words_for(len(plan.features))
+    schema = block_schema(plan.schema, words)
+    columns: dict[str, Any] = {
+        "file": [data_path(partition, load_id, 0, 0, "a")] * n,
+        "row_group": range(n),
+        "block": range(n),
+        "partition": [partition] * n,
+        "segment": [0] * n,
+        "layout": [0] * n,
+        "part": [0] * n,
+        "rows": np.diff(cuts),
+        "bytes": [100] * n,
+        "tid_bytes": [0] * n,
+        "words": [[5] * words] * n,
+        "stats": block_statistics(table, cuts, plan.schema, column_bytes=numbers, sums=numbers),
+    }
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+@dataclass(frozen=True)
+class SmallLoad:
+    """A load of the same four rows as two blocks into each of some partitions."""
+
+    load_id: str = "l1"
+    years: tuple[int | None, ...] = (1994,)
+    plan: Plan = plan_of()
+
+    @property
+    def blocks(self) -> pa.Table:
+        """The blocks of all partitions; their ids differ."""
+        parts = []
+        for i, year in enumerate(self.years):
+            blocks = blocks_of(ROWS, [0, 2, 4], self.plan, partition_key(year), self.load_id)
+            ids = pa.array([2 * i, 2 * i + 1], pa.int64())
+            parts.append(blocks.set_column(2, blocks.schema.field("block"), ids))
+        return pa.concat_tables(parts)
+
+    @property
+    def entries(self) -> tuple[PartitionEntry, ...]:
+        """The partitions' entries."""
+        return partition_entries(self.blocks, self.plan, self.load_id, {partition_key(y): y for y in self.years})
+
+    def commit(
+        self,
+        files: TableFiles,
+        base: Snapshot | None,
+        *,
+        whole_table: bool = False,
+        at: CommitHook = lambda point: None,
+    ) -> Snapshot:
+        """Commit the load."""
+        return commit_load(
+            files, base, self.plan, self.load_id, self.entries, self.blocks, whole_table=whole_table, at=at
+        )
+
+    def with_seed(self, seed: int) -> SmallLoad:
+        """The same load under another plan."""
+        return replace(self, plan=replace(self.plan, seed=seed))

@@ -1,0 +1,267 @@
+"""The commit protocol: killed anywhere, interleaved with others, retried, and on a store that fails."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from layoutopt.catalog.commit import CRASH_POINTS, commit_load, ensure_table_root
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.paths import snapshot_path
+from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.table import Catalog
+from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, PlanError, SchemaError
+from layoutopt.model.schema import Column, Schema
+from tests.catalog.loads import SCHEMA, SmallLoad, plan_of
+
+
+class Killed(BaseException):
+    """What a crash is to the code: nothing may catch it."""
+
+
+def kill_at(wanted: str) -> object:
+    def at(point: str) -> None:
+        if point == wanted:
+            raise Killed(point)
+
+    return at
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TableFiles:
+    files = TableFiles(str(tmp_path / "table"))
+    assert ensure_table_root(files) is None
+    return files
+
+
+def state(files: TableFiles) -> dict[str, str]:
+    """Which load each partition holds, all of it readable."""
+    catalog = Catalog.open(files.root)
+    assert all(table.rows.sum() == entry.rows for entry, table in catalog.block_tables())
+    return {entry.key: entry.load_id for entry in catalog.partitions}
+
+
+def test_a_first_load_is_snapshot_0_and_readable(files: TableFiles) -> None:
+    snapshot = SmallLoad(years=(1994, None)).commit(files, None)
+    assert (snapshot.number, snapshot.parent, snapshot.rows) == (0, None, 8)
+    assert state(files) == {"1994": "l1", "__null__": "l1"}
+
+
+def test_a_second_load_replaces_its_partitions_only(files: TableFiles) -> None:
+    base = SmallLoad(years=(1994, 1995)).commit(files, None)
+    snapshot = SmallLoad("l2", (1995, 1996)).commit(files, base)
+    assert state(files) == {"1994": "l1", "1995": "l2", "1996": "l2"}
+    assert (snapshot.number, snapshot.parent) == (1, 0)
+    assert [(entry.load_id, entry.changed) for entry in history(files)] == [
+        ("l1", ("1994", "1995")),
+        ("l2", ("1995", "1996")),
+    ]
+
+
+def test_a_load_of_the_whole_table_drops_the_rest_and_may_change_the_schema(files: TableFiles) -> None:
+    base = SmallLoad(years=(1994, 1995)).commit(files, None)
+    plan = plan_of(Schema((*SCHEMA.columns, Column("new", "int"))), partition_by=None)
+    snapshot = SmallLoad("l2", (1996,), plan).commit(files, base, whole_table=True)
+    assert state(files) == {"1996": "l2"}
+    assert snapshot.schema == plan.schema
+    assert not [path for path in snapshot.files if "l1" in path]
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_killed_at_any_point_the_table_is_as_before_or_after_and_a_retry_commits_once(
+    files: TableFiles, point: str
+) -> None:
+    base = SmallLoad(years=(1994, 1995)).commit(files, None)
+    load = SmallLoad("l2", (1995,)).with_seed(7)
+    with pytest.raises(Killed):
+        load.commit(files, base, at=kill_at(point))  # type: ignore[arg-type]
+    committed = point == "snapshot-created"
+    assert state(files) == {"1994": "l1", "1995": "l2" if committed else "l1"}
+    load.commit(files, base)
+    assert state(files) == {"1994": "l1", "1995": "l2"}
+    assert snapshot_numbers(files) == (0, 1)
+
+
+def test_a_retry_with_other_blocks_leaves_the_first_attempts_file_alone(files: TableFiles) -> None:
+    load = SmallLoad(years=(1994,))
+    with pytest.raises(Killed):
+        load.commit(files, None, at=kill_at("blocks-written"))  # type: ignore[arg-type]
+    before = files.read_bytes("_layoutopt/blocks/l1.parquet")
+    other = SmallLoad(years=(1994, 1995))
+    snapshot = other.commit(files, None)
+    assert files.read_bytes("_layoutopt/blocks/l1.parquet") == before
+    assert {entry.blocks_file for entry in snapshot.partitions} == {"_layoutopt/blocks/l1-2.parquet"}
+    assert state(files) == {"1994": "l1", "1995": "l1"}
+
+
+def test_every_crash_point_is_reached_in_order(files: TableFiles) -> None:
+    reached: list[str] = []
+    SmallLoad().commit(files, None, at=reached.append)
+    assert tuple(reached) == CRASH_POINTS
+
+
+def test_a_retry_after_somebody_replaced_the_load_does_not_bring_it_back(files: TableFiles) -> None:
+    first = SmallLoad("l1").commit(files, None)
+    SmallLoad("l2").commit(files, first)
+    assert SmallLoad("l1").commit(files, None) == first
+    assert state(files) == {"1994": "l2"}
+
+
+def interleaved(files: TableFiles, late: SmallLoad, early: SmallLoad) -> None:
+    """Commit ``early`` whole while ``late`` stands just before its snapshot."""
+    base = latest_snapshot(files)
+    done = []
+
+    def at(point: str) -> None:
+        if point == "before-snapshot" and not done:
+            done.append(early.commit(files, base))
+
+    late.commit(files, base, at=at)
+    assert done
+
+
+def test_loaders_of_different_partitions_both_succeed(files: TableFiles) -> None:
+    SmallLoad("l0", (1993,)).commit(files, None)
+    interleaved(files, SmallLoad("late", (1994,)), SmallLoad("early", (1995,)))
+    assert state(files) == {"1993": "l0", "1994": "late", "1995": "early"}
+    assert snapshot_numbers(files) == (0, 1, 2)
+
+
+@pytest.mark.parametrize("years", [(1994,), (1994, 1995)])
+def test_of_loaders_of_one_partition_the_later_is_refused(files: TableFiles, years: tuple[int, ...]) -> None:
+    SmallLoad("l0", (1994,)).commit(files, None)
+    with pytest.raises(CommitConflictError, match=r"1994.*early"):
+        interleaved(files, SmallLoad("late", years), SmallLoad("early", (1994,)))
+    assert state(files) == {"1994": "early"}
+
+
+def test_two_first_loads_of_one_partition_conflict_too(files: TableFiles) -> None:
+    with pytest.raises(CommitConflictError, match="1994"):
+        interleaved(files, SmallLoad("late"), SmallLoad("early"))
+    assert state(files) == {"1994": "early"}
+
+
+def test_what_counts_is_the_snapshot_planned_on_not_the_latest(files: TableFiles) -> None:
+    planned_on = SmallLoad("l0", (1994,)).commit(files, None)
+    SmallLoad("l1", (1994,)).commit(files, planned_on)
+    with pytest.raises(CommitConflictError, match="l1"):
+        SmallLoad("l2", (1994,)).commit(files, planned_on)
+
+
+def test_a_load_of_the_whole_table_conflicts_with_any_other(files: TableFiles) -> None:
+    base = SmallLoad("l0", (1994,)).commit(files, None)
+    SmallLoad("l1", (1995,)).commit(files, base)
+    with pytest.raises(CommitConflictError, match="1995"):
+        SmallLoad("l2", (1994,)).commit(files, base, whole_table=True)
+
+
+def test_many_loaders_at_once_lose_nothing(files: TableFiles) -> None:
+    loads = [SmallLoad(f"l{year}", (year,)) for year in range(1990, 1996)]
+    threads = [threading.Thread(target=load.commit, args=(files, None)) for load in loads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert state(files) == {str(year): f"l{year}" for year in range(1990, 1996)}
+    assert snapshot_numbers(files) == tuple(range(6))
+
+
+@dataclass(frozen=True)
+class FailingFiles(TableFiles):
+    """A store whose snapshot writes fail, before or after they did their work."""
+
+    after: bool = False
+
+    def write_new(self, path: str, data: bytes) -> None:
+        if not path.startswith("_layoutopt/snapshots/"):
+            return super().write_new(path, data)
+        if self.after:
+            super().write_new(path, data)
+        raise TimeoutError("no answer")
+
+
+def test_a_store_that_fails_before_the_commit_leaves_the_table_as_it_was(files: TableFiles) -> None:
+    base = SmallLoad("l0").commit(files, None)
+    with pytest.raises(TimeoutError):
+        SmallLoad("l1").commit(FailingFiles(files.root), base)
+    assert state(files) == {"1994": "l0"}
+
+
+def test_a_store_that_fails_after_the_commit_has_committed(files: TableFiles) -> None:
+    base = SmallLoad("l0").commit(files, None)
+    snapshot = SmallLoad("l1").commit(FailingFiles(files.root, after=True), base)
+    assert snapshot.load_id == "l1"
+    assert state(files) == {"1994": "l1"}
+
+
+def test_another_schema_or_partition_column_is_refused_before_anything_is_written(files: TableFiles) -> None:
+    base = SmallLoad("l0").commit(files, None)
+    schema = Schema((SCHEMA.columns[0], Column("x", "float"), SCHEMA.columns[2]))
+    with pytest.raises(SchemaError, match="differ in x"):
+        SmallLoad("l1", plan=plan_of(schema)).commit(files, base)
+    with pytest.raises(PlanError, match="'s'"):
+        SmallLoad("l1", plan=plan_of(partition_by="s")).commit(files, base)
+    assert files.list("_layoutopt/blocks") == ("l0.parquet",)
+
+
+def test_entries_that_are_not_the_blocks_own_are_refused(files: TableFiles) -> None:
+    load = SmallLoad(years=(1994, 1995))
+    wrong_rows = [replace(load.entries[0], rows=3), load.entries[1]]
+    wrong_sums = [replace(load.entries[0], checksums={"x": 1}), load.entries[1]]
+    for entries in (wrong_rows, wrong_sums, load.entries[:1], [*load.entries, load.entries[0]]):
+        with pytest.raises(CatalogError, match=r"199[45]|twice"):
+            commit_load(files, None, load.plan, "l1", entries, load.blocks)
+    assert snapshot_numbers(files) == ()
+
+
+def test_a_partition_without_rows_is_committed(files: TableFiles) -> None:
+    load = SmallLoad()
+    empty = replace(load.entries[0], key="1995", value=1995, rows=0, checksums=dict.fromkeys(SCHEMA.names, 0))
+    commit_load(files, None, load.plan, "l1", [*load.entries, empty], load.blocks)
+    catalog = Catalog.open(files.root)
+    assert [(entry.key, table.n) for entry, table in catalog.block_tables()] == [("1994", 2), ("1995", 0)]
+
+
+def test_a_damaged_plan_file_is_noticed(files: TableFiles) -> None:
+    load = SmallLoad()
+    path = f"_layoutopt/plans/{load.plan.digest}.json"
+    files.write_new(path, b"{}")
+    with pytest.raises(CatalogError, match=load.plan.digest):
+        load.commit(files, None)
+
+
+def test_time_never_runs_backwards(files: TableFiles) -> None:
+    base = SmallLoad("l0").commit(files, None)
+    future = replace(base, number=1, parent=0, created_at="2999-01-01T00:00:00+00:00")
+    from layoutopt.catalog import snapshot_json
+
+    files.write_new(snapshot_path(1), snapshot_json.dumps(future))
+    assert SmallLoad("l2").commit(files, future).created_at == future.created_at
+
+
+class TestClaimingAFolder:
+    def test_a_new_or_empty_folder_is_fine(self, tmp_path: Path) -> None:
+        assert ensure_table_root(TableFiles(str(tmp_path))) is None
+        assert ensure_table_root(TableFiles(str(tmp_path / "deep" / "new"))) is None
+
+    def test_twice_is_fine_and_gives_the_newest_snapshot(self, files: TableFiles) -> None:
+        snapshot = SmallLoad().commit(files, None)
+        assert ensure_table_root(files) == snapshot
+
+    @pytest.mark.parametrize("name", ["notes.txt", "data/part-0.parquet", "_layoutopt.bak/x"])
+    def test_a_folder_with_other_files_is_refused_and_left_alone(self, tmp_path: Path, name: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        with pytest.raises(NotATableError, match="something else"):
+            ensure_table_root(TableFiles(str(tmp_path)))
+        assert not (tmp_path / "_layoutopt").exists()
+
+    def test_a_file_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_text("mine")
+        with pytest.raises(NotATableError):
+            ensure_table_root(TableFiles(str(path)))
