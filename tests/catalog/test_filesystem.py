@@ -162,7 +162,9 @@ def test_a_store_with_renames_only_creates_exclusively_too(monkeypatch: pytest.M
     files.write_new("a/f", b"x")
     with pytest.raises(FileExistsError):
         files.write_new("a/f", b"y")
-    monkeypatch.setattr(store, "exists", lambda path: path.endswith("/f") and calls.append(path) is None and len(calls) > 1)
+    monkeypatch.setattr(
+        store, "exists", lambda path: path.endswith("/f") and calls.append(path) is None and len(calls) > 1
+    )
     calls: list[str] = []
     with pytest.raises(FileExistsError):
         files.write_new("a/f", b"z")

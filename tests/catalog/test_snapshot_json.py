@@ -18,9 +18,7 @@ from layoutopt.errors import CatalogError
 from layoutopt.model.schema import Column, Schema
 
 BLOCKS, PLAN = "_layoutopt/blocks/l1.parquet", "_layoutopt/plans/abc123.json"
-SCHEMA = Schema(
-    (Column("n", "int"), Column("s", "string"), Column("b", "binary", False), Column("d", "decimal(38,0)"))
-)
+SCHEMA = Schema((Column("n", "int"), Column("s", "string"), Column("b", "binary", False), Column("d", "decimal(38,0)")))
 ENTRY = PartitionEntry(
     key="1994",
     value=1994,
@@ -149,7 +147,9 @@ def test_a_missing_field_is_refused(name: str) -> None:
         loads(json.dumps(content).encode(), "3.json")
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"7", b'"x"', b"{", b"\xff", b'{"format": "delta"}', b"[" * 9999])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"null", b"7", b'"x"', b"{", b"\xff", b'{"format": "delta"}', b"[" * 9999]
+)
 def test_other_json_is_refused(content: bytes) -> None:
     with pytest.raises(CatalogError, match=r"3\.json"):
         loads(content, "3.json")

@@ -1,0 +1,259 @@
+"""Tables of blocks: read lazily, checked, and where a statistic is missing or contradicts another, unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from layoutopt.catalog.blocks import BlockTable, block_schema, concatenated, encode_blocks
+from layoutopt.catalog.bounds import bounds_over, column_bounds, merged
+from layoutopt.catalog.entries import partition_entries, written_content
+from layoutopt.catalog.snapshot import Bounds
+from layoutopt.catalog.statistics import column_statistics_type
+from layoutopt.errors import CatalogError
+from layoutopt.model.skipping import ColumnBounds
+from layoutopt.model.values import NAN_KEY, to_key
+from tests.catalog.loads import ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
+
+PLAN = plan_of()
+BLOCKS = blocks_of(ROWS, [0, 2, 4], PLAN)
+
+
+def from_file(blocks: pa.Table) -> BlockTable:
+    return BlockTable.from_parquet(encode_blocks(blocks), PLAN, "l1.parquet")
+
+
+def from_arrow(blocks: pa.Table) -> BlockTable:
+    return BlockTable.from_arrow(blocks, PLAN)
+
+
+Reader = Callable[[pa.Table], BlockTable]
+both_readers = pytest.mark.parametrize("read", [from_file, from_arrow])
+
+
+@both_readers
+def test_every_column_is_there(read: Reader) -> None:
+    table = read(BLOCKS)
+    assert (table.n, len(table)) == (2, 2)
+    assert table.files == ("data/1994/l1/layout-0/0-a.parquet",)
+    assert table.partitions == ("1994",)
+    for name, expected in [
+        ("file", [0, 0]),
+        ("partition", [0, 0]),
+        ("row_group", [0, 1]),
+        ("block_id", [0, 1]),
+        ("segment", [0, 0]),
+        ("layout", [0, 0]),
+        ("part", [0, 0]),
+        ("rows", [2, 2]),
+        ("bytes", [100, 100]),
+        ("tid_bytes", [0, 0]),
+    ]:
+        values = getattr(table, name)
+        assert values.tolist() == expected, name
+        assert values.dtype == np.int64, name
+    assert table.words.tolist() == [[5], [5]]
+    assert table.column_bytes("x").tolist() == [10, 11]
+    assert table.column_sums("s").tolist() == [10, 11]
+
+
+@both_readers
+def test_bounds_are_those_of_the_rows(read: Reader) -> None:
+    bounds = read(BLOCKS).facts().bounds
+    assert list(bounds) == ["year", "x", "s"]
+    assert described(bounds["year"]) == [(1994, 1994, 0), (1994, 1994, 1)]
+    assert described(bounds["x"]) == [(to_key(1.5, "double"),) * 2 + (1,), (*keys(-1.0, 2.5), 0)]
+    assert described(bounds["s"]) == [("a", "b", 0), ("c", "c", 1)]
+    assert bounds["s"].type == "string"
+    with pytest.raises(KeyError):
+        bounds["X"]
+
+
+def keys(*values: float) -> tuple[Any, ...]:
+    return tuple(to_key(value, "double") for value in values)
+
+
+def described(bounds: ColumnBounds) -> list[Any]:
+    """Per block (low, high, nulls), or only nulls where the range is unknown."""
+    rows = zip(bounds.low.tolist(), bounds.high.tolist(), bounds.nulls.tolist(), bounds.known.tolist(), strict=True)
+    return [(low, high, nulls) if known else nulls for low, high, nulls, known in rows]
+
+
+def test_taking_and_joining_keep_statistics_with_their_blocks() -> None:
+    table = from_file(BLOCKS)
+    both = concatenated([table.take(np.array([1])), table.take(np.array([True, False]))])
+    assert both.block_id.tolist() == [1, 0]
+    assert described(both.facts().bounds["s"]) == [("c", "c", 1), ("a", "b", 0)]
+    assert both.column_sums("x").tolist() == [11, 10]
+    assert table.take(np.zeros(2, dtype=np.bool_)).facts().bounds["s"].known.tolist() == []
+
+
+def stats_of(type: str, *blocks: dict[str, Any]) -> pa.StructArray:
+    return pa.array(list(blocks), column_statistics_type(type))
+
+
+@pytest.mark.parametrize(
+    ("stats", "expected"),
+    [
+        ({"nulls": 1, "min": 3, "max": 5}, (3, 5, 1)),
+        ({"nulls": 4}, 4),
+        ({"nulls": None, "min": 3, "max": 5}, (3, 5, -1)),
+        ({"nulls": 0, "min": None, "max": 5}, 0),
+        ({"nulls": 0, "min": 3, "max": None}, 0),
+        ({"nulls": 0, "min": 5, "max": 3}, -1),
+        ({"nulls": 4, "min": 3, "max": 5}, -1),
+        ({"nulls": 5, "min": 3, "max": 5}, (3, 5, -1)),
+        ({"nulls": -2, "min": 3, "max": 5}, (3, 5, -1)),
+        (None, -1),
+    ],
+)
+def test_missing_or_contradictory_statistics_are_unknown(stats: dict[str, Any], expected: object) -> None:
+    assert described(column_bounds(stats_of("int", stats), np.array([4]), "int")) == [expected]
+
+
+LOW, HIGH = keys(-1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("stats", "expected"),
+    [
+        ({"nulls": 0, "nans": 0, "min": LOW, "max": HIGH}, (LOW, HIGH, 0)),
+        ({"nulls": 0, "nans": 1, "min": LOW, "max": HIGH}, (LOW, NAN_KEY, 0)),
+        ({"nulls": 0, "nans": None, "min": LOW, "max": HIGH}, (LOW, NAN_KEY, 0)),
+        ({"nulls": 0, "nans": 9, "min": LOW, "max": HIGH}, (LOW, NAN_KEY, 0)),
+        ({"nulls": 0, "nans": -1, "min": LOW, "max": HIGH}, (LOW, NAN_KEY, 0)),
+        ({"nulls": 1, "nans": 3}, (NAN_KEY, NAN_KEY, 1)),
+        ({"nulls": None, "nans": 4}, -1),
+        ({"nulls": 1, "nans": 2}, 1),
+        ({"nulls": 4, "nans": 0}, 4),
+    ],
+)
+def test_a_block_that_may_have_a_nan_reaches_up_to_it(stats: dict[str, Any], expected: object) -> None:
+    assert described(column_bounds(stats_of("double", stats), np.array([4]), "double")) == [expected]
+
+
+def test_the_nan_rule_holds_from_rows_to_bounds() -> None:
+    rows = ROWS.set_column(1, "x", pa.array([math.nan, 1.0, math.nan, None]))
+    bounds = from_file(blocks_of(rows, [0, 2, 4], PLAN)).facts().bounds["x"]
+    assert described(bounds) == [(to_key(1.0, "double"), NAN_KEY, 0), (NAN_KEY, NAN_KEY, 1)]
+
+
+@both_readers
+def test_statistics_that_a_file_does_not_have_are_unknown(read: Reader) -> None:
+    bare = pa.StructArray.from_arrays([pa.array([{"nulls": 0}] * 2)], names=["c1"])
+    blocks = BLOCKS.set_column(11, "stats", bare)
+    bounds = read(blocks).facts().bounds
+    assert described(bounds["x"]) == [0, 0]
+    assert described(bounds["s"]) == [-1, -1]
+    assert read(blocks).column_sums("x").tolist() == [-1, -1]
+    assert written_content(read(blocks)).sums == {}
+
+
+@both_readers
+def test_statistics_of_another_type_are_unknown(read: Reader) -> None:
+    wrong = pa.array([{"nulls": "0", "min": "a", "max": "z"}] * 2)
+    bounds = read(BLOCKS.set_column(11, "stats", pa.StructArray.from_arrays([wrong], names=["c0"]))).facts().bounds
+    assert described(bounds["year"]) == [-1, -1]
+
+
+def test_an_unknown_union_vector_has_all_bits() -> None:
+    words = pa.array([None, [0]], pa.list_(pa.int64()))
+    assert from_file(BLOCKS.set_column(10, "words", words)).words.tolist() == [[2**64 - 1], [0]]
+
+
+def test_the_sign_bit_of_a_word_is_a_bit() -> None:
+    words = pa.array([[-(2**63)], [-1]], pa.list_(pa.int64()))
+    assert from_file(BLOCKS.set_column(10, "words", words)).words.tolist() == [[2**63], [2**64 - 1]]
+
+
+@both_readers
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("file", ["../x", "y"]),
+        ("file", ["s3://b/x", "y"]),
+        ("file", ["", "y"]),
+        ("partition", ["..", "y"]),
+        ("rows", [0, 2]),
+        ("rows", [-1, 2]),
+        ("rows", [None, 2]),
+        ("row_group", [-1, 0]),
+        ("layout", [-1, 0]),
+        ("bytes", [-1, 0]),
+        ("block", [3, 3]),
+        ("words", [[1, 2], [1]]),
+        ("words", [[None], [1]]),
+    ],
+)
+def test_impossible_values_are_refused(read: Reader, name: str, values: list[Any]) -> None:
+    type = BLOCKS.schema.field(name).type
+    if name == "words":
+        type = pa.list_(pa.int64())
+    blocks = BLOCKS.set_column(BLOCKS.schema.get_field_index(name), name, pa.array(values, type))
+    with pytest.raises(CatalogError, match="damaged"):
+        read(blocks)
+
+
+@both_readers
+@pytest.mark.parametrize("name", [field.name for field in block_schema(SCHEMA, 1) if field.name != "stats"])
+def test_a_missing_or_foreign_column_is_refused(read: Reader, name: str) -> None:
+    with pytest.raises(CatalogError, match=name):
+        read(BLOCKS.drop_columns([name]))
+    index = BLOCKS.schema.get_field_index(name)
+    with pytest.raises(CatalogError, match=name):
+        read(BLOCKS.set_column(index, name, pa.array([1.5, 2.5])))
+
+
+def test_other_bytes_are_no_blocks_file() -> None:
+    with pytest.raises(CatalogError, match=r"l1\.parquet is damaged"):
+        BlockTable.from_parquet(b"PAR1 no", PLAN, "l1.parquet")
+
+
+def test_entries_are_measured_from_the_blocks() -> None:
+    first, null = SmallLoad(years=(1994, None)).entries
+    assert (first.key, first.value, null.key, null.value) == ("1994", 1994, "__null__", None)
+    assert (first.rows, first.bytes, first.checksums) == (4, 200, {"year": 21, "x": 21, "s": 21})
+    assert first.bounds == {
+        "year": Bounds(1994, 1994, 1),
+        "x": Bounds(*keys(-1.0, 2.5), 1),
+        "s": Bounds("a", "c", 1),
+    }
+
+
+def test_a_block_without_a_place_is_refused() -> None:
+    with pytest.raises(ValueError, match="1994"):
+        partition_entries(BLOCKS, PLAN, "l1", {"1995": 1995})
+
+
+def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_complete() -> None:
+    whole = blocks_of(ROWS, [0, 2, 4], PLAN)
+    part = blocks_of(ROWS.select(["s"]), [0, 1, 4], PLAN)
+    for name, values in (("block", [7, 8]), ("layout", [1, 1])):
+        field = part.schema.field(name)
+        part = part.set_column(part.schema.get_field_index(name), field, pa.array(values, field.type))
+    content = written_content(from_arrow(pa.concat_tables([whole.slice(0, 1), part])))
+    assert content.rows == 4
+    assert content.sums == {"s": 21}
+
+
+def test_one_unknown_block_makes_the_partition_unknown_but_one_of_nulls_does_not() -> None:
+    blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 4}]
+    rows = np.array([4, 4])
+    assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows) == Bounds(3, 5, 4)
+    blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 3}]
+    assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows) == Bounds(None, None, 3)
+    blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": None, "min": 9, "max": 9}]
+    assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows) == Bounds(3, 9, None)
+
+
+@pytest.mark.parametrize(
+    ("type", "low", "high"), [("int", 1, 2), ("string", "a", "b"), ("binary", b"a", b"b"), ("decimal(38,0)", 1, 10**37)]
+)
+def test_bounds_of_partitions_become_bounds_over_them(type: str, low: Any, high: Any) -> None:
+    bounds = bounds_over([Bounds(low, high, 1), Bounds(), Bounds(None, None, 9)], np.array([4, 4, 4]), type)
+    assert described(bounds) == [(low, high, 1), -1, -1]

@@ -1,0 +1,183 @@
+"""Opening a table: which snapshot, what damage is noticed, and what is no table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layoutopt.catalog.commit import ensure_table_root
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.snapshots import history, snapshot_numbers
+from layoutopt.catalog.table import Catalog, open_catalog
+from layoutopt.errors import CatalogError, NotATableError, SettingError
+from layoutopt.model.values import to_key
+from tests.catalog.loads import SmallLoad
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A table with three snapshots: 1994, then 1995 under another plan, then 1994 again."""
+    files = TableFiles(str(tmp_path / "t"))
+    base: Snapshot | None = ensure_table_root(files)
+    for load in (SmallLoad("l0"), SmallLoad("l1", (1995, None)).with_seed(1), SmallLoad("l2")):
+        base = load.commit(files, base)
+    return tmp_path / "t"
+
+
+def loads(catalog: Catalog) -> dict[str, str]:
+    return {entry.key: entry.load_id for entry in catalog.partitions}
+
+
+def test_the_newest_snapshot_is_opened(root: Path) -> None:
+    catalog = open_catalog(str(root))
+    assert catalog.snapshot.number == 2
+    assert loads(catalog) == {"1994": "l2", "1995": "l1", "__null__": "l1"}
+    assert catalog.schema == SmallLoad().plan.schema
+    assert {plan.seed for plan in catalog.plans.values()} == {0, 1}
+
+
+def test_blocks_come_by_partition_and_by_plan(root: Path) -> None:
+    catalog = Catalog.open(str(root))
+    assert [(entry.key, table.n, table.partitions) for entry, table in catalog.block_tables()] == [
+        ("1994", 2, ("1994",)),
+        ("1995", 2, ("1995",)),
+        ("__null__", 2, ("__null__",)),
+    ]
+    by_plan = catalog.blocks_by_plan()
+    assert {catalog.plans[digest].seed: table.partitions for digest, table in by_plan.items()} == {
+        0: ("1994",),
+        1: ("1995", "__null__"),
+    }
+    assert catalog.blocks(catalog.partitions[0]) is catalog.blocks(catalog.partitions[0])
+
+
+def test_partitions_have_facts_of_their_own(root: Path) -> None:
+    facts = Catalog.open(str(root)).partition_facts()
+    assert facts.rows.tolist() == [4, 4, 4]
+    assert facts.bits is None
+    assert facts.bounds["x"].high.tolist() == [to_key(2.5, "double")] * 3
+    assert facts.bounds["s"].low.tolist() == ["a"] * 3
+
+
+def test_a_reader_keeps_its_snapshot_while_writers_commit(root: Path) -> None:
+    catalog = Catalog.open(str(root))
+    SmallLoad("l3", (1994, 1995)).commit(TableFiles(str(root)), catalog.snapshot)
+    assert [table.rows.sum() for _, table in catalog.block_tables()] == [4, 4, 4]
+    assert loads(catalog)["1995"] == "l1"
+    assert loads(Catalog.open(str(root)))["1995"] == "l3"
+
+
+def test_older_snapshots_open_by_number_and_by_time(root: Path) -> None:
+    assert loads(Catalog.open(str(root), snapshot=0)) == {"1994": "l0"}
+    times = [entry.created_at for entry in history(TableFiles(str(root)))]
+    for number, time in enumerate(times):
+        assert Catalog.open(str(root), as_of=time).snapshot.number == number
+    assert Catalog.open(str(root), as_of="2999-01-01").snapshot.number == 2
+    assert Catalog.open(str(root), as_of="2999-01-01T00:00:00+02:00").snapshot.number == 2
+
+
+def test_what_was_not_there_is_said(root: Path) -> None:
+    with pytest.raises(CatalogError, match="no snapshot 7"):
+        Catalog.open(str(root), snapshot=7)
+    with pytest.raises(CatalogError, match="1999-01-01"):
+        Catalog.open(str(root), as_of="1999-01-01")
+    with pytest.raises(SettingError, match="tomorrow"):
+        Catalog.open(str(root), as_of="tomorrow")
+    with pytest.raises(SettingError, match="both"):
+        Catalog.open(str(root), snapshot=1, as_of="1999-01-01")
+
+
+def test_gaps_and_other_names_among_the_snapshots_are_ignored(root: Path) -> None:
+    snapshots = root / "_layoutopt" / "snapshots"
+    (snapshots / "1.json").unlink()
+    for name in ("10.json.bak", ".tmp-77", "077.json", "x.json", "-5.json"):
+        (snapshots / name).write_text("{}")
+    assert snapshot_numbers(TableFiles(str(root))) == (0, 2)
+    assert Catalog.open(str(root)).snapshot.number == 2
+
+
+def test_a_renamed_snapshot_is_noticed(root: Path) -> None:
+    snapshots = root / "_layoutopt" / "snapshots"
+    (snapshots / "2.json").rename(snapshots / "5.json")
+    with pytest.raises(CatalogError, match="holds snapshot 2"):
+        Catalog.open(str(root))
+
+
+def catalog_files(kind: str, root: Path) -> list[Path]:
+    return sorted((root / "_layoutopt" / kind).iterdir())
+
+
+def read_everything(root: Path) -> None:
+    for _, table in Catalog.open(str(root)).block_tables():
+        for name in table.schema.names:
+            table.facts().bounds[name]
+
+
+@pytest.mark.parametrize("path", ["snapshots/2.json", "blocks/l1.parquet", "table.json", "plans"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "grow"])
+def test_a_damaged_catalog_file_is_named(root: Path, path: str, damage: str) -> None:
+    file = root / "_layoutopt" / path
+    file = sorted(file.iterdir())[0] if file.is_dir() else file
+    content = file.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+    damaged = {"flip": flipped, "cut": content[:middle], "empty": b"", "grow": content + b"x"}[damage]
+    file.write_bytes(damaged)
+    with pytest.raises((CatalogError, NotATableError), match=file.name.replace(".", r"\.")):
+        read_everything(root)
+
+
+@pytest.mark.parametrize("path", ["blocks/l1.parquet", "plans"])
+def test_a_missing_catalog_file_is_named(root: Path, path: str) -> None:
+    file = root / "_layoutopt" / path
+    file = sorted(file.iterdir())[0] if file.is_dir() else file
+    file.unlink()
+    with pytest.raises(CatalogError, match=f"{file.name} is missing"):
+        read_everything(root)
+
+
+def test_garbage_is_never_seen(root: Path) -> None:
+    before = loads(Catalog.open(str(root)))
+    (root / "_layoutopt" / "blocks" / "l9.parquet").write_bytes(b"half a load")
+    (root / "data" / "1994" / "l9").mkdir(parents=True)
+    read_everything(root)
+    assert loads(Catalog.open(str(root))) == before
+
+
+def test_paths_that_hold_no_table_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotATableError, match="nothing"):
+        Catalog.open(str(tmp_path / "nothing"))
+    (tmp_path / "part-0.parquet").write_bytes(b"PAR1")
+    with pytest.raises(NotATableError, match="something else"):
+        Catalog.open(str(tmp_path))
+    with pytest.raises(NotATableError, match="is a file"):
+        Catalog.open(str(tmp_path / "part-0.parquet"))
+
+
+def test_a_claimed_folder_without_a_load_says_so(tmp_path: Path) -> None:
+    ensure_table_root(TableFiles(str(tmp_path)))
+    with pytest.raises(NotATableError, match="never loaded"):
+        Catalog.open(str(tmp_path))
+
+
+def test_a_newer_table_asks_for_a_newer_program(tmp_path: Path) -> None:
+    (tmp_path / "_layoutopt").mkdir()
+    (tmp_path / "_layoutopt" / "table.json").write_text('{"format": "layoutopt-table", "version": 2}')
+    with pytest.raises(CatalogError, match="newer"):
+        Catalog.open(str(tmp_path))
+    with pytest.raises(CatalogError, match="newer"):
+        ensure_table_root(TableFiles(str(tmp_path)))
+
+
+def test_a_table_lives_on_other_stores_too() -> None:
+    files = TableFiles("memory://bucket/table")
+    base = ensure_table_root(files)
+    base = SmallLoad("l0").commit(files, base)
+    SmallLoad("l1", (1995,)).commit(files, base)
+    catalog = Catalog.open("memory://bucket/table")
+    assert loads(catalog) == {"1994": "l0", "1995": "l1"}
+    assert [table.n for _, table in catalog.block_tables()] == [2, 2]
+    with pytest.raises(NotATableError):
+        Catalog.open("memory://bucket/other")
