@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 Json = Mapping[str, object]
 
@@ -30,7 +31,7 @@ class Step:
     needs: tuple[Step, ...] = ()
 
 
-def run(step: Step, say: Callable[[str], None]) -> dict[str, object]:
+def run(step: Step, say: Callable[[str], None]) -> dict[str, Any]:
     """Run a step after those that it needs, unless its product is there, and return the product.
 
     A product is renamed into place when it is complete, so a run that stopped anywhere is taken up at that step.
@@ -44,7 +45,7 @@ def run(step: Step, say: Callable[[str], None]) -> dict[str, object]:
         unfinished = step.product.with_suffix(f".{os.getpid()}.unfinished")
         unfinished.write_text(content + "\n", encoding="utf-8")
         unfinished.rename(step.product)
-    product: dict[str, object] = json.loads(step.product.read_text(encoding="utf-8"))
+    product: dict[str, Any] = json.loads(step.product.read_text(encoding="utf-8"))
     return product
 
 

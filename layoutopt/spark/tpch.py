@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -54,3 +55,18 @@ def write_denormalised(spark: SparkSession, raw: Path, destination: Path) -> Non
     denormalised(spark, raw).write.mode("overwrite").option("compression", "zstd").parquet(str(unfinished))
     shutil.rmtree(destination, ignore_errors=True)
     unfinished.rename(destination)
+
+
+def count_matching(spark: SparkSession, denormalised: Path, filters: Sequence[str]) -> list[int]:
+    """Count the rows of the denormalised table for which each filter is TRUE, in one pass.
+
+    Args:
+        spark: the session to run in.
+        denormalised: what `write_denormalised` wrote.
+        filters: Spark SQL conditions.
+    """
+    counts = [f"count_if({condition}) AS matching_{place}" for place, condition in enumerate(filters)]
+    row = spark.read.parquet(str(denormalised)).selectExpr(*counts).first()
+    if row is None:
+        raise AssertionError("an aggregate without groups has one row")
+    return [int(count) for count in row]

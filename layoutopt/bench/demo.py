@@ -1,0 +1,88 @@
+"""`layoutopt bench demo`: from nothing to a table that queries skip most of, and the numbers to prove it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from layoutopt.bench.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.bench.report import comparison_table, percent
+from layoutopt.bench.runner import baselines, results_of, spark_when_needed
+from layoutopt.bench.steps import run
+from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch_queries import STREAMS
+
+STREAM: Final = "chapter3"
+BLOCK_ROWS: Final = 700
+MONTHS_FROM_SCALE: Final = 0.5  # below, a month has too few rows to be cut into blocks of 700: partition by year
+# What the demo asks of the finished table: aggregates over the filters of the test stream.
+AGGREGATES: Final = {
+    "q6": "sum(l_extendedprice * l_discount) AS revenue",
+    "q12": "count(*) AS line_items",
+    "q19": "sum(l_extendedprice) AS price",
+}
+
+
+def demo_variants(scale: float) -> tuple[Variant, ...]:
+    """The demo's methods: the baselines of 3.7.3, and SOP last."""
+    partition_by = "o_month" if scale >= MONTHS_FROM_SCALE else "o_year"
+    return (*baselines(partition_by, BLOCK_ROWS), Variant("SOP", "sop", partition_by, BLOCK_ROWS))
+
+
+def run_demo(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console | None = None) -> None:
+    """Generate TPC-H, lay it out in four ways, and print what the queries of an unseen stream scan of each.
+
+    What an earlier run left in `root` is used again.
+
+    Args:
+        scale: the TPC-H scale factor.
+        root: the folder of all experiments.
+        console: where to print.
+
+    Raises:
+        SettingError: a scale factor that can't be generated.
+    """
+    console = console or Console(highlight=False)
+    started = time.monotonic()
+
+    def say(step: str) -> None:
+        console.print(f"[dim]{time.monotonic() - started:4.0f} s[/dim]  {step}")
+
+    chosen = demo_variants(scale)
+    with spark_when_needed("layoutopt-demo") as spark:
+        bench = Bench(TpchData(scale, root), spark)
+        results = results_of(bench, STREAM, chosen, say)
+    evaluated = run(table_step(bench, STREAM, chosen[-1]), say)["evaluation"]
+    table = table_folder(bench, STREAM, chosen[-1]) / "table"
+    console.print(f"\nSome queries on {table}:")
+    show_queries(console, table, evaluated["queries"])
+    console.print()
+    console.print(comparison_table(results, len(stream_for_testing(STREAM))))
+    console.print(f'\nTry: .venv/bin/layoutopt explain {table} "SELECT count(*) FROM tpch WHERE l_quantity < 24"')
+
+
+def show_queries(console: Console, table: Path, evaluated: Sequence[Mapping[str, Any]]) -> None:
+    """Answer a few queries from the finished table, and say how much of it each reads.
+
+    Args:
+        console: where to print.
+        table: the table's folder.
+        evaluated: the test stream's queries, as `evaluate` gives them.
+    """
+    from layoutopt.scan.table import open_table
+
+    opened = open_table(str(table))
+    for place, query in enumerate(stream_for_testing(STREAM)[: len(STREAMS[STREAM].templates)]):
+        if query.template not in AGGREGATES:
+            continue
+        sql = f"SELECT {AGGREGATES[query.template]} FROM tpch WHERE {query.sql.partition(' WHERE ')[2]}"
+        started = time.perf_counter()
+        ((name, value),) = opened.sql(sql).to_pylist()[0].items()
+        took = time.perf_counter() - started
+        scanned = next(each for each in evaluated if each["id"] == place)
+        share = percent(scanned["rows_scanned"], scanned["rows_total"])
+        console.print(f"  {query.template:4} {name} = {value}, from {share} of the rows, in {took:.2f} s")

@@ -1,0 +1,230 @@
+"""The steps of one experiment: a stream's features, and a table of it planned, loaded and evaluated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from layoutopt.bench.steps import Json, Step, key_of
+from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch_queries import (
+    STREAMS,
+    TABLE,
+    TEST_QUERIES,
+    TRAINING_QUERIES,
+    StreamQuery,
+    draw_stream,
+    write_log,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from layoutopt.model.query import Query
+
+SEED: Final = 0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its parameters: one way to lay out the table.
+
+    Attributes:
+        label: its name in tables.
+        method: as `--method` takes it.
+        partition_by: the date partition's column; None leaves the source's order in one partition.
+        block_rows: the mean rows of a block.
+        by: the columns of the methods that order rows.
+        features: False plans without features, so that all skipping is by partitions, minima and maxima.
+    """
+
+    label: str
+    method: str
+    partition_by: str | None
+    block_rows: int
+    by: tuple[str, ...] = ()
+    features: bool = True
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the steps share: the data, where products go, and a Spark session made when first asked for."""
+
+    data: TpchData
+    spark: Callable[[], SparkSession]
+
+    @property
+    def folder(self) -> Path:
+        """The products of this scale factor."""
+        return self.data.folder / "experiments"
+
+    def log(self, stream: str, role: str) -> Path:
+        """The query log of a stream: `train` or `test`."""
+        return self.data.root / "streams" / f"{stream}-{role}.jsonl"
+
+
+def stream_for_testing(stream: str) -> tuple[StreamQuery, ...]:
+    """Draw a stream's test queries: in a log, and in an evaluation, a query's id is its place here."""
+    return draw_stream(STREAMS[stream], "test", TEST_QUERIES, SEED)
+
+
+def write_stream(bench: Bench, stream: str, role: str) -> Path:
+    """Write a stream's log, `train` or `test`; returns its path."""
+    path = bench.log(stream, role)
+    training = draw_stream(STREAMS[stream], "train", TRAINING_QUERIES, SEED)
+    write_log(training if role == "train" else stream_for_testing(stream), path)
+    return path
+
+
+def read_test_queries(bench: Bench, stream: str) -> tuple[Query, ...]:
+    """Write a stream's test log, and analyse it against the denormalised table's schema."""
+    from layoutopt.workload.analyze import analyze
+    from layoutopt.workload.log import read_log
+    from layoutopt.workload.schema import schema_from
+
+    log = write_stream(bench, stream, "test")
+    return analyze(read_log(log), schema_from(str(bench.data.denormalised)), TABLE).queries
+
+
+def data_step(bench: Bench) -> Step:
+    """Generate and denormalise the data."""
+    from layoutopt.bench.tpch_data import prepare
+
+    def make() -> Json:
+        prepare(bench.spark(), bench.data, lambda _: None)
+        return {"scale": bench.data.scale, "bytes": size_of(bench.data.denormalised)}
+
+    name = f"generating TPC-H at scale factor {bench.data.scale:g} and denormalising it"
+    return Step(name, bench.folder / "data.json", make)
+
+
+def features_step(bench: Bench, stream: str) -> Step:
+    """Analyse a training stream as `layoutopt analyze` does by default; the product is its features.json."""
+    product = bench.folder / f"{stream}-features.json"
+
+    def make() -> Json:
+        from layoutopt.config import AnalyzeSettings
+        from layoutopt.features.analysis import analyze_log
+
+        log = write_stream(bench, stream, "train")
+        settings = AnalyzeSettings(log=str(log), schema=str(bench.data.denormalised), table=TABLE)
+        return analyze_log(settings).document.to_json()
+
+    return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))
+
+
+def _planned_for(stream: str, variant: Variant) -> str:
+    """Name the stream whose features a table is planned with; without features all streams share one table."""
+    return stream if variant.features else next(iter(STREAMS))
+
+
+def table_folder(bench: Bench, stream: str, variant: Variant) -> Path:
+    """Name the folder of a variant's products: different for different parameters."""
+    stream = _planned_for(stream, variant)
+    return bench.folder / key_of(f"{variant.label} {stream}", {**asdict(variant), "stream": stream})
+
+
+def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
+    """Plan, load and evaluate one variant on one stream; the last product is the evaluation on the test stream."""
+    planned_for = _planned_for(stream, variant)
+    folder = table_folder(bench, stream, variant)
+    features = features_step(bench, planned_for)
+    plan = Step(
+        f"{planned_for}: planning {variant.label}",
+        folder / "planned.json",
+        partial(make_plan_file, bench, variant, features.product, folder),
+        (data_step(bench), features),
+    )
+    load = Step(
+        f"{planned_for}: loading {variant.label}", folder / "loaded.json", partial(load_table, bench, folder), (plan,)
+    )
+    return Step(
+        f"{stream}: evaluating {variant.label} on the test stream",
+        folder / f"evaluated-{stream}.json",
+        partial(evaluate_table, bench, stream, folder),
+        (load,),
+    )
+
+
+def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
+    """Make a variant's `plan.json` in `folder`; returns the seconds that it took and what it predicts."""
+    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.model.feature import FeatureSet
+    from layoutopt.spark.plan import make_plan
+
+    document = FeaturesDocument.loads(features.read_bytes())
+    if not variant.features:
+        document = replace(document, features=FeatureSet((), document.features.settings))
+    started = time.perf_counter()
+    plan = make_plan(
+        bench.spark(),
+        str(bench.data.denormalised),
+        document,
+        method=variant.method,
+        partition_by=variant.partition_by,
+        block_rows=variant.block_rows,
+        by=variant.by,
+        seed=SEED,
+    )
+    seconds = time.perf_counter() - started
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.json").write_bytes(plan.dumps())
+    return {"seconds": seconds, "digest": plan.digest, "predicted": dict(plan.predicted)}
+
+
+def load_table(bench: Bench, folder: Path) -> Json:
+    """Load `folder/table` by `folder/plan.json`, afresh; returns the seconds that it took and the bytes stored."""
+    from layoutopt.model.layout import Plan
+    from layoutopt.spark.load import load
+
+    table = folder / "table"
+    shutil.rmtree(table, ignore_errors=True)
+    plan = Plan.loads((folder / "plan.json").read_bytes())
+    started = time.perf_counter()
+    load(bench.spark(), str(bench.data.denormalised), str(table), plan)
+    return {"seconds": time.perf_counter() - started, "bytes": size_of(table / "data")}
+
+
+def evaluate_table(bench: Bench, stream: str, folder: Path) -> Json:
+    """Replay the test stream on the catalog of a table, and once more without filters, which is a full scan."""
+    from layoutopt.model.predicate import TRUE, Filter
+    from layoutopt.scan.evaluate import evaluate
+    from layoutopt.scan.table import open_table
+
+    queries = read_test_queries(bench, stream)
+    table = open_table(str(folder / "table"))
+    planned, loaded = (json.loads((folder / name).read_text()) for name in ("planned.json", "loaded.json"))
+    return {
+        "evaluation": evaluate(table, queries),
+        "full_scan": evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries])["totals"],
+        "planning_seconds": planned["seconds"],
+        "loading_seconds": loaded["seconds"],
+        "storage_bytes": loaded["bytes"],
+        "source_bytes": size_of(bench.data.denormalised),
+    }
+
+
+def matching_step(bench: Bench, stream: str) -> Step:
+    """Count the rows of the source that the test stream's filters match, by Spark: no skipping is trusted here."""
+
+    def make() -> Json:
+        from layoutopt.spark.tpch import count_matching
+
+        filters = [query.sql.partition(" WHERE ")[2] for query in stream_for_testing(stream)]
+        return {"rows": count_matching(bench.spark(), bench.data.denormalised, filters)}
+
+    name = f"{stream}: counting the rows that match"
+    return Step(name, bench.folder / f"{stream}-matching.json", make, (data_step(bench),))
+
+
+def size_of(folder: Path) -> int:
+    """Count the bytes of all files under a folder, hidden ones (Spark's checksum files) left out."""
+    return sum(
+        path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "_"))
+    )

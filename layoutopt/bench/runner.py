@@ -1,0 +1,165 @@
+"""`layoutopt bench tpch`: every method on the streams of chapters 3, 4 and 5, resuming where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from layoutopt.bench.experiment import Bench, Variant, matching_step, stream_for_testing, table_step
+from layoutopt.bench.report import Result, experiment_table, template_table
+from layoutopt.bench.steps import run
+from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch_queries import STREAMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MONTH_BLOCK_ROWS: Final = 700  # about 100 blocks a month at scale factor 1, as in 3.7.3
+YEAR_BLOCK_ROWS: Final = 10_000
+RANGE_2: Final = ("o_orderdate", "cr_name", "c_mktsegment", "l_quantity")  # 3.7.3
+
+
+def baselines(partition_by: str, block_rows: int) -> tuple[Variant, ...]:
+    """The comparisons of 3.7.3: what plain Parquet gives, and two ways of range partitioning, all by min/max alone."""
+    return (
+        Variant("Parquet min/max", "input-order", None, block_rows, features=False),
+        Variant("range1", "range", partition_by, block_rows, ("o_orderdate",), features=False),
+        Variant("range2", "range", partition_by, block_rows, RANGE_2, features=False),
+    )
+
+
+def variants(method_names: Sequence[str]) -> tuple[Variant, ...]:
+    """Every registered method once, with the parameters of 3.7.3; the orders over columns take `range2`'s columns."""
+    known = {"input-order", "range"}
+    ordered = [name for name in method_names if name in ("sort", "zorder", "hilbert")]
+    others = [name for name in method_names if name not in known and name not in ordered]
+    return (
+        *baselines("o_month", MONTH_BLOCK_ROWS),
+        *(Variant(name, name, "o_month", MONTH_BLOCK_ROWS, RANGE_2, features=False) for name in ordered),
+        *(Variant(label_of(name), name, "o_month", MONTH_BLOCK_ROWS) for name in others),
+        *(Variant(f"{label_of(name)} by year", name, "o_year", YEAR_BLOCK_ROWS) for name in others),
+    )
+
+
+def label_of(method: str) -> str:
+    """Name a method as the thesis does.
+
+    >>> label_of("gsop-single"), label_of("qdtree")
+    ('GSOP-single', 'qdtree')
+    """
+    return method.replace("gsop-r", "GSOP-R").replace("gsop", "GSOP").replace("sop", "SOP")
+
+
+@contextmanager
+def spark_when_needed(app: str) -> Iterator[Callable[[], SparkSession]]:
+    """Give a function that makes one Spark session when it is first called; the session is stopped at the end."""
+    started: list[SparkSession] = []
+
+    @cache
+    def session() -> SparkSession:
+        from layoutopt.spark.session import spark_session
+
+        started.append(spark_session(app))
+        return started[0]
+
+    try:
+        yield session
+    finally:
+        for spark in started:
+            spark.stop()
+
+
+def full_scan(stream: str, product: Mapping[str, Any]) -> Result:
+    """Read off a table's evaluation what the same queries cost without any skipping."""
+    totals = product["full_scan"]
+    return Result(
+        stream,
+        "full scan",
+        rows=totals["rows_scanned"],
+        cells=totals["cells_scanned"],
+        bytes=totals["bytes_scanned"],
+        storage=product["source_bytes"],
+    )
+
+
+def result_of(stream: str, variant: Variant, product: Mapping[str, Any]) -> Result:
+    """Read a variant's result off the product of its last step."""
+    totals, queries = product["evaluation"]["totals"], product["evaluation"]["queries"]
+    return Result(
+        stream,
+        variant.label,
+        rows=totals["rows_scanned"],
+        cells=totals["cells_scanned"],
+        tids=totals["tids_scanned"],
+        bytes=totals["bytes_scanned"],
+        storage=product["storage_bytes"],
+        planning_seconds=product["planning_seconds"],
+        loading_seconds=product["loading_seconds"],
+        rows_by_template=rows_by_template(stream, {query["id"]: query["rows_scanned"] for query in queries}),
+    )
+
+
+def matching(stream: str, product: Mapping[str, Any]) -> Result:
+    """Read off the counts of matching rows: what no layout can beat."""
+    counts: list[int] = product["rows"]
+    return Result(
+        stream, "matching", rows=sum(counts), rows_by_template=rows_by_template(stream, dict(enumerate(counts)))
+    )
+
+
+def rows_by_template(stream: str, rows: Mapping[int, int]) -> dict[str, int]:
+    """Sum rows, given by a query's place in the test stream, over each template's queries."""
+    sums = dict.fromkeys(STREAMS[stream].templates, 0)
+    for place, query in enumerate(stream_for_testing(stream)):
+        sums[query.template] += rows.get(place, 0)
+    return sums
+
+
+def results_of(bench: Bench, stream: str, chosen: Sequence[Variant], say: Callable[[str], None]) -> list[Result]:
+    """Run every step of a stream that has not been run: the full scan first, then the variants, then what matches."""
+    products = [run(table_step(bench, stream, variant), say) for variant in chosen]
+    return [
+        full_scan(stream, products[0]),
+        *(result_of(stream, variant, product) for variant, product in zip(chosen, products, strict=True)),
+        matching(stream, run(matching_step(bench, stream), say)),
+    ]
+
+
+def run_tpch(
+    scale: float, *, root: Path = DEFAULT_ROOT, streams: Sequence[str] = (), console: Console | None = None
+) -> Path:
+    """Run the experiments of one scale factor, print a table a stream, and write `results.json`.
+
+    Args:
+        scale: the TPC-H scale factor.
+        root: the folder of all experiments; each step's product is kept there.
+        streams: names of `STREAMS`; all of them when empty.
+        console: where to print.
+
+    Returns:
+        The path of `results.json`.
+
+    Raises:
+        SettingError: a scale factor or a stream that is not known.
+    """
+    from layoutopt.spark.plan import METHODS
+
+    console = console or Console()
+    with spark_when_needed("layoutopt-tpch") as spark:
+        bench = Bench(TpchData(scale, root), spark)
+        gathered = []
+        for stream in streams or STREAMS:
+            results = results_of(bench, stream, variants(tuple(METHODS)), console.print)
+            console.print(experiment_table(results, scale))
+            console.print(template_table(results, results[0].rows))
+            gathered += [{**asdict(result), "thesis": result.thesis} for result in results]
+    path = root / "results.json"
+    path.write_text(json.dumps({"scale": scale, "results": gathered}, indent=1) + "\n", encoding="utf-8")
+    return path
