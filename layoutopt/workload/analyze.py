@@ -1,0 +1,143 @@
+"""A query log to the model's queries: one for each scan of the table, and a reason for each statement without one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from layoutopt.errors import LogError
+from layoutopt.model.feature import Settings
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.workload.dialect import parse_statement
+from layoutopt.workload.log import LogEntry
+from layoutopt.workload.problems import StatementError
+from layoutopt.workload.scans import TableScan, scans_of
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A statement of the log that gave no query.
+
+    Attributes:
+        id: its place in the log, from 0.
+        reason_code: a key of :data:`layoutopt.workload.problems.STATEMENT_REASONS`.
+        detail: one sentence that names the offending text.
+        sql: the statement.
+    """
+
+    id: int
+    reason_code: str
+    detail: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a log says of one table.
+
+    Attributes:
+        table: the table's name.
+        queries: one for each scan, in the log's order; the scans of one statement share its id.
+        skipped: the statements without a query, in the log's order.
+        counts: how many ``statements`` there were, how many were ``used`` and ``skipped``, how many ``scans`` they
+            hold; ``skipped:CODE`` for each reason, and ``unusable:CODE`` for the conditions that filters leave out.
+    """
+
+    table: str
+    queries: tuple[Query, ...]
+    skipped: tuple[Skipped, ...]
+    counts: Mapping[str, int]
+
+
+def analyze(
+    entries: Iterable[LogEntry],
+    schema: Schema,
+    table: str | None = None,
+    dialect: str = "spark",
+    settings: Settings | None = None,
+    deterministic_udfs: Collection[str] = (),
+) -> Analysis:
+    """The queries of a log that read a table.
+
+    Args:
+        entries: the log's statements.
+        schema: the table's columns.
+        table: the table's name in the texts, with or without a qualifier; when left out, the name that most
+            statements read.
+        dialect: the texts'.
+        settings: the session's; Spark's defaults in UTC when left out.
+        deterministic_udfs: names of boolean functions that are deterministic and never fail.
+
+    Raises:
+        LogError: no statement can be used; the message says why the first one can't.
+        SettingError: unknown dialect.
+    """
+    entries = list(entries)
+    name = table if table is not None else _most_read(entries, dialect)
+    queries: list[Query] = []
+    skipped: list[Skipped] = []
+    counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
+    for entry in entries:
+        try:
+            scans = _scans(entry, {name: schema}, dialect, settings or Settings(), deterministic_udfs)
+        except StatementError as problem:
+            skipped.append(Skipped(entry.id, problem.code, problem.detail, entry.sql))
+            counts.update(["skipped", f"skipped:{problem.code}"])
+            continue
+        counts.update(["used"])
+        counts.update(scans=len(scans))
+        counts.update(f"unusable:{condition.code}" for scan in scans for condition in scan.unusable)
+        queries += [_query(entry, scan) for scan in scans]
+    if not queries:
+        why = f"; the first: {skipped[0].detail}" if skipped else ""
+        raise LogError(f"no statement of the log can be used on the table {name!r}{why}")
+    return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
+
+
+def _scans(
+    entry: LogEntry, tables: Mapping[str, Schema], dialect: str, settings: Settings, udfs: Collection[str]
+) -> list[TableScan]:
+    if entry.problem:
+        raise StatementError("bad-record", entry.problem)
+    scans = scans_of(entry.sql, tables, dialect, settings=settings, deterministic_udfs=udfs, any_qualifier=True)
+    if not scans:
+        raise StatementError("no-table", f"the statement does not read the table {next(iter(tables))!r}")
+    return scans
+
+
+def _query(entry: LogEntry, scan: TableScan) -> Query:
+    return Query(
+        id=entry.id,
+        table=scan.table,
+        columns=scan.columns,
+        filter=scan.filter,
+        weight=entry.count,
+        timestamp=entry.timestamp,
+        user=entry.user,
+        sql=entry.sql,
+        exact=scan.exact,
+    )
+
+
+def _most_read(entries: Iterable[LogEntry], dialect: str) -> str:
+    """The table that most statements name; of several, the one named first."""
+    names: Counter[str] = Counter()
+    spelled: dict[str, str] = {}
+    for entry in entries:
+        try:
+            tree = parse_statement(entry.sql, dialect)
+        except StatementError:
+            continue
+        common = {each.alias.casefold() for each in tree.find_all(exp.CTE)}
+        found = {table.name for table in tree.find_all(exp.Table)}
+        for name in sorted(found):
+            if name and name.casefold() not in common:
+                spelled.setdefault(name.casefold(), name)
+                names[name.casefold()] += 1
+    if not names:
+        raise LogError("no statement of the log reads a table; name the table or check the log's dialect")
+    return spelled[names.most_common(1)[0][0]]

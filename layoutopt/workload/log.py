@@ -1,0 +1,126 @@
+"""Reading a query log: ``.sql``, ``.jsonl`` and ``.csv`` files into entries, one a statement."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from layoutopt.errors import LogError
+from layoutopt.workload.dialect import split_statements
+
+_DEFAULT_COLUMN = "sql"
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One statement of a log.
+
+    Attributes:
+        id: its place in the log, from 0.
+        sql: the text, without a closing ``;``.
+        timestamp: as the log has it, or None.
+        user: as the log has it, or None.
+        count: how often the statement ran; its weight.
+        problem: why the record has no usable text ("" where it has one).
+    """
+
+    id: int
+    sql: str
+    timestamp: str | None = None
+    user: str | None = None
+    count: float = 1.0
+    problem: str = ""
+
+
+def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spark") -> Iterator[LogEntry]:
+    """The statements of a log, in order.
+
+    ``.sql`` holds statements that end in ``;``. ``.jsonl`` holds an object a line with ``sql`` and optionally
+    ``timestamp``, ``user`` and ``count``. ``.csv`` has a header line; ``column`` names the one with the text
+    (``sql`` when left out), the same optional columns count. A damaged record becomes an entry with a ``problem``.
+
+    Raises:
+        LogError: the file can't be read, is of another kind, has no such column, or holds no record at all.
+        SettingError: unknown dialect.
+    """
+    path = Path(path)
+    readers = {".sql": _read_sql, ".jsonl": _read_jsonl, ".csv": _read_csv}
+    reader = readers.get(path.suffix.casefold())
+    if reader is None:
+        raise LogError(f"the log {str(path)!r} is no .sql, .jsonl or .csv file; rename or convert it")
+    empty = True
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+            for entry in reader(stream, column or _DEFAULT_COLUMN, dialect):
+                empty = False
+                yield entry
+    except OSError as error:
+        raise LogError(f"the log {str(path)!r} can't be read ({error.strerror}); check the path") from error
+    except csv.Error as error:
+        raise LogError(f"the log {str(path)!r} is no CSV file ({error}); export it again") from error
+    if empty:
+        raise LogError(f"the log {str(path)!r} holds no query; give one with at least one statement")
+
+
+def _read_sql(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
+    for number, sql in enumerate(split_statements(stream.read(), dialect)):
+        yield LogEntry(number, sql)
+
+
+def _read_jsonl(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
+    lines = (line for line in stream if line.strip())
+    for number, line in enumerate(lines):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield LogEntry(number, line.strip(), problem=f"the record is not JSON: {error}")
+            continue
+        if isinstance(record, dict):
+            yield _entry(number, record, column)
+        else:
+            yield LogEntry(number, line.strip(), problem="the record is no JSON object")
+
+
+def _read_csv(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
+    # Query texts are long: the default limit of 128 KB a field is for tables.
+    csv.field_size_limit(1 << 30)
+    reader = csv.DictReader(stream)
+    names = reader.fieldnames or ()
+    if names and column not in names:
+        raise LogError(
+            f"the log has no column {column!r}; its columns are {', '.join(names)}: name the one with the SQL"
+        )
+    for number, record in enumerate(reader):
+        yield _entry(number, record, column)
+
+
+def _entry(number: int, record: dict[str, object], column: str) -> LogEntry:
+    sql = record.get(column)
+    if not isinstance(sql, str) or not sql.strip():
+        return LogEntry(number, "", problem=f"the record has no text in {column!r}")
+    count = _count(record.get("count"))
+    if count is None:
+        return LogEntry(number, sql, problem=f"the record's count {record.get('count')!r} is no positive number")
+    return LogEntry(number, _one_statement(sql), _text(record.get("timestamp")), _text(record.get("user")), count)
+
+
+def _count(value: object) -> float | None:
+    if value is None or value == "":
+        return 1.0
+    try:
+        count = float(str(value))
+    except ValueError:
+        return None
+    return count if 0 < count < float("inf") else None
+
+
+def _text(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _one_statement(sql: str) -> str:
+    return sql.strip().removesuffix(";").rstrip()

@@ -1,0 +1,72 @@
+"""Why a statement or a condition can't be used: stable codes, so that users and tests can count them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layoutopt.errors import QueryError
+
+STATEMENT_REASONS = {
+    "bad-record": "the log's record is damaged: not JSON, or without a SQL text",
+    "empty": "there is no statement in the text",
+    "no-table": "the statement reads other tables only",
+    "not-a-query": "the statement is no query",
+    "parse-error": "the text can't be parsed",
+    "several-statements": "the record holds more than one statement",
+    "unknown-column": "the statement names a column that the table does not have",
+    "unsupported": "the statement uses something that the analyser does not follow",
+}
+"""Reason code of a skipped statement -> what it means."""
+
+CONDITION_REASONS = {
+    "can-fail": "the expression can fail on some row and has no error-free form that is known to be exact",
+    "coercion": "Spark's types of the two sides have no common type that is compared exactly",
+    "correlated": "the condition compares with a column of an outer query",
+    "inexact": "the constant can't be computed exactly as Spark would",
+    "non-deterministic": "the value may differ from run to run or row to row",
+    "outer-join": "applied early, the condition could change what an outer, semi or anti join returns",
+    "sampled": "the rows of the table are sampled, pivoted or taken from another version before the condition applies",
+    "subquery": "the condition needs the result of a subquery",
+    "unordered-type": "values of that type are not compared here (nested, CHAR or collated columns)",
+    "unsupported-expression": "the analyser knows no exact meaning of the expression",
+    "unsupported-function": "the function is not on the list of functions known to be deterministic and never to fail",
+}
+"""Reason code of a condition that a filter leaves out -> what it means."""
+
+
+class StatementError(QueryError):
+    """A statement that can't be analysed.
+
+    Attributes:
+        code: a key of :data:`STATEMENT_REASONS`.
+        detail: one sentence that names the offending text.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+class Unusable(Exception):  # noqa: N818 (a signal inside this package, never an error that a user sees)
+    """Raised while a condition is translated: it has no exact meaning here, so the filter leaves it out."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class UnusableCondition:
+    """A condition that a scan's filter leaves out (TRUE stands in for it, which is weaker and so sound).
+
+    Attributes:
+        code: a key of :data:`CONDITION_REASONS`.
+        detail: one sentence that names the offending expression.
+        sql: the condition's text, in Spark's dialect.
+    """
+
+    code: str
+    detail: str
+    sql: str
