@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -9,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, Ints, VectorCounts, unpack
+from layoutopt.model.vectors import Bits, VectorCounts, unpack
 from layoutopt.partitioning.partition import Partition, Weights
 from layoutopt.partitioning.weights import integer_weights
 
@@ -55,53 +56,47 @@ class FeatureObjective:
 
 @dataclass(frozen=True, eq=False)
 class ClauseObjective:
-    """What queries really skip: a query skips a block once, through any clause of its filter (DESIGN 2).
+    """What queries really skip: a block is read once by a query, unless any clause of the query skips it.
 
-    A query is an AND of clauses, a clause an OR of terms; a term can't match where any of its features has bit 0, a
-    clause where all its terms can't, a query where any clause can't. A query without clauses reads every block.
+    A clause is a set of features (:mod:`layoutopt.model.clauses`): it skips a block where all of them have bit 0. A
+    clause of one feature is a feature that subsumes the query (Sun 2017, 3.5).
 
     Attributes:
-        terms: the features of each term, ``bool[t, f]``.
-        clause_of_term: ``int64[t]``, every clause from 0 on has a term.
-        query_of_clause: ``int64[c]``.
+        clauses: the features of each clause, ``bool[c, f]``.
+        has_clause: which query has which clause, ``bool[q, c]``; a query without clauses reads every block.
         weights: of the queries, ``float64[q]``.
     """
 
-    terms: Bits
-    clause_of_term: Ints
-    query_of_clause: Ints
+    clauses: Bits
+    has_clause: Bits
     weights: Weights
 
     @classmethod
+    def of_clauses(
+        cls, clauses: Sequence[Collection[int]], has_clause: Bits, n_features: int, weights: Weights, rows: int
+    ) -> ClauseObjective:
+        """From sets of features, with weights scaled to integers, exact for up to ``rows`` rows."""
+        members = np.zeros((len(clauses), n_features), dtype=np.bool_)
+        for number, clause in enumerate(clauses):
+            members[number, list(clause)] = True
+        return cls(members, has_clause, integer_weights(weights, rows))
+
+    @classmethod
     def of_matrix(cls, matrix: Bits, weights: Weights, rows: int) -> ClauseObjective:
-        """From the features that subsume each query as a whole, ``bool[q, f]``; weights scaled to integers."""
-        each = np.arange(len(matrix))
-        return cls(matrix, each, each, integer_weights(weights, rows))
+        """From the features that subsume each query as a whole, ``bool[q, f]``, and nothing else."""
+        return cls(np.eye(matrix.shape[1], dtype=np.bool_), matrix, integer_weights(weights, rows))
 
     def reading(self, unions: Bits) -> Weights:
         """See :class:`Objective`."""
-        zeros = (~unions).astype(np.float32)
-        alive_terms = zeros @ self._terms == 0
-        dead_clauses = alive_terms.astype(np.float32) @ self._terms_of_clauses == 0
-        alive_queries = dead_clauses.astype(np.float32) @ self._clauses_of_queries == 0
-        read: Weights = alive_queries @ self.weights
+        skipping = unions.astype(np.float32) @ self._features_of_clauses == 0
+        read_by = skipping.astype(np.float32) @ self._clauses_of_queries == 0
+        read: Weights = read_by @ self.weights
         return read
 
     @cached_property
-    def _terms(self) -> _Singles:
-        return self.terms.T.astype(np.float32)
-
-    @cached_property
-    def _terms_of_clauses(self) -> _Singles:
-        return _membership(self.clause_of_term, len(self.query_of_clause))
+    def _features_of_clauses(self) -> _Singles:
+        return self.clauses.T.astype(np.float32)
 
     @cached_property
     def _clauses_of_queries(self) -> _Singles:
-        return _membership(self.query_of_clause, len(self.weights))
-
-
-def _membership(group: Ints, n_groups: int) -> _Singles:
-    """1 where an element is in a group, ``float32[len(group), n_groups]``."""
-    member = np.zeros((len(group), n_groups), dtype=np.float32)
-    member[np.arange(len(group)), group] = 1
-    return member
+        return self.has_clause.T.astype(np.float32)

@@ -102,7 +102,7 @@ def test_leaves_never_part_equal_rows(n_rows: int, ranges: list[int], seed: int)
     rng = np.random.default_rng(seed)
     keys = [dense_ranks(rng.integers(0, 7, n_rows)) for _ in ranges]
     ordering = range_blocks(keys, block_rows=1_000, ranges=ranges)
-    block_of = {}
+    block_of: dict[tuple[int, ...], int] = {}
     for row, block in zip(zip(*(key.tolist() for key in keys), strict=True), ordering.block.tolist(), strict=True):
         assert block_of.setdefault(row, block) == block
 
