@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, key_storage
+from layoutopt.catalog.keys import FLOATS, Keys, key_storage
 from layoutopt.catalog.snapshot import Bounds
 from layoutopt.model.skipping import UNKNOWN_NULLS as UNKNOWN
 from layoutopt.model.skipping import ColumnBounds
@@ -15,7 +15,6 @@ from layoutopt.model.values import NAN_KEY, Key
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Keys = npt.NDArray[np.generic]
 
 
 def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
@@ -26,7 +25,7 @@ def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
     nulls = _counts(stats, "nulls", rows)
     low, high, known = _range(stats, type)
     # Contradictions: a range where every row is null, or an upside-down one. Nothing of such a block is believed.
-    contradictory = (known & (nulls == rows)) | (known & (low > high).astype(np.bool_))
+    contradictory = known & ((nulls == rows) | np.greater(low, high).astype(np.bool_))
     known &= ~contradictory
     nulls[contradictory] = UNKNOWN
     if type in FLOATS:
@@ -72,7 +71,7 @@ def _keys(stored: pa.Array) -> Keys:
     """Stored keys as int64[n], or object[n] of int, str or bytes; what stands for null means nothing."""
     if stored.type == pa.int64():
         return np.array(pc.fill_null(stored, 0), dtype=np.int64)
-    keys = np.empty(len(stored), dtype=object)
+    keys = np.empty(len(stored), dtype=np.object_)
     if pa.types.is_decimal(stored.type):
         keys[:] = [0 if value is None else int(value) for value in stored.to_pylist()]
     else:
@@ -115,7 +114,7 @@ def _key_column(keys: list[Key | None], type: str) -> Keys:
     storage = key_storage(type)
     if storage is None or storage == pa.int64():
         return np.array([0 if key is None else key for key in keys], dtype=np.int64)
-    empty: Key = {pa.string(): "", pa.binary(): b""}.get(storage, 0)
-    column = np.empty(len(keys), dtype=object)
+    empty: Key = "" if storage == pa.string() else b"" if storage == pa.binary() else 0
+    column = np.empty(len(keys), dtype=np.object_)
     column[:] = [empty if key is None else key for key in keys]
     return column

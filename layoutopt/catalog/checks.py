@@ -23,7 +23,7 @@ def check_content(source: Content, written: Content, place: str) -> None:
     """Refuse rows that are not the source's; ``place`` names them in messages ("partition 1994").
 
     Raises:
-        ContentMismatchError: rows or checksums differ, or one side has a column that the other lacks; names the columns.
+        ContentMismatchError: rows or checksums differ, or only one side has a column; the columns are named.
     """
     if source.rows != written.rows:
         raise ContentMismatchError(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from layoutopt.errors import CatalogError
-
-T = TypeVar("T")
 
 LARGEST_INT64 = 2**63 - 1
 _LOAD_ID = re.compile(r"[0-9a-z-]{1,128}")
@@ -64,9 +62,9 @@ class Fields:
     def count(self, name: str) -> int:
         """A whole number in 0 .. 2^63-1."""
         value = self.values.get(name)
-        if not _is_int(value) or not 0 <= value <= LARGEST_INT64:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_INT64:
             raise self._bad(name, "a whole number from 0")
-        return int(value)
+        return value
 
     def optional_count(self, name: str) -> int | None:
         """A whole number in 0 .. 2^63-1, or null."""
@@ -113,21 +111,6 @@ class Fields:
         if not isinstance(value, dict):
             raise self._bad(name, "an object")
         return value
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def checked_int(value: object, where: str) -> int:
-    """A whole number of any size that is no boolean.
-
-    Raises:
-        CatalogError: it is something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise CatalogError(f"{where} should be a whole number, not {short(value)}; restore the file from a copy")
-    return value
 
 
 def short(value: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.fields import short
 from layoutopt.errors import SchemaError
+from layoutopt.model.keys import decimal_digits
 from layoutopt.model.values import float_keys, key_kind
 
 FLOATS = ("float", "double")
@@ -17,7 +20,8 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # A decimal of at most 18 digits has its unscaled value in the low word of its 128 bits.
 _NARROW_DIGITS = 18
 
-ArrowValues = pa.Array | pa.ChunkedArray
+ArrowValues: TypeAlias = pa.Array | pa.ChunkedArray
+Keys = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
 
 def key_storage(type: str) -> pa.DataType | None:
@@ -34,16 +38,11 @@ def key_storage(type: str) -> pa.DataType | None:
 
 def is_wide_decimal(type: str) -> bool:
     """Whether the type is a decimal whose unscaled values may need more than 64 bits."""
-    return type.startswith("decimal(") and _digits(type)[0] > _NARROW_DIGITS
+    digits = decimal_digits(type)
+    return digits is not None and digits[0] > _NARROW_DIGITS
 
 
-def _digits(type: str) -> tuple[int, int]:
-    """Precision and scale of ``decimal(p,s)``."""
-    precision, scale = type.removeprefix("decimal(").removesuffix(")").split(",")
-    return int(precision), int(scale)
-
-
-def key_array(array: ArrowValues, type: str) -> npt.NDArray[np.generic]:
+def key_array(array: ArrowValues, type: str) -> Keys:
     """The keys of a column, shape [rows]: int64 where 64 bits hold them, else an object array of int, str or bytes.
 
     A null's place holds 0, "" or b""; ask the Arrow array which are null.
@@ -57,16 +56,14 @@ def key_array(array: ArrowValues, type: str) -> npt.NDArray[np.generic]:
     return _object_keys(stored, type)
 
 
-def _object_keys(stored: pa.Array, type: str) -> npt.NDArray[np.generic]:
-    empty = {"str": b"", "bytes": b"", "int": 0}[key_kind(type) or "int"]
-    keys = np.empty(len(stored), dtype=object)
-    values = [empty if value is None else value for value in stored.to_pylist()]
-    if key_kind(type) == "str":
-        keys[:] = [value.decode("utf-8", "surrogateescape") for value in values]
-    elif key_kind(type) == "int":
-        keys[:] = [int(value) for value in values]
+def _object_keys(stored: pa.Array, type: str) -> npt.NDArray[np.object_]:
+    keys = np.empty(len(stored), dtype=np.object_)
+    if key_kind(type) == "int":
+        keys[:] = [int(value or 0) for value in stored.to_pylist()]
+    elif key_kind(type) == "str":
+        keys[:] = [(value or b"").decode("utf-8", "surrogateescape") for value in stored.to_pylist()]
     else:
-        keys[:] = values
+        keys[:] = [value or b"" for value in stored.to_pylist()]
     return keys
 
 
@@ -104,7 +101,9 @@ def _stored_keys(array: ArrowValues, type: str) -> pa.Array:
         return _one_chunk(array.cast(pa.timestamp("us", zone)).cast(pa.int64()))
     if type in FLOATS:
         return _stored_floats(_one_chunk(array.cast(pa.float64())))
-    return _unscaled(_one_chunk(array.cast(pa.decimal128(*_digits(type)))), type)
+    digits = decimal_digits(type)
+    assert digits is not None, type  # the last type with int keys
+    return _unscaled(_one_chunk(array.cast(pa.decimal128(*digits))), type)
 
 
 def _one_chunk(array: ArrowValues) -> pa.Array:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.commit import CommitHook, commit_load, partition_entries
@@ -15,8 +17,6 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.statistics import block_statistics
-from layoutopt.model.feature import FeatureSet, Settings
-from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import words_for
 
@@ -51,6 +51,9 @@ def plan_of(schema: Schema = SCHEMA, partition_by: str | None = "year", seed: in
     )
 
 
+PLAN = plan_of()
+
+
 def blocks_of(
     table: pa.Table, offsets: Sequence[int], plan: Plan, partition: str = "1994", load_id: str = "l1"
 ) -> pa.Table:
@@ -83,7 +86,7 @@ class SmallLoad:
 
     load_id: str = "l1"
     years: tuple[int | None, ...] = (1994,)
-    plan: Plan = plan_of()
+    plan: Plan = PLAN
 
     @property
     def blocks(self) -> pa.Table:

@@ -220,7 +220,7 @@ def test_entries_are_measured_from_the_blocks() -> None:
     assert (first.rows, first.bytes, first.checksums) == (4, 200, {"year": 21, "x": 21, "s": 21})
     assert first.bounds == {
         "year": Bounds(1994, 1994, 1),
-        "x": Bounds(*keys(-1.0, 2.5), 1),
+        "x": Bounds(to_key(-1.0, "double"), to_key(2.5, "double"), 1),
         "s": Bounds("a", "c", 1),
     }
 
@@ -242,7 +242,7 @@ def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_comple
 
 
 def test_one_unknown_block_makes_the_partition_unknown_but_one_of_nulls_does_not() -> None:
-    blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 4}]
+    blocks: list[dict[str, Any]] = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 4}]
     rows = np.array([4, 4])
     assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows) == Bounds(3, 5, 4)
     blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 3}]

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.commit import CRASH_POINTS, commit_load, ensure_table_root
+from layoutopt.catalog import snapshot_json
+from layoutopt.catalog.commit import CRASH_POINTS, CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import snapshot_path
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, PlanError, SchemaError
@@ -22,7 +24,7 @@ class Killed(BaseException):
     """What a crash is to the code: nothing may catch it."""
 
 
-def kill_at(wanted: str) -> object:
+def kill_at(wanted: str) -> CommitHook:
     def at(point: str) -> None:
         if point == wanted:
             raise Killed(point)
@@ -77,7 +79,7 @@ def test_killed_at_any_point_the_table_is_as_before_or_after_and_a_retry_commits
     base = SmallLoad(years=(1994, 1995)).commit(files, None)
     load = SmallLoad("l2", (1995,)).with_seed(7)
     with pytest.raises(Killed):
-        load.commit(files, base, at=kill_at(point))  # type: ignore[arg-type]
+        load.commit(files, base, at=kill_at(point))
     committed = point == "snapshot-created"
     assert state(files) == {"1994": "l1", "1995": "l2" if committed else "l1"}
     load.commit(files, base)
@@ -88,7 +90,7 @@ def test_killed_at_any_point_the_table_is_as_before_or_after_and_a_retry_commits
 def test_a_retry_with_other_blocks_leaves_the_first_attempts_file_alone(files: TableFiles) -> None:
     load = SmallLoad(years=(1994,))
     with pytest.raises(Killed):
-        load.commit(files, None, at=kill_at("blocks-written"))  # type: ignore[arg-type]
+        load.commit(files, None, at=kill_at("blocks-written"))
     before = files.read_bytes("_layoutopt/blocks/l1.parquet")
     other = SmallLoad(years=(1994, 1995))
     snapshot = other.commit(files, None)
@@ -113,7 +115,7 @@ def test_a_retry_after_somebody_replaced_the_load_does_not_bring_it_back(files: 
 def interleaved(files: TableFiles, late: SmallLoad, early: SmallLoad) -> None:
     """Commit ``early`` whole while ``late`` stands just before its snapshot."""
     base = latest_snapshot(files)
-    done = []
+    done: list[Snapshot] = []
 
     def at(point: str) -> None:
         if point == "before-snapshot" and not done:
@@ -236,8 +238,6 @@ def test_a_damaged_plan_file_is_noticed(files: TableFiles) -> None:
 def test_time_never_runs_backwards(files: TableFiles) -> None:
     base = SmallLoad("l0").commit(files, None)
     future = replace(base, number=1, parent=0, created_at="2999-01-01T00:00:00+00:00")
-    from layoutopt.catalog import snapshot_json
-
     files.write_new(snapshot_path(1), snapshot_json.dumps(future))
     assert SmallLoad("l2").commit(files, future).created_at == future.created_at
 

@@ -82,7 +82,7 @@ def test_statistics_are_those_of_a_plain_look(case: tuple[str, list[Any]], cuts:
 def assert_describes(found: dict[str, Any], values: list[Any], type: str) -> None:
     present = [value for value in values if value is not None]
     numbers = [value for value in present if not (isinstance(value, float) and math.isnan(value))]
-    keys = [to_key(value, type) for value in numbers]
+    keys: list[Any] = [to_key(value, type) for value in numbers]
     assert found["nulls"] == len(values) - len(present)
     assert found.get("nans", 0) == len(present) - len(numbers)
     if not keys:
@@ -100,9 +100,13 @@ def assert_describes(found: dict[str, Any], values: list[Any], type: str) -> Non
 
 @pytest.mark.parametrize("type", ["int", "string", "decimal(38,10)", "double"])
 def test_slices_chunks_and_dictionaries_change_nothing(type: str) -> None:
-    values = {"int": [3, None, 1, 2], "string": ["c", None, "a", "b"], "double": [3.5, None, -0.0, math.nan]}.get(
-        type, [Decimal(3), None, Decimal("-0.5"), Decimal(2)]
-    )
+    by_type: dict[str, list[Any]] = {
+        "int": [3, None, 1, 2],
+        "string": ["c", None, "a", "b"],
+        "double": [3.5, None, -0.0, math.nan],
+        "decimal(38,10)": [Decimal(3), None, Decimal("-0.5"), Decimal(2)],
+    }
+    values = by_type[type]
     plain = pa.array(values, ARROW[type])
     padded = pa.array([None, *values, None], ARROW[type]).slice(1, len(values))
     chunked = pa.chunked_array([plain.slice(0, 1), plain.slice(1)])
@@ -125,7 +129,7 @@ def test_a_trailing_empty_block_takes_no_row_from_the_one_before() -> None:
 def test_nans_are_counted_and_stay_out_of_the_range() -> None:
     values = pa.array([math.nan, 1.0, None, math.nan, math.nan, math.inf, -math.inf])
     stats = block_statistics(pa.table({"x": values}), np.array([0, 3, 5, 7]), Schema((Column("x", "double"),)))
-    low, high = to_key(-math.inf, "double"), to_key(math.inf, "double")
+    low, high = int(to_key(-math.inf, "double")), int(to_key(math.inf, "double"))
     one = to_key(1.0, "double")
     assert [(s["nulls"], s["nans"], s["min"], s["max"]) for s in stats.field("c0").to_pylist()] == [
         (1, 1, one, one),
