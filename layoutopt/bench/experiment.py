@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from layoutopt.bench.rewrite import rewritten_bytes, spark_rewrite_seconds
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.tpch_data import TpchData
 from layoutopt.bench.tpch_queries import (
@@ -208,6 +209,18 @@ def evaluate_table(bench: Bench, stream: str, folder: Path) -> Json:
         "storage_bytes": loaded["bytes"],
         "source_bytes": size_of(bench.data.denormalised),
     }
+
+
+def rewrite_step(bench: Bench, block_rows: int) -> Step:
+    """Rewrite the source as it is: what a table's loading time and storage are compared with."""
+
+    def make() -> Json:
+        scratch = bench.folder / "scratch"
+        seconds = spark_rewrite_seconds(bench.spark(), bench.data.denormalised, scratch)
+        return {"seconds": seconds, "bytes": rewritten_bytes(bench.data.denormalised, scratch, block_rows)}
+
+    name = f"rewriting the source as it is, in row groups of {block_rows} rows"
+    return Step(name, bench.folder / f"rewritten-{block_rows}.json", make, (data_step(bench),))
 
 
 def matching_step(bench: Bench, stream: str) -> Step:

@@ -34,6 +34,8 @@ class Result:
         rows: rows scanned, of each query the largest over the layouts that it reads.
         bytes: compressed column chunks to be read.
         storage: bytes of the table's data files.
+        storage_ratio: storage over the source's, rewritten with the same codec and row group size.
+        loading_ratio: loading time over that of Spark rewriting the source with the same codec.
         rows_by_template: the rows scanned by each template's queries.
     """
 
@@ -46,6 +48,8 @@ class Result:
     storage: int | None = None
     planning_seconds: float | None = None
     loading_seconds: float | None = None
+    storage_ratio: float | None = None
+    loading_ratio: float | None = None
     rows_by_template: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -78,6 +82,10 @@ def megabytes(count: float | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:,.1f} s"
+
+
+def _with_ratio(text: str, ratio: float | None) -> str:
+    return text if ratio is None else f"{text} ({ratio:.2f}x)"
 
 
 def _table(title: str, headings: Sequence[str]) -> Table:
@@ -121,9 +129,9 @@ def experiment_table(results: Sequence[Result], scale: float) -> Table:
             percent(result.cells, full.cells),
             percent(result.tids, full.cells),
             percent(result.bytes, full.bytes),
-            megabytes(result.storage),
+            _with_ratio(megabytes(result.storage), result.storage_ratio),
             _seconds(result.planning_seconds),
-            _seconds(result.loading_seconds),
+            _with_ratio(_seconds(result.loading_seconds), result.loading_ratio),
             result.thesis,
         )
     return table

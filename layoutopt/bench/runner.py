@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from layoutopt.bench.experiment import Bench, Variant, matching_step, stream_for_testing, table_step
+from layoutopt.bench.experiment import Bench, Variant, matching_step, rewrite_step, stream_for_testing, table_step
 from layoutopt.bench.report import Result, experiment_table, template_table
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
@@ -122,6 +122,17 @@ def rows_by_template(stream: str, rows: Mapping[int, int]) -> dict[str, int]:
     return sums
 
 
+def with_ratios(result: Result, rewritten: Mapping[str, Any]) -> Result:
+    """Add to a table's result how its storage and loading time compare with the source rewritten as it is."""
+    if result.storage is None or result.loading_seconds is None:
+        return result
+    return replace(
+        result,
+        storage_ratio=result.storage / rewritten["bytes"],
+        loading_ratio=result.loading_seconds / rewritten["seconds"],
+    )
+
+
 def results_of(bench: Bench, stream: str, chosen: Sequence[Variant], say: Callable[[str], None]) -> list[Result]:
     """Run every step of a stream that has not been run: the full scan first, then the variants, then what matches."""
     products = [run(table_step(bench, stream, variant), say) for variant in chosen]
@@ -156,7 +167,12 @@ def run_tpch(
         bench = Bench(TpchData(scale, root), spark)
         gathered = []
         for stream in streams or STREAMS:
-            results = results_of(bench, stream, variants(tuple(METHODS)), console.print)
+            chosen = variants(tuple(METHODS))
+            results = results_of(bench, stream, chosen, console.print)
+            results[1:-1] = [
+                with_ratios(result, run(rewrite_step(bench, variant.block_rows), console.print))
+                for variant, result in zip(chosen, results[1:-1], strict=True)
+            ]
             console.print(experiment_table(results, scale))
             console.print(template_table(results, results[0].rows))
             gathered += [{**asdict(result), "thesis": result.thesis} for result in results]

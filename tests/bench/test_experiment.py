@@ -17,6 +17,7 @@ from layoutopt.bench.runner import (
     result_of,
     rows_by_template,
     variants,
+    with_ratios,
 )
 from layoutopt.bench.steps import Step
 from layoutopt.bench.tpch_data import TpchData
@@ -134,6 +135,13 @@ def test_results_are_read_off_the_products() -> None:
     assert (result.rows, result.cells, result.bytes, result.storage) == (7, 5, 7, 11)
     assert result.thesis == "3.9 %"
     assert matching("chapter3", {"rows": [1] * 80}).rows == 80
+
+
+def test_tables_are_compared_with_the_source_rewritten() -> None:
+    result = with_ratios(result_of("chapter3", SOP, evaluation({0: 3})), {"seconds": 4.0, "bytes": 10})
+    assert (result.loading_ratio, result.storage_ratio) == (0.5, 1.1)
+    unloaded = matching("chapter3", {"rows": [1] * 80})
+    assert with_ratios(unloaded, {"seconds": 4.0, "bytes": 10}) == unloaded
 
 
 @pytest.mark.spark

@@ -18,6 +18,8 @@ SOP = Result(
     storage=9_900_000,
     planning_seconds=1.25,
     loading_seconds=20.0,
+    storage_ratio=1.1,
+    loading_ratio=1.504,
     rows_by_template={"q3": 9, "q14": 30},
 )
 
@@ -38,7 +40,18 @@ def test_the_comparison_gives_rows_and_bytes_as_shares_of_the_full_scan() -> Non
 
 def test_the_experiment_table_shows_everything_measured_and_leaves_the_unknown_empty() -> None:
     rows = printed(experiment_table([FULL, SOP, Result("chapter3", "matching", rows=7)], scale=1))
-    assert rows[1] == ["SOP", "39", "3.9 %", "5.0 %", "0.000 %", "5.0 %", "9.9 MB", "1.2 s", "20.0 s", "3.9 %"]
+    assert rows[1] == [
+        "SOP",
+        "39",
+        "3.9 %",
+        "5.0 %",
+        "0.000 %",
+        "5.0 %",
+        "9.9 MB (1.10x)",
+        "1.2 s",
+        "20.0 s (1.50x)",
+        "3.9 %",
+    ]
     assert rows[2] == ["matching", "7", "0.70 %", "", "", "", "", "", "", "0.7 %"]
 
 
