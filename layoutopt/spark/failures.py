@@ -1,0 +1,83 @@
+"""Spark's failures as ours: one clear sentence, whichever process they happened in."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from layoutopt import errors
+from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
+
+_MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
+_FILE = re.compile(r"(?:file:/+|[a-z0-9]+://)?(/?[^\s'\"]+?\.parquet)\b")
+_BROKEN_FILE = re.compile(
+    r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
+)
+_MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
+_NO_SPACE = re.compile(r"No space left on device")
+_NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
+_NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
+
+
+def marked(error: LayoutoptError) -> RuntimeError:
+    """An error whose text, inside whatever Spark makes of it, :func:`clear_failures` finds again on the driver."""
+    payload = json.dumps({"kind": type(error).__name__, "message": str(error)})
+    return RuntimeError(f"layoutopt-error:{payload}:end")
+
+
+@contextmanager
+def clear_failures(source: str) -> Iterator[None]:
+    """Turn what Spark raises inside into a LayoutoptError; what is not recognised passes unchanged.
+
+    Args:
+        source: what is read, for messages.
+
+    Raises:
+        SourceError: a file of the source is missing, truncated or no Parquet; names it.
+        SchemaError: the source has a type that Spark refuses.
+        BoundError: memory ran out.
+        TableError: the disk is full.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        clear = _recognised(str(error), source)
+        if clear is None:
+            raise
+        raise clear from error
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise _disk_full() from error
+
+
+def _recognised(text: str, source: str) -> LayoutoptError | None:
+    """The error that a message of Spark stands for, or None."""
+    mark = _MARK.search(text)
+    if mark:
+        carried = json.loads(mark[1])
+        kind = getattr(errors, carried["kind"], TableError)
+        found: LayoutoptError = kind(carried["message"])
+        return found
+    if _NO_SPACE.search(text):
+        return _disk_full()
+    if _NO_MEMORY.search(text):
+        return BoundError("memory ran out while a segment was written; lower segment_rows or give Spark more memory")
+    if _NANOSECONDS.search(text):
+        return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
+    if _MISSING.search(text):
+        return SourceError(f"the source {source} does not exist or lost a file; check the path")
+    if _BROKEN_FILE.search(text):
+        file = _FILE.search(text)
+        return SourceError(f"the file {file[1] if file else source} is truncated or no Parquet; write the source again")
+    return None
+
+
+def _disk_full() -> TableError:
+    return TableError("the disk is full, nothing was committed; make room and load again")

@@ -1,0 +1,93 @@
+"""Feature vectors in Spark SQL, packed into bigint words without any Python per row (Sun 2017, 3.4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from layoutopt.errors import BoundError
+from layoutopt.model.feature import Feature
+from layoutopt.model.predicate import to_sql
+from layoutopt.model.vectors import WORD_BITS, VectorCounts, Words, words_for
+
+WORD_PREFIX = "_w"
+_COUNT = "_count"
+# (vector, count) pairs that the driver takes in at most: about a gigabyte at 128 features.
+MAX_PAIRS = 8_000_000
+
+
+def word_names(n_features: int) -> tuple[str, ...]:
+    """The names of the columns that hold a row's words: ``_w0``, ``_w1``, ..."""
+    return tuple(f"{WORD_PREFIX}{i}" for i in range(words_for(n_features)))
+
+
+def feature_sql(feature: Feature) -> str:
+    """The feature as a Spark SQL condition: all of its predicates hold."""
+    return " AND ".join(f"({to_sql(predicate)})" for predicate in feature.predicates) or "true"
+
+
+def word_sql(features: Sequence[Feature], word: int) -> str:
+    """One word of the feature vectors as a Spark SQL expression of type bigint.
+
+    Bit ``i`` is 1 where feature ``64 * word + i`` is TRUE; NULL counts as FALSE. Bits are joined by ``|``, since a sum
+    would overflow at bit 63.
+    """
+    members = features[word * WORD_BITS : (word + 1) * WORD_BITS]
+    bits = [
+        f"shiftleft(cast(coalesce({feature_sql(feature)}, false) AS bigint), {i})" for i, feature in enumerate(members)
+    ]
+    return " | ".join(bits) or "cast(0 AS bigint)"
+
+
+def feature_words(df: DataFrame, features: Sequence[Feature]) -> DataFrame:
+    """The rows with their feature vectors: bigint columns ``_w0`` .., bit patterns of the model's uint64 words."""
+    names = word_names(len(features))
+    return df.select("*", *(F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)))
+
+
+def words_of(table: pa.Table, n_features: int) -> Words:
+    """The words of a table that has the columns of :func:`feature_words`, ``uint64[n, words_for(n_features)]``."""
+    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
+    return np.stack(columns, axis=1).view(np.uint64)
+
+
+def vector_counts(
+    df: DataFrame, features: Sequence[Feature], by: str | None = None, max_pairs: int = MAX_PAIRS
+) -> dict[object, VectorCounts]:
+    """The distinct vectors and their counts, by value of the column ``by``, from one SQL aggregate.
+
+    Args:
+        df: the source.
+        features: bit ``i`` is feature ``i``.
+        by: the partition column; None puts all rows under the key None.
+        max_pairs: refuse more pairs than these, which would not fit the driver.
+
+    Raises:
+        BoundError: there are more pairs.
+    """
+    names = word_names(len(features))
+    keys = [F.lit(None).cast("int").alias("_key") if by is None else F.col(f"`{by}`").alias("_key")]
+    words = [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)]
+    grouped = df.select(*keys, *words).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
+    pairs = grouped.limit(max_pairs + 1).toArrow()
+    if pairs.num_rows > max_pairs:
+        raise BoundError(
+            f"{len(features)} features make more than {max_pairs} pairs of partition and vector; lower num_features"
+        )
+    return dict(_by_key(pairs, len(features)))
+
+
+def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[object, VectorCounts]]:
+    """Each key with its pairs, in the order of the vectors, whatever the order in which Spark gave them."""
+    coded = pairs["_key"].combine_chunks().dictionary_encode(null_encoding="encode")
+    codes = np.asarray(coded.indices, dtype=np.int64)
+    words = words_of(pairs, n_features)
+    counts = np.asarray(pairs[_COUNT], dtype=np.int64)
+    in_order = np.lexsort((*words.T[::-1], codes))
+    for code, key in enumerate(coded.dictionary.to_pylist()):
+        rows = in_order[codes[in_order] == code]
+        yield key, VectorCounts(words[rows], counts[rows], n_features)

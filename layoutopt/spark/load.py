@@ -1,0 +1,326 @@
+"""Load: rewrite partitions of a source into a table's blocks, check them, commit them (DESIGN 3, 5 and 7).
+
+The way: count the partitions and cut them into segments; one Spark job featurises the rows, sums what the source holds,
+routes each segment to one task and writes it there; the sums are compared; the commit makes it visible.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import partial
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.types import StructType
+
+from layoutopt.catalog.blocks import BlockTable, block_schema
+from layoutopt.catalog.checks import Content, check_content
+from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.entries import written_content
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.paths import DATA, new_load_id, partition_key
+from layoutopt.catalog.snapshot import Scalar, Snapshot
+from layoutopt.errors import BoundError, ContentMismatchError, LayoutoptError
+from layoutopt.features.weights import feature_shares
+from layoutopt.model.layout import Plan
+from layoutopt.model.vectors import words_for
+from layoutopt.spark.checksum import is_hashable
+from layoutopt.spark.failures import clear_failures
+from layoutopt.spark.featurize import feature_words
+from layoutopt.spark.segments import (
+    SEGMENT,
+    Cutter,
+    Segment,
+    count_chunks,
+    cut_segments,
+    in_input_order,
+    with_positions,
+    with_segments,
+)
+from layoutopt.spark.session import check_settings
+from layoutopt.spark.source import (
+    check_partition_column,
+    checksum_column,
+    conformed,
+    content_columns,
+    content_of,
+    measure_content,
+    of_partitions,
+    open_source,
+    partition_values,
+)
+from layoutopt.spark.write_task import RESULT_SCHEMA, WriteJob, write_segment
+
+Progress = Callable[[str], None]
+
+# A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
+_NUMBER_BITS = 40
+_MARKS = 1 << 23
+# Sums of 32-bit hashes stay within 64 bits below this.
+_MOST_ROWS = 1 << 31
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What a load did.
+
+    Attributes:
+        load_id: its name in the table's files.
+        snapshot: the snapshot that it made.
+        partitions: the keys of the partitions that it replaced, sorted.
+        rows, segments, blocks, files: how many.
+        bytes: the compressed column chunks written, over all layouts.
+        notes: sentences on what a user should know, such as vectors beyond ``max_vectors``.
+    """
+
+    load_id: str
+    snapshot: int
+    partitions: tuple[str, ...]
+    rows: int
+    segments: int
+    blocks: int
+    files: int
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What the job left: the blocks, the source's content as observed, and joined vectors by partition key."""
+
+    blocks: pa.Table
+    observed: Content
+    joined: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Load:
+    """One load: where from, where to, and the segments between."""
+
+    spark: SparkSession
+    source: DataFrame
+    source_name: str
+    plan: Plan
+    files: TableFiles
+    load_id: str
+    segments: tuple[Segment, ...]
+    values: Mapping[str, object]
+
+
+def load(
+    spark: SparkSession,
+    source: DataFrame | str | Path,
+    table_path: str | Path,
+    plan: Plan,
+    partitions: Sequence[object] | None = None,
+    progress: Progress | None = None,
+    *,
+    whole_table: bool = False,
+    cutter: Cutter = in_input_order,
+    at: CommitHook = lambda point: None,
+    in_task: Callable[[str], None] | None = None,
+) -> LoadReport:
+    """Rewrite a source's partitions into blocks, and commit them as the table's next snapshot.
+
+    Args:
+        spark: the session; its settings must be the plan's.
+        source: rows, or a path to Parquet.
+        table_path: the table's folder, made where there is none.
+        plan: what to load by.
+        partitions: which ones, as values or ``o_year=1994``; None is all that the source has. One that has no rows
+            there becomes empty.
+        progress: called with a short sentence as each stage begins.
+        whole_table: partitions that the load does not have disappear from the table.
+        cutter: how partitions above ``segment_rows`` are cut.
+        at: called at the commit's points, see ``CRASH_POINTS``; for tests.
+        in_task: called in every task after its files are written; for tests.
+
+    Raises:
+        SourceError: the source is missing, truncated or no Parquet.
+        SchemaError: the source's schema is not the plan's, or has something that can't be stored.
+        SettingError: the session's settings are not the plan's, or a partition is no value of its column.
+        NotATableError: the table's path holds something else.
+        ContentMismatchError: what was written is not what the source has.
+        CommitConflictError: somebody else loaded one of the partitions meanwhile.
+        BoundError: a segment has more rows than ``segment_rows``, or memory ran out.
+        TableError: the table can't be written.
+    """
+    say = progress or (lambda sentence: None)
+    check_settings(spark, plan.settings, "the plan")
+    rows = conformed(open_source(spark, source), plan.schema)
+    check_partition_column(rows, plan.partition_by)
+    asked = () if partitions is None else partition_values(rows, plan.partition_by, partitions)
+    if asked and plan.partition_by is not None:
+        rows = of_partitions(rows, plan.partition_by, asked)
+    files = TableFiles(str(table_path))
+    base = ensure_table_root(files)
+    name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
+    say("counting partitions")
+    segments = _count_segments(rows, name, plan, cutter)
+    values = dict.fromkeys(asked) | {segment.value: None for segment in segments}
+    by_key = {_key(plan, value): value for value in values}
+    one = _Load(spark, rows, name, plan, files, _fresh_load_id(base), segments, by_key)
+    try:
+        say(f"writing {len(segments)} segments")
+        written = _write(one, in_task)
+        say("comparing with the source")
+        _check(one, written.blocks, written.observed)
+        say("committing")
+        snapshot = _commit(one, base, written.blocks, whole_table, at)
+    except (LayoutoptError, KeyboardInterrupt):
+        _delete_written(one)
+        raise
+    return _report(one, snapshot, written)
+
+
+def _count_segments(rows: DataFrame, name: str, plan: Plan, cutter: Cutter) -> tuple[Segment, ...]:
+    with clear_failures(name):
+        chunks = count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
+    total = sum(chunk.rows for chunk in chunks)
+    if total >= _MOST_ROWS:
+        raise BoundError(f"one load takes fewer than {_MOST_ROWS} rows, not {total}; load fewer partitions at a time")
+    return cut_segments(chunks, plan.segment_rows, cutter)
+
+
+def _key(plan: Plan, value: object) -> str:
+    return partition_key(value) if plan.partition_by is not None else "all"
+
+
+def _scalar(value: object) -> Scalar:
+    """A partition value as JSON has it; dates and decimals as text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value)
+
+
+def _fresh_load_id(base: Snapshot | None) -> str:
+    """A new load id whose blocks' numbers no load of the snapshot has."""
+    taken = set() if base is None else {_mark(entry.load_id) for entry in base.partitions}
+    while True:
+        load_id = new_load_id()
+        if _mark(load_id) not in taken:
+            return load_id
+
+
+def _mark(load_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(load_id.encode()).digest()[:4], "big") % _MARKS
+
+
+def _write(one: _Load, in_task: Callable[[str], None] | None) -> _Written:
+    """Run the job."""
+    plan = one.plan
+    empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
+    if not one.segments:
+        return _Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {})
+    job = WriteJob(
+        plan=plan,
+        shares=feature_shares(plan.features, plan.queries),
+        root=one.files.root,
+        load_id=one.load_id,
+        first_block=_mark(one.load_id) << _NUMBER_BITS,
+        keys=tuple(_key(plan, segment.value) for segment in one.segments),
+        numbers=tuple(segment.number for segment in one.segments),
+        at=in_task,
+    )
+    observation = Observation(f"layoutopt {one.load_id}")
+    with clear_failures(one.source_name):
+        result = _job(one, job, observation).toArrow()
+        observed = content_of(observation.get, plan.schema.names)
+    return _collected(one, result, empty, observed)
+
+
+def _job(one: _Load, job: WriteJob, observation: Observation) -> DataFrame:
+    """The one job of a load: scan, positions, sums, words, segments, shuffle, write."""
+    positioned = with_positions(one.source)
+    observed = positioned.observe(observation, *content_columns(one.source))
+    routed = with_segments(one.spark, observed, one.segments, one.plan.partition_by)
+    featurised = feature_words(routed, one.plan.features)
+    return featurised.repartitionById(len(one.segments), SEGMENT).mapInArrow(partial(write_segment, job), RESULT_SCHEMA)
+
+
+def _collected(one: _Load, result: pa.Table, empty: pa.Table, observed: Content) -> _Written:
+    """The tasks' rows put together, in the order of the segments."""
+    tables, joined = [empty], dict.fromkeys(one.values, 0)
+    for row in sorted(result.to_pylist(), key=lambda row: int(row["segment"])):
+        tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
+        key = _key(one.plan, one.segments[row["segment"]].value)
+        joined[key] = max(joined[key], row["joined_vectors"])
+    return _Written(pa.concat_tables(tables), observed, joined)
+
+
+def _check(one: _Load, blocks: pa.Table, observed: Content) -> None:
+    """Refuse blocks that are not the source's rows; a task that ran twice may be observed twice, so sum again first."""
+    measured = written_content(BlockTable.from_arrow(blocks, one.plan))
+    written = Content(measured.rows, {**dict(measured.sums), **_read_back(one, blocks)})
+    try:
+        check_content(observed, written, one.source_name)
+    except ContentMismatchError:
+        check_content(measure_content(one.source, one.source_name), written, one.source_name)
+
+
+def _read_back(one: _Load, blocks: pa.Table) -> dict[str, int]:
+    """Checksums of the columns that only Spark can hash (nested, collated), from the files written."""
+    unhashed = {c.name for c in one.plan.schema.columns if not is_hashable(c.type)}
+    sums: dict[str, int] = {}
+    for index, layout in enumerate(one.plan.scheme.layouts):
+        fields = [f for f in one.source.schema.fields if f.name in unhashed and f.name in layout.master]
+        unhashed -= {field.name for field in fields}
+        if fields:
+            sums |= _read_back_layout(one, blocks, index, StructType(fields))
+    return sums
+
+
+def _read_back_layout(one: _Load, blocks: pa.Table, layout: int, fields: StructType) -> dict[str, int]:
+    of_layout = blocks.filter(pa.compute.equal(blocks["layout"], layout))
+    paths = [one.files.full_path(path) for path in dict.fromkeys(of_layout["file"].to_pylist())]
+    if not paths:
+        return dict.fromkeys(fields.names, 0)
+    columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
+    with clear_failures("the files just written"):
+        row = one.spark.read.schema(fields).parquet(*paths).agg(*columns).first()
+    return {} if row is None else {name: int(row[name]) for name in fields.names}
+
+
+def _commit(one: _Load, base: Snapshot | None, blocks: pa.Table, whole_table: bool, at: CommitHook) -> Snapshot:
+    values = {key: _scalar(value) for key, value in one.values.items()}
+    entries = partition_entries(blocks, one.plan, one.load_id, values)
+    return commit_load(one.files, base, one.plan, one.load_id, entries, blocks, whole_table=whole_table, at=at)
+
+
+def _delete_written(one: _Load) -> None:
+    """Remove what this load wrote; nothing names it, so what can't be removed is garbage that readers never see."""
+    for key in one.values:
+        folder = one.files.full_path(f"{DATA}/{key}/{one.load_id}")
+        with suppress(OSError):
+            filesystem, path = fsspec.core.url_to_fs(folder)
+            filesystem.rm(path, recursive=True)
+
+
+def _report(one: _Load, snapshot: Snapshot, written: _Written) -> LoadReport:
+    blocks = written.blocks
+    rows = sum(entry.rows for entry in snapshot.partitions if entry.load_id == one.load_id)
+    notes = [
+        f"partition {key} has {count} feature vectors beyond max_vectors={one.plan.max_vectors}; their rows were put "
+        "with the nearest vectors'"
+        for key, count in sorted(written.joined.items())
+        if count
+    ]
+    return LoadReport(
+        load_id=one.load_id,
+        snapshot=snapshot.number,
+        partitions=tuple(sorted(one.values)),
+        rows=rows,
+        segments=len(one.segments),
+        blocks=blocks.num_rows,
+        files=len(blocks["file"].unique()),
+        bytes=int(pa.compute.sum(blocks["bytes"]).as_py() or 0),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,196 @@
+"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark (DESIGN 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.keys import stored_keys
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.features.weights import feature_weights
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.predicate import columns_of
+from layoutopt.model.schema import Schema
+from layoutopt.model.skipping import BlockFacts, cannot_match
+from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, project
+from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.order import order_rows
+from layoutopt.partitioning.partition import Weights, assign_rows
+from layoutopt.partitioning.registry import find_partitioner
+
+MIN_ROWS = "min_rows"
+"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
+
+# Rare vectors compared with all kept ones at once.
+_RARE_CHUNK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """Where a segment's rows go in one layout.
+
+    Attributes:
+        rows: indices of the layout's rows in the order in which they are written, ``int64[k]``.
+        offsets: block ``b`` is ``rows[offsets[b] : offsets[b + 1]]``; ``int64[n_blocks + 1]``.
+        joined_vectors: distinct vectors beyond ``max_vectors`` that were joined to their nearest.
+    """
+
+    rows: Ints
+    offsets: Ints
+    joined_vectors: int = 0
+
+
+def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: Weights) -> Routing:
+    """Put the rows that the layout holds whole into blocks.
+
+    Args:
+        plan: with its parameters and seed.
+        layout: one of the plan's.
+        table: the segment's rows, in the order of the source.
+        words: their feature vectors, ``uint64[n, w]``.
+        weights: of all of the plan's features in this segment, ``float64[f]``.
+    """
+    rows = np.flatnonzero(present_rows(layout, words))
+    if isinstance(layout.blocking, ByOrder):
+        return _route_by_order(plan, layout.blocking, table, rows)
+    return _route_by_vectors(plan, layout, layout.blocking, words[rows], weights, rows)
+
+
+def present_rows(layout: Layout, words: Words) -> Bits:
+    """The rows that the layout holds whole, ``bool[n]``: all, or R_i where some columns are copies (5.4.1)."""
+    if set(layout.columns) == set(layout.master):
+        return np.ones(len(words), dtype=np.bool_)
+    local = project(words, layout.features)
+    some: Bits = (local != 0).any(axis=1)
+    return some
+
+
+def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
+    """Rows in the order given, cut into equal blocks."""
+    ordering = order_rows("input", [], len(rows), block_rows)
+    return _written(rows, ordering.block, ordering.n_blocks)
+
+
+def segment_weights(plan: Plan, shares: Weights, table: pa.Table, words: Words) -> Weights:
+    """The worth of each feature in this segment, ``float64[f]``.
+
+    Only training queries that the segment's own bounds don't exclude count, and a query counts for a feature only by
+    the share of rows that its more selective features leave (DESIGN 8: both repair Equation 3.1).
+
+    Args:
+        plan: with its queries.
+        shares: how much of each query each feature covers, ``float64[n_queries, f]``.
+        table: the segment's rows.
+        words: their feature vectors, ``uint64[n, w]``.
+    """
+    if not plan.queries:
+        return np.array([feature.weight for feature in plan.features], dtype=np.float64)
+    facts = segment_facts(plan.schema, table, _filter_columns(plan))
+    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in plan.queries]
+    return weights_from(shares, np.asarray(reached, dtype=np.float64), VectorCounts.of_rows(words, len(plan.features)))
+
+
+def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
+    """The features' weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
+    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
+    return feature_weights(shares, query_weights, matching, marginal=True)
+
+
+def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
+    """The bounds of a whole segment, as of one block, for some columns."""
+    used = schema.select(name for name in schema.names if name in columns)
+    rows = np.array([table.num_rows], dtype=np.int64)
+    stats = block_statistics(table.select(list(used.names)), np.array([0, table.num_rows]), used)
+    bounds = {
+        column.name: column_bounds(pc.struct_field(stats, f"c{i}"), rows, column.type)
+        for i, column in enumerate(used.columns)
+    }
+    return BlockFacts(rows=rows, bounds=bounds)
+
+
+def _filter_columns(plan: Plan) -> frozenset[str]:
+    return frozenset().union(*(columns_of(query.filter.root) for query in plan.queries))
+
+
+def _route_by_vectors(
+    plan: Plan, layout: Layout, blocking: ByVectors, words: Words, weights: Weights, rows: Ints
+) -> Routing:
+    if not len(rows):
+        return Routing(rows, np.zeros(1, dtype=np.int64))
+    local = np.asarray(weights)[list(layout.features)]
+    vectors, inverse, counts = distinct(project(words, layout.features))
+    kept = limit_vectors(VectorCounts(vectors, counts, len(layout.features)), local, plan.max_vectors)
+    pairs, inverse = _reduced(vectors, counts, kept, inverse, len(layout.features))
+    params = dict(blocking.params)
+    min_rows = int(params.get(MIN_ROWS, min_rows_for(plan.block_rows)))
+    partition = find_partitioner(blocking.algorithm)(pairs, local, min_rows, plan.seed)
+    joined = int((kept != np.arange(len(kept))).sum())
+    return _written(rows, assign_rows(partition, inverse), partition.n_blocks, joined)
+
+
+def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:
+    """For each distinct vector the one that stands for it in blocking, ``int64[d]``; itself within ``max_vectors``.
+
+    The vectors with the most rows stay; every other is joined to the one of them from which it differs in the least
+    weight of features. Union vectors are measured from the rows, so a bad match costs skipping, never an answer.
+
+    Args:
+        vectors: of a segment.
+        weights: of the features, ``float64[f]``.
+        max_vectors: how many may stay.
+    """
+    stands_for = np.arange(len(vectors))
+    if len(vectors) <= max_vectors:
+        return stands_for
+    by_rows = np.argsort(-vectors.counts, kind="stable")
+    kept, rare = np.sort(by_rows[:max_vectors]), np.sort(by_rows[max_vectors:])
+    bits = vectors.bits()
+    weighted = bits[kept] * weights.astype(np.float32)
+    totals = weighted.sum(axis=1)
+    for start in range(0, len(rare), _RARE_CHUNK):
+        some = rare[start : start + _RARE_CHUNK]
+        # The weight of a symmetric difference, but for the part that is the same for all candidates.
+        stands_for[some] = kept[(totals - 2 * (bits[some].astype(np.float32) @ weighted.T)).argmin(axis=1)]
+    return stands_for
+
+
+def _reduced(vectors: Words, counts: Ints, kept: Ints, inverse: Ints, n_features: int) -> tuple[VectorCounts, Ints]:
+    """The pairs after vectors were joined, and each row's vector among them."""
+    stay, which = np.unique(kept, return_inverse=True)
+    summed = np.zeros(len(stay), dtype=np.int64)
+    np.add.at(summed, which, counts)
+    return VectorCounts(vectors[stay], summed, n_features), which[inverse]
+
+
+def _route_by_order(plan: Plan, blocking: ByOrder, table: pa.Table, rows: Ints) -> Routing:
+    types = {name: plan.schema.find(name).type for name in blocking.columns}
+    keys = [_ranks(table[name].take(pa.array(rows)), type) for name, type in types.items()]
+    ordering = order_rows(blocking.kind, keys, len(rows), plan.block_rows)
+    in_order = np.argsort(ordering.rank, kind="stable")
+    return _written(rows[in_order], ordering.block[in_order], ordering.n_blocks)
+
+
+def _ranks(column: pa.ChunkedArray, type: str) -> Ints:
+    """Dense ranks in Spark's order, ``int64[n]``; NULL first."""
+    keys = stored_keys(column, type)
+    ranks: Ints = np.asarray(pc.rank(keys, sort_keys="ascending", tiebreaker="dense"), dtype=np.int64)
+    return np.where(np.asarray(keys.is_null()), 0, ranks) if keys.null_count else ranks - 1
+
+
+def _written(rows: Ints, block: Ints, n_blocks: int, joined_vectors: int = 0) -> Routing:
+    """Rows sorted by block; within a block they keep their order, so what compresses together stays together."""
+    in_order: npt.NDArray[np.intp] = np.argsort(block, kind="stable")
+    sizes = np.bincount(block, minlength=n_blocks)
+    return Routing(rows[in_order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), joined_vectors)
+
+
+def union_words(words: Words, routing: Routing) -> Words:
+    """The union vector of each block over all features of the plan, measured from its rows, ``uint64[n_blocks, w]``."""
+    if len(routing.offsets) == 1:
+        return np.zeros((0, words.shape[1]), dtype=np.uint64)
+    return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)

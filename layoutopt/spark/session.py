@@ -1,0 +1,84 @@
+"""Spark sessions: a local one fit for a laptop, and which of a session's settings change a feature's meaning."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from layoutopt.errors import SettingError
+from layoutopt.model.feature import Settings
+
+# Only what a session started here gets; spark-submit's and an existing session's settings win over them.
+LOCAL_DEFAULTS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "4g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Routing rows is one job whose tasks are the segments: nobody should coalesce them.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
+    """The running session, the one that spark-submit prepared, or a new local one on all cores.
+
+    Args:
+        app: the application's name.
+        conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They win over all others.
+    """
+    given = {key.replace("__", "."): value for key, value in conf.items()}
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        for key, value in given.items():
+            active.conf.set(key, value)
+        return active
+    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName(app)
+    if not submitted:
+        # Workers are started by name otherwise, and may be another Python without our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master("local[*]")
+        given = LOCAL_DEFAULTS | given
+    for key, value in given.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def session_settings(spark: SparkSession) -> Settings:
+    """The session's settings that change what a predicate means (DESIGN 7, promise 9)."""
+    return Settings(
+        time_zone=_conf(spark, "spark.sql.session.timeZone"),
+        ansi=_conf(spark, "spark.sql.ansi.enabled") == "true",
+        case_sensitive=_conf(spark, "spark.sql.caseSensitive") == "true",
+    )
+
+
+def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
+    """Refuse a session under which a document's predicates would mean something else.
+
+    Args:
+        spark: the session that will evaluate them.
+        wanted: the document's settings.
+        what: the document, for the message: ``the plan``.
+
+    Raises:
+        SettingError: a setting differs; the message names Spark's key and both values.
+    """
+    found = session_settings(spark)
+    for key, has, wants in (
+        ("spark.sql.session.timeZone", found.time_zone, wanted.time_zone),
+        ("spark.sql.ansi.enabled", found.ansi, wanted.ansi),
+        ("spark.sql.caseSensitive", found.case_sensitive, wanted.case_sensitive),
+    ):
+        if has != wants:
+            value = str(wants).lower() if isinstance(wants, bool) else wants
+            raise SettingError(f"{what} was made under {key}={value} but the session has {has}; set it to {value}")
+
+
+def _conf(spark: SparkSession, key: str) -> str:
+    return str(spark.conf.get(key))

@@ -1,0 +1,238 @@
+"""The source of a plan or a load: opening it, checking it against a plan, and summing what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from layoutopt.catalog.checks import Content
+from layoutopt.errors import SchemaError, SettingError, SourceError
+from layoutopt.model.schema import Column, Schema
+from layoutopt.spark.checksum import is_hashable
+from layoutopt.spark.failures import clear_failures
+
+ROWS = "_rows"
+_RESERVED_PREFIXES = ("_w",)
+_RESERVED = frozenset({"_block", "_tid", "_pos", "_segment"})
+_ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
+_NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType)
+_NULL_TEXTS = frozenset({"null", "__null__", "__HIVE_DEFAULT_PARTITION__"})
+
+
+def open_source(spark: SparkSession, source: DataFrame | str | Path) -> DataFrame:
+    """The rows of a source: a DataFrame as it is, or the Parquet files under a path, Hive-style folders included.
+
+    Raises:
+        SourceError: the path does not exist, or a file is truncated or no Parquet.
+        SchemaError: a column's name is reserved or given twice, or its type can't be stored.
+    """
+    if isinstance(source, DataFrame):
+        df = source
+    else:
+        with clear_failures(repr(str(source))):
+            # Left to the session, these would lose rows in silence.
+            reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+            df = reader.parquet(str(source))
+    _check_columns(df)
+    return df
+
+
+def _check_columns(df: DataFrame) -> None:
+    seen: set[str] = set()
+    for field in df.schema.fields:
+        name = field.name.casefold()
+        if name in seen:
+            raise SchemaError(f"the source has two columns {field.name!r}; rename one")
+        seen.add(name)
+        if name in _RESERVED or name.startswith(_RESERVED_PREFIXES):
+            raise SchemaError(f"the source's column {field.name!r} has a name that the table needs itself; rename it")
+        if not _is_storable(field.dataType):
+            raise SchemaError(
+                f"column {field.name!r} is of type {field.dataType.simpleString()}, which can't be stored; cast it"
+            )
+    if not seen:
+        raise SchemaError("the source has no columns; give one with some")
+
+
+def _is_storable(type: DataType) -> bool:
+    if isinstance(type, ArrayType):
+        return _is_storable(type.elementType)
+    if isinstance(type, MapType):
+        return _is_storable(type.keyType) and _is_storable(type.valueType)
+    if isinstance(type, StructType):
+        return all(_is_storable(field.dataType) for field in type.fields)
+    return isinstance(type, _ATOMIC)
+
+
+def schema_of(df: DataFrame) -> Schema:
+    """The schema of a DataFrame in the model's words."""
+    return Schema(tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in df.schema.fields))
+
+
+def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFrame:
+    """The source's columns in a document's order and spelling.
+
+    Args:
+        df: the source.
+        schema: the document's.
+        what: the document, for messages.
+
+    Raises:
+        SchemaError: a column is missing, new, or of another type; names it.
+    """
+    found = schema_of(df)
+    for column in schema.columns:
+        has = found.get(column.name)
+        if has is None:
+            raise SchemaError(f"the source lacks the column {column.name!r} of {what}; add it or plan again")
+        if has.type != column.type:
+            raise SchemaError(
+                f"column {column.name!r} is {has.type} in the source but {column.type} in {what}; cast it or plan again"
+            )
+    for column in found.columns:
+        if schema.get(column.name) is None:
+            raise SchemaError(f"the source's column {column.name!r} is not in {what}; drop it or plan again")
+    return df.select(*(F.col(_quoted(found.find(c.name).name)).alias(c.name) for c in schema.columns))
+
+
+def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
+    """Refuse a column by which a table can't be partitioned.
+
+    Raises:
+        SchemaError: it does not exist, or is nested, binary or floating.
+    """
+    if partition_by is None:
+        return
+    name = schema_of(df).find(partition_by).name
+    type = df.schema[name].dataType
+    if isinstance(type, _NO_PARTITION):
+        raise SchemaError(
+            f"the table can't be partitioned by {name!r} of type {type.simpleString()}; choose a date, number or text"
+        )
+
+
+def partition_values(df: DataFrame, partition_by: str | None, asked: Sequence[object]) -> tuple[object, ...]:
+    """The partition values that ``--partition`` asks for, as Spark has them: ``o_year=1994``, or just ``1994``.
+
+    Raises:
+        SettingError: the plan has no partitions, the text names another column, or is no value of its type.
+    """
+    if partition_by is None:
+        raise SettingError(f"the plan has no partitions, but {asked[0]!r} was asked for; leave --partition out")
+    field = df.schema[partition_by]
+    values = []
+    for text in asked:
+        value = _value_asked(text, partition_by)
+        cast = F.lit(value).try_cast(field.dataType).alias("value")
+        row = df.sparkSession.range(1).select(cast).first()
+        typed = None if row is None else row["value"]
+        if value is not None and typed is None:
+            type = field.dataType.simpleString()
+            raise SettingError(
+                f"{value!r} is no {type}; write --partition {partition_by}=VALUE with a value of that type"
+            )
+        values.append(typed)
+    return tuple(dict.fromkeys(values))
+
+
+def _value_asked(text: object, partition_by: str) -> object:
+    if not isinstance(text, str):
+        return text
+    name, equals, value = text.partition("=")
+    if not equals:
+        value = text
+    elif name.strip().casefold() != partition_by.casefold():
+        raise SettingError(f"the table is partitioned by {partition_by}, not {name!r}; write {partition_by}={value}")
+    return None if value in _NULL_TEXTS else value
+
+
+def of_partitions(df: DataFrame, partition_by: str, values: Sequence[object]) -> DataFrame:
+    """The rows of some partitions."""
+    type = df.schema[partition_by].dataType
+    column = F.col(_quoted(partition_by))
+    return df.where(reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(value).cast(type)) for value in values)))
+
+
+def content_columns(df: DataFrame) -> list[SparkColumn]:
+    """Aggregates over a source: its rows, and the checksum of each column under the column's name."""
+    sums = [checksum_column(field.name, field.dataType).alias(field.name) for field in df.schema.fields]
+    return [F.count(F.lit(1)).alias(ROWS), *sums]
+
+
+def checksum_column(name: str, type: DataType) -> SparkColumn:
+    """The sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.spark.checksum` sums them."""
+    return F.expr(f"coalesce(sum(cast(hash({hashable_sql(_quoted(name), type)}) AS bigint) & 4294967295), 0L)")
+
+
+def hashable_sql(value: str, type: DataType, depth: int = 0) -> str:
+    """An expression that hashes alike for equal values: maps, which Spark won't hash, as arrays sorted by key.
+
+    Collated texts hash by their bytes, so that two spellings of one collation key differ.
+    """
+    if isinstance(type, StringType) and not is_hashable(type.simpleString()):
+        return f"cast({value} AS binary)"
+    if not _holds_special(type):
+        return value
+    inner = f"x{depth}"
+    if isinstance(type, MapType):
+        entry = (
+            f"named_struct('k', {hashable_sql(inner, type.keyType, depth + 1)}, "
+            f"'v', {hashable_sql(f'{value}[{inner}]', type.valueType, depth + 1)})"
+        )
+        return f"transform(array_sort(map_keys({value})), {inner} -> {entry})"
+    if isinstance(type, ArrayType):
+        return f"transform({value}, {inner} -> {hashable_sql(inner, type.elementType, depth + 1)})"
+    if not isinstance(type, StructType):
+        return value
+    fields = ", ".join(
+        f"'f{i}', {hashable_sql(f'{value}.{_quoted(field.name)}', field.dataType, depth + 1)}"
+        for i, field in enumerate(type.fields)
+    )
+    return f"if({value} IS NULL, NULL, named_struct({fields}))"
+
+
+def _holds_special(type: DataType) -> bool:
+    """Whether a type is or contains a map or a collated text."""
+    if isinstance(type, ArrayType):
+        return _holds_special(type.elementType)
+    if isinstance(type, StructType):
+        return any(_holds_special(field.dataType) for field in type.fields)
+    return isinstance(type, MapType) or (isinstance(type, StringType) and not is_hashable(type.simpleString()))
+
+
+def measure_content(df: DataFrame, source: str) -> Content:
+    """Rows and checksums by a pass of their own."""
+    with clear_failures(source):
+        row = df.agg(*content_columns(df)).first()
+    if row is None:
+        raise SourceError(f"the source {source} gave no answer to an aggregate; check Spark's log")
+    return content_of(row.asDict(), df.columns)
+
+
+def content_of(values: dict[str, int], columns: Sequence[str]) -> Content:
+    """The content from the values of :func:`content_columns`."""
+    return Content(int(values[ROWS]), {name: int(values[name]) for name in columns})
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
