@@ -1,0 +1,151 @@
+"""Features: the predicate sets that guide the blocking, and what they mean only together with (promise 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from layoutopt.errors import PlanError
+from layoutopt.model.codec import Json, predicate_from_json, to_json
+from layoutopt.model.hashing import HashedOnce
+from layoutopt.model.nodes import Columns, Node, Predicate, order_of
+from layoutopt.model.query import Query
+from layoutopt.model.subsume import subsumes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The session settings that change what a predicate means; features apply only where all of them are equal.
+
+    Attributes:
+        time_zone: ``spark.sql.session.timeZone``.
+        ansi: ``spark.sql.ansi.enabled``.
+        case_sensitive: ``spark.sql.caseSensitive``.
+    """
+
+    time_zone: str = "UTC"
+    ansi: bool = True
+    case_sensitive: bool = False
+
+    def to_json(self) -> Json:
+        """A JSON value that :meth:`from_json` reads back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Settings:
+        """The settings that :meth:`to_json` wrote.
+
+        Raises:
+            PlanError: the value is no settings' JSON.
+        """
+        match value:
+            case {"time_zone": str(zone), "ansi": bool(ansi), "case_sensitive": bool(case_sensitive)}:
+                return cls(zone, ansi, case_sensitive)
+        raise PlanError(f"{value!r:.80} stands where settings are due; write the document again")
+
+
+@dataclass(frozen=True)
+class Feature(HashedOnce):
+    """A set of predicates that hold together (3.3.2), in canonical order, with its weight.
+
+    Raises:
+        ValueError: there is no predicate, or the weight is negative or no number.
+    """
+
+    predicates: tuple[Predicate, ...]
+    weight: float = 1.0
+
+    __hash__ = HashedOnce.__hash__
+
+    def __post_init__(self) -> None:
+        if not self.predicates:
+            raise ValueError("a feature without predicates holds for every row; leave it out")
+        if not 0 <= self.weight < float("inf"):
+            raise ValueError(f"a feature has the weight {self.weight!r}; give a number from 0")
+        ordered = sorted(set(self.predicates), key=lambda predicate: order_of(predicate.node))
+        object.__setattr__(self, "predicates", tuple(ordered))
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns of all predicates."""
+        return frozenset().union(*(predicate.columns for predicate in self.predicates))
+
+    def to_json(self) -> Json:
+        """A JSON value that :meth:`from_json` reads back."""
+        return {"predicates": [to_json(predicate) for predicate in self.predicates], "weight": self.weight}
+
+    @classmethod
+    def from_json(cls, value: object) -> Feature:
+        """The feature that :meth:`to_json` wrote.
+
+        Raises:
+            PlanError: the value is no feature's JSON.
+        """
+        match value:
+            case {"predicates": [*predicates], "weight": int(weight) | float(weight)}:
+                try:
+                    return cls(tuple(map(predicate_from_json, predicates)), float(weight))
+                except ValueError as error:
+                    raise PlanError(f"a feature's JSON is damaged: {error}; write the document again") from error
+        raise PlanError(f"{value!r:.80} stands where a feature is due; write the document again")
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """The features of a plan: feature *i* is bit *i* of every vector.
+
+    Attributes:
+        features: the features, in the order of their bits.
+        settings: the session settings under which they were, and are to be, evaluated.
+    """
+
+    features: tuple[Feature, ...]
+    settings: Settings = field(default_factory=Settings)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __iter__(self) -> Iterator[Feature]:
+        return iter(self.features)
+
+    def __getitem__(self, index: int) -> Feature:
+        return self.features[index]
+
+    @cached_property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """The features' weights, float64[n_features]."""
+        return np.array([feature.weight for feature in self.features], dtype=np.float64)
+
+    def matrix(self, queries: Sequence[Query]) -> npt.NDArray[np.bool_]:
+        """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].
+
+        A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
+        opposite polarity.)
+        """
+        rows: dict[Node, npt.NDArray[np.bool_]] = {}
+        matrix = np.zeros((len(queries), len(self.features)), dtype=np.bool_)
+        for q, query in enumerate(queries):
+            root = query.filter.root
+            if root not in rows:
+                rows[root] = np.array([subsumes(f.predicates, root) for f in self.features], dtype=np.bool_)
+            matrix[q] = rows[root]
+        return matrix
+
+    def to_json(self) -> Json:
+        """A JSON value that :meth:`from_json` reads back."""
+        return {"settings": self.settings.to_json(), "features": [feature.to_json() for feature in self.features]}
+
+    @classmethod
+    def from_json(cls, value: object) -> FeatureSet:
+        """The features that :meth:`to_json` wrote.
+
+        Raises:
+            PlanError: the value is no feature set's JSON.
+        """
+        if not isinstance(value, Mapping) or not isinstance(value.get("features"), list):
+            raise PlanError(f"{value!r:.80} stands where features are due; write the document again")
+        return cls(tuple(map(Feature.from_json, value["features"])), Settings.from_json(value.get("settings")))

@@ -1,0 +1,261 @@
+"""Keys: the values of every orderable Spark type as Python values whose order is Spark's order.
+
+Whole numbers, dates, timestamps, decimals, booleans and floating point numbers become ``int``, strings ``str`` (Spark
+compares UTF-8 bytes, whose order is that of the code points, which is Python's), binary ``bytes``. Nested types,
+intervals, CHAR (padded) and collated strings have no keys here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import struct
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+Key = int | str | bytes
+
+_INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_INT_KEYED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "float", "double", *_INTEGER_BITS})
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_FLOATS: Final = ("float", "double")
+_SIGN: Final = 0x7FFF_FFFF_FFFF_FFFF
+_INFINITY_KEY: Final = 0x7FF0_0000_0000_0000
+NAN_KEY: Final[int] = _INFINITY_KEY + 1
+"""The key of NaN: Spark takes all NaNs as equal, and greater than infinity."""
+_DAY_ZERO: Final = dt.date(1970, 1, 1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_LARGEST_EXPONENT: Final = 400
+"""Decimals beyond 10 to this power are refused: no Spark type holds them, and their integers would be huge."""
+
+
+@lru_cache(maxsize=1024)
+def decimal_digits(type: str) -> tuple[int, int] | None:
+    """Precision and scale of ``decimal(p,s)``; None for other types.
+
+    >>> decimal_digits("decimal(15,2)"), decimal_digits("int")
+    ((15, 2), None)
+    """
+    match = _DECIMAL.fullmatch(type)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@lru_cache(maxsize=1024)
+def key_kind(type: str) -> Literal["int", "str", "bytes"] | None:
+    """What the keys of a Spark type are; None where the type has no order that is known here.
+
+    >>> [key_kind(t) for t in ("date", "decimal(15,2)", "string", "binary", "char(5)", "array<int>")]
+    ['int', 'int', 'str', 'bytes', None, None]
+    """
+    if type in _INT_KEYED or decimal_digits(type):
+        return "int"
+    if type == "string" or re.fullmatch(r"varchar\(\d+\)", type):
+        return "str"
+    return "bytes" if type == "binary" else None
+
+
+@lru_cache(maxsize=1024)
+def domain(type: str) -> tuple[Key | None, Key | None]:
+    """The smallest and the largest key of a type, both included; None where there is none.
+
+    >>> domain("tinyint"), domain("string")
+    ((-128, 127), ('', None))
+    """
+    kind = key_kind(type)
+    if kind != "int":
+        return {"str": "", "bytes": b"", None: None}[kind], None
+    if type == "boolean":
+        return 0, 1
+    if type in _FLOATS:
+        return -_INFINITY_KEY, NAN_KEY
+    digits = decimal_digits(type)
+    if digits:
+        return 1 - 10 ** digits[0], 10 ** digits[0] - 1
+    bits = 32 if type == "date" else _INTEGER_BITS.get(type, 64)
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def successor(key: Key) -> Key:
+    """The smallest key above this one, so that ``[key, successor(key))`` holds that key alone.
+
+    >>> successor(5), successor("a"), successor(b"")
+    (6, 'a\\x00', b'\\x00')
+    """
+    if isinstance(key, str):
+        return key + "\0"
+    return key + b"\0" if isinstance(key, bytes) else key + 1
+
+
+def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """The keys of doubles: float64[n] to int64[n].
+
+    The keys are dense: neighbouring doubles have neighbouring keys, -0.0 and 0.0 the key 0, every NaN ``NAN_KEY``.
+
+    >>> float_keys(np.array([-0.0, 5e-324, -5e-324, np.inf])).tolist()
+    [0, 1, -1, 9218868437227405312]
+    """
+    doubles = np.asarray(values, dtype=np.float64)
+    bits = np.ascontiguousarray(doubles).view(np.int64)
+    keys = np.where(bits < 0, -(bits & np.int64(_SIGN)), bits)
+    keys[np.isnan(doubles)] = NAN_KEY
+    return keys
+
+
+def float_key(value: float) -> int:
+    """The key of one double; see :func:`float_keys`."""
+    if value != value:
+        return NAN_KEY
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return bits if bits >= 0 else -(bits & _SIGN)
+
+
+def key_to_float(key: int) -> float:
+    """The double of a key; the inverse of :func:`float_key` up to the sign of zero and the bits of NaN."""
+    if key == NAN_KEY:
+        return float("nan")
+    bits = key if key >= 0 else -key - _SIGN - 1
+    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
+
+
+def ceil_float32(key: int) -> int:
+    """The smallest key of a 32-bit float that is not below this key of a double.
+
+    >>> key_to_float(ceil_float32(float_key(0.1)))
+    0.10000000149011612
+    """
+    value = key_to_float(key)
+    if value != value or value in (float("inf"), float("-inf")):
+        return key
+    with np.errstate(over="ignore"):
+        nearest = np.float32(value)
+    if float(nearest) < value:
+        nearest = np.nextafter(nearest, np.float32(np.inf))
+    return float_key(float(nearest))
+
+
+def to_key(value: object, type: str) -> Key:
+    """The key of a Python value of a Spark type.
+
+    Args:
+        value: bool for boolean, int, Decimal or float for numbers, str, bytes, ``date``, ``datetime`` with a zone for
+            timestamp and without for timestamp_ntz.
+        type: a Spark type.
+
+    Raises:
+        ValueError: the type has no order, or it can't hold that value exactly.
+
+    >>> from decimal import Decimal
+    >>> to_key(Decimal("1.5"), "decimal(15,2)"), to_key(dt.date(1970, 1, 3), "date")
+    (150, 2)
+    """
+    kind = key_kind(type)
+    if kind is None:
+        raise ValueError(f"values of type {type!r} have no order here; leave the expression out")
+    key = _text_key(value, kind) if kind != "int" else _int_key(value, type)
+    low, high = domain(type)
+    if key is None or (isinstance(key, int) and not cast(int, low) <= key <= cast(int, high)):
+        raise ValueError(f"{value!r} is no value of type {type!r}; give one that it holds exactly")
+    return key
+
+
+def _text_key(value: object, kind: str) -> Key | None:
+    if kind == "bytes":
+        return bytes(value) if isinstance(value, bytes | bytearray) else None
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        return None
+    return str(value)
+
+
+def _int_key(value: object, type: str) -> int | None:
+    if type == "boolean":
+        return int(value) if isinstance(value, bool) else None
+    if type in ("date", "timestamp", "timestamp_ntz"):
+        return _time_key(value, type)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    if type in _FLOATS:
+        return _exact_float_key(value, type)
+    digits = decimal_digits(type)
+    exact = exact_number(value)
+    if exact is None:
+        return None
+    scaled = exact * 10 ** (digits[1] if digits else 0)
+    return scaled.numerator if scaled.denominator == 1 else None
+
+
+def _time_key(value: object, type: str) -> int | None:
+    if type == "date":
+        is_date = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+        return (cast(dt.date, value) - _DAY_ZERO).days if is_date else None
+    if not isinstance(value, dt.datetime) or (value.tzinfo is not None) != (type == "timestamp"):
+        return None
+    return (value - (_EPOCH_UTC if value.tzinfo else _EPOCH)) // _MICROSECOND
+
+
+def _exact_float_key(value: int | float | Decimal, type: str) -> int | None:
+    try:
+        double = float(value)
+    except OverflowError:
+        return None
+    if isinstance(value, Decimal) and not value.is_finite():
+        return float_key(double)
+    if double == double and double != value:
+        return None
+    key = float_key(double)
+    return key if type == "double" or ceil_float32(key) == key else None
+
+
+def exact_number(value: int | float | Decimal) -> Fraction | None:
+    """The number as a fraction; None for NaN, infinities and decimals too large for any Spark type."""
+    if isinstance(value, Decimal):
+        if not value.is_finite() or abs(value.adjusted()) > _LARGEST_EXPONENT:
+            return None
+        return Fraction(value)
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return Fraction(value)
+
+
+def from_key(key: Key, type: str) -> object:
+    """The Python value of a key; the inverse of :func:`to_key`.
+
+    Raises:
+        ValueError: no key of that type, or a date beyond the years that Python knows (1 to 9999).
+
+    >>> from_key(150, "decimal(15,2)"), from_key(0, "date")
+    (Decimal('1.50'), datetime.date(1970, 1, 1))
+    """
+    _require_kind(key, type)
+    if not isinstance(key, int):
+        return key
+    if type == "boolean":
+        return bool(key)
+    if type in _FLOATS:
+        return key_to_float(key)
+    digits = decimal_digits(type)
+    if digits:
+        return Decimal(key).scaleb(-digits[1], Context(prec=100))
+    return _from_time_key(key, type) if type in ("date", "timestamp", "timestamp_ntz") else key
+
+
+def _require_kind(key: Key, type: str) -> None:
+    low, high = domain(type)
+    fits = key.__class__.__name__ == key_kind(type)
+    if not fits or (isinstance(key, int) and not cast(int, low) <= key <= cast(int, high)):
+        raise ValueError(f"{key!r} is no key of type {type!r}; give one within its domain")
+
+
+def _from_time_key(key: int, type: str) -> dt.date | dt.datetime:
+    try:
+        if type == "date":
+            return _DAY_ZERO + dt.timedelta(days=key)
+        return (_EPOCH_UTC if type == "timestamp" else _EPOCH) + key * _MICROSECOND
+    except OverflowError as error:
+        raise ValueError(f"the {type} with key {key} lies beyond the years 1 to 9999; show the key") from error

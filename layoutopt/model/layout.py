@@ -1,0 +1,302 @@
+"""Layouts, schemes and plans: how a load stores a table (Sun 2017, 5.4.1)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from layoutopt.errors import PlanError, SchemaError
+from layoutopt.model.codec import Json
+from layoutopt.model.documents import canonical_bytes, header, read_document, rounded
+from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+
+PLAN_FORMAT: Final = "layoutopt-plan"
+PLAN_VERSION: Final = 1
+ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort")
+_DIGEST_CHARACTERS: Final = 16
+
+Params = tuple[tuple[str, float | int | str], ...]
+
+
+@dataclass(frozen=True)
+class ByVectors:
+    """Blocking by feature vectors: a map from vectors to blocks that a partitioner computes (3.4).
+
+    Attributes:
+        algorithm: the partitioner's name.
+        params: its parameters, in order of their names.
+    """
+
+    algorithm: str = "ward"
+    params: Params = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(sorted(self.params)))
+
+
+@dataclass(frozen=True)
+class ByOrder:
+    """Blocking by an order of the rows, cut into equal blocks.
+
+    Attributes:
+        kind: one of :data:`ORDERS`.
+        columns: what is ordered by; none for the input's order.
+        params: the order's parameters, in order of their names.
+
+    Raises:
+        ValueError: the kind is unknown, or needs columns and has none.
+    """
+
+    kind: str
+    columns: tuple[str, ...] = ()
+    params: Params = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ORDERS:
+            raise ValueError(f"{self.kind!r} is no order of rows; use one of {', '.join(ORDERS)}")
+        if self.kind not in ("input", "predicate-sort") and not self.columns:
+            raise ValueError(f"the order {self.kind!r} has no columns; name at least one")
+        object.__setattr__(self, "params", tuple(sorted(self.params)))
+
+
+Blocking = ByVectors | ByOrder
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One copy of some columns, with a blocking of its own.
+
+    Attributes:
+        columns: the columns that the layout stores.
+        features: its local features (the mask vector of 4.6.1): indexes of those that guided the blocking, ascending.
+        master: the columns that it stores for all rows. The others it stores only for rows for which one of its local
+            features may be TRUE (5.4.1).
+        blocking: how rows become blocks.
+
+    Raises:
+        ValueError: a master column is not stored, a column is named twice, or a feature's index is negative.
+    """
+
+    columns: tuple[str, ...]
+    features: tuple[int, ...] = ()
+    master: tuple[str, ...] = ()
+    blocking: Blocking = field(default_factory=ByVectors)
+
+    def __post_init__(self) -> None:
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"a layout names a column twice: {', '.join(self.columns)}; name each once")
+        strangers = [name for name in self.master if name not in self.columns]
+        if strangers:
+            raise ValueError(f"the master column {strangers[0]!r} is not stored in its layout; add it to the columns")
+        if any(index < 0 for index in self.features):
+            raise ValueError(f"a layout has the local features {self.features}; give indexes from 0")
+        object.__setattr__(self, "features", tuple(sorted(set(self.features))))
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The layouts of a table (5.4.1): one for SOP, disjoint for GSOP, overlapping for GSOP-R.
+
+    Raises:
+        ValueError: there is no layout, or a column is master nowhere or in several layouts.
+    """
+
+    layouts: tuple[Layout, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layouts:
+            raise ValueError("a scheme has no layout; give at least one")
+        masters = [name for layout in self.layouts for name in layout.master]
+        for layout in self.layouts:
+            for name in layout.columns:
+                if name not in masters:
+                    raise ValueError(f"the column {name!r} is master in no layout; make it master in one")
+
+    @property
+    def has_tids(self) -> bool:
+        """Whether rows carry tids, by which several layouts are joined."""
+        return len(self.layouts) > 1
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Every column that is stored."""
+        return frozenset(name for layout in self.layouts for name in layout.columns)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a load applies to every partition of a table. It holds no blocking map.
+
+    Attributes:
+        table: the name by which queries call the table.
+        schema: the columns, as the source has them.
+        partition_by: the column whose values are the partitions, if any.
+        method: the method's name on the command line.
+        features: the features; feature *i* is bit *i*.
+        queries: the training queries (weights are counted per segment from them).
+        scheme: the layouts.
+        block_rows: the mean rows of a block.
+        segment_rows: the most rows of a segment.
+        max_vectors: the most distinct vectors of a segment; rarer ones are joined to their nearest.
+        seed: of everything random.
+        codec: the Parquet codec.
+        settings: of the session; those of the features.
+        predicted: the search's own figures, rounded so that they are the same on every machine.
+
+    Raises:
+        ValueError: a size is not positive, a local feature does not exist, or features have other settings.
+        SchemaError: the scheme does not store exactly the schema's columns, or the partition column is unknown.
+    """
+
+    table: str
+    schema: Schema
+    partition_by: str | None
+    method: str
+    features: FeatureSet
+    queries: tuple[Query, ...]
+    scheme: Scheme
+    block_rows: int
+    segment_rows: int
+    max_vectors: int
+    seed: int
+    codec: str = "zstd"
+    settings: Settings = field(default_factory=Settings)
+    predicted: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("block_rows", "segment_rows", "max_vectors"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"the plan's {name} is {getattr(self, name)}; give a positive number")
+        if self.settings != self.features.settings:
+            raise ValueError(f"the features were made under {self.features.settings}, the plan says {self.settings}")
+        for layout in self.scheme.layouts:
+            if any(index >= len(self.features) for index in layout.features):
+                raise ValueError(f"a layout has the local features {layout.features} of {len(self.features)}")
+        self._require_columns()
+        object.__setattr__(self, "predicted", {name: rounded(self.predicted[name]) for name in sorted(self.predicted)})
+
+    def _require_columns(self) -> None:
+        if self.partition_by is not None:
+            self.schema.find(self.partition_by)
+        different = self.scheme.columns ^ set(self.schema.names)
+        if different:
+            raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def to_json(self) -> Json:
+        """A JSON value that :meth:`from_json` reads back."""
+        return {
+            **header(PLAN_FORMAT, PLAN_VERSION),
+            "table": self.table,
+            "schema": self.schema.to_json(),
+            "partition_by": self.partition_by,
+            "method": self.method,
+            "features": self.features.to_json(),
+            "queries": [query.to_json() for query in self.queries],
+            "scheme": [_layout_to_json(layout) for layout in self.scheme.layouts],
+            "block_rows": self.block_rows,
+            "segment_rows": self.segment_rows,
+            "max_vectors": self.max_vectors,
+            "seed": self.seed,
+            "codec": self.codec,
+            "settings": self.settings.to_json(),
+            "predicted": dict(self.predicted),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Plan:
+        """The plan that :meth:`to_json` wrote.
+
+        Raises:
+            PlanError: the value is no plan's JSON.
+        """
+        return read_document(value, PLAN_FORMAT, PLAN_VERSION, _plan_from_json)
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        return canonical_bytes(self.to_json())
+
+    @cached_property
+    def digest(self) -> str:
+        """The plan's name: the first 16 hexadecimal digits of the SHA-256 of :meth:`dumps`."""
+        return hashlib.sha256(self._bytes).hexdigest()[:_DIGEST_CHARACTERS]
+
+    def dumps(self) -> bytes:
+        """The plan document: the same bytes for equal plans, on every machine."""
+        return self._bytes
+
+    @classmethod
+    def loads(cls, data: bytes | str) -> Plan:
+        """The plan of a document.
+
+        Raises:
+            PlanError: the document is no plan, or of another version.
+        """
+        return read_document(data, PLAN_FORMAT, PLAN_VERSION, _plan_from_json)
+
+
+def _plan_from_json(value: Mapping[str, object]) -> Plan:
+    document: Mapping[str, Any] = value
+    return Plan(
+        table=str(document["table"]),
+        schema=Schema.from_json(document["schema"]),
+        partition_by=None if document["partition_by"] is None else str(document["partition_by"]),
+        method=str(document["method"]),
+        features=FeatureSet.from_json(document["features"]),
+        queries=tuple(map(Query.from_json, document["queries"])),
+        scheme=Scheme(tuple(map(_layout_from_json, document["scheme"]))),
+        block_rows=int(document["block_rows"]),
+        segment_rows=int(document["segment_rows"]),
+        max_vectors=int(document["max_vectors"]),
+        seed=int(document["seed"]),
+        codec=str(document["codec"]),
+        settings=Settings.from_json(document["settings"]),
+        predicted={str(name): float(number) for name, number in document["predicted"].items()},
+    )
+
+
+def _layout_to_json(layout: Layout) -> Json:
+    return {
+        "columns": list(layout.columns),
+        "features": list(layout.features),
+        "master": list(layout.master),
+        "blocking": _blocking_to_json(layout.blocking),
+    }
+
+
+def _blocking_to_json(blocking: Blocking) -> Json:
+    if isinstance(blocking, ByVectors):
+        return {"by": "vectors", "algorithm": blocking.algorithm, "params": dict(blocking.params)}
+    return {
+        "by": "order",
+        "kind": blocking.kind,
+        "columns": list(blocking.columns),
+        "params": dict(blocking.params),
+    }
+
+
+def _layout_from_json(value: Mapping[str, Any]) -> Layout:
+    return Layout(
+        columns=tuple(map(str, value["columns"])),
+        features=tuple(map(int, value["features"])),
+        master=tuple(map(str, value["master"])),
+        blocking=_blocking_from_json(value["blocking"]),
+    )
+
+
+def _blocking_from_json(value: Mapping[str, Any]) -> Blocking:
+    params = tuple((str(name), setting) for name, setting in value["params"].items())
+    if any(not isinstance(setting, int | float | str) for _, setting in params):
+        raise PlanError(f"the blocking's parameters {value['params']!r:.80} are not numbers and texts; plan again")
+    if value["by"] == "vectors":
+        return ByVectors(str(value["algorithm"]), params)
+    if value["by"] == "order":
+        return ByOrder(str(value["kind"]), tuple(map(str, value["columns"])), params)
+    raise PlanError(f"the blocking by {value['by']!r:.80} is unknown; plan again with this version")
