@@ -200,12 +200,19 @@ class BlockTable:
             SchemaError: no column has that name.
             CatalogError: the blocks file is damaged.
         """
-        column = self.schema.find(name)
-        return self.statistics_of(self.schema.columns.index(column))
+        return self.statistics_of(self._places[self.schema.find(name).name])
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.schema.names)}
 
     def has_column(self, name: str) -> npt.NDArray[np.bool_]:
         """Which blocks hold the column, bool[n]."""
-        return np.asarray(self.statistics(name).is_valid())
+        return self._present(name)
+
+    @cached_property
+    def _present(self) -> Callable[[str], npt.NDArray[np.bool_]]:
+        return cache(lambda name: np.asarray(self.statistics(name).is_valid()))
 
     def column_bytes(self, name: str) -> Ints:
         """The column's compressed chunk in each block, in bytes, int64[n]; 0 where it is absent or unknown."""
@@ -215,7 +222,12 @@ class BlockTable:
         """The column's checksum in each block, int64[n]; -1 where it is absent or unknown."""
         return self._numbers(name, "sum")
 
-    def _numbers(self, name: str, member: str) -> Ints:
+    @cached_property
+    def _numbers(self) -> Callable[[str, str], Ints]:
+        return cache(self._read_numbers)
+
+    def _read_numbers(self, name: str, member: str) -> Ints:
+        """A member of a column's statistics, int64[n]; -1 where it is absent or unknown."""
         stats = self.statistics(name)
         index = stats.type.get_field_index(member)
         if index < 0:

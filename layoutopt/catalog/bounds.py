@@ -79,16 +79,18 @@ def _keys(stored: pa.Array) -> Keys:
     return keys
 
 
-def merged(bounds: ColumnBounds, rows: Ints) -> Bounds:
-    """The bounds of all blocks together; the range is unknown if that of one block with values is.
+def merged(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
+    """The bounds of some blocks (their indices) together; the range is unknown if that of one block with values is.
 
-    ``rows`` are the blocks' rows, int64[n].
+    ``rows`` are all blocks' rows, int64[n].
     """
-    nulls = None if (bounds.nulls < 0).any() else int(bounds.nulls.sum())
-    without_values = bounds.nulls == rows
-    if not bounds.known.any() or not (bounds.known | without_values).all():
+    counts = bounds.nulls[blocks]
+    nulls = None if (counts == UNKNOWN).any() else int(counts.sum())
+    known = bounds.known[blocks]
+    if not known.any() or not (known | (counts == rows[blocks])).all():
         return Bounds(nulls=nulls)
-    return Bounds(_key(bounds.low[bounds.known].min()), _key(bounds.high[bounds.known].max()), nulls)
+    ranged = blocks[known]
+    return Bounds(_key(bounds.low[ranged].min()), _key(bounds.high[ranged].max()), nulls)
 
 
 def _key(value: object) -> Key:

@@ -15,6 +15,8 @@ from layoutopt.catalog.paths import blocks_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
 from layoutopt.model.layout import Plan
 
+Ints = npt.NDArray[np.int64]
+
 
 def partition_entries(
     blocks: pa.Table, plan: Plan, load_id: str, values: Mapping[str, Scalar]
@@ -33,68 +35,71 @@ def partition_entries(
         raise ValueError(
             f"blocks lie in partition {min(unknown)!r}, which has no value; name every partition of the load"
         )
-    return tuple(_entry(_of_partition(table, key), plan, load_id, key, values[key]) for key in sorted(values))
+    places = {key: i for i, key in enumerate(table.partitions)}
+    members = {key: np.flatnonzero(table.partition == places.get(key, -1)) for key in sorted(values)}
+    return tuple(_entry(table, members[key], plan, load_id, key, values[key]) for key in members)
 
 
-def _of_partition(table: BlockTable, key: str) -> BlockTable:
-    if key not in table.partitions:
-        return table.take(np.zeros(0, dtype=np.int64))
-    return table.take(table.partition == table.partitions.index(key))
-
-
-def _entry(table: BlockTable, plan: Plan, load_id: str, key: str, value: Scalar) -> PartitionEntry:
-    content = written_content(table)
+def _entry(table: BlockTable, blocks: Ints, plan: Plan, load_id: str, key: str, value: Scalar) -> PartitionEntry:
+    rows = _rows(table, blocks)
+    bounds, checksums = {}, {}
+    for name in table.schema.names:
+        complete = _complete(table, name, blocks, rows)
+        bounds[name] = merged(table.facts().bounds[name], table.rows, complete) if complete is not None else Bounds()
+        checksum = _checksum(table, name, complete)
+        if checksum is not None:
+            checksums[name] = checksum
     return PartitionEntry(
         key=key,
         value=value,
         plan=plan.digest,
         load_id=load_id,
         blocks_file=blocks_path(load_id),
-        rows=content.rows,
-        bounds={name: _bounds(table, name, content.rows) for name in table.schema.names},
-        checksums=content.sums,
-        bytes=int(table.bytes.sum()),
+        rows=rows,
+        bounds=bounds,
+        checksums=checksums,
+        bytes=int(table.bytes[blocks].sum()),
     )
 
 
 def written_content(table: BlockTable) -> Content:
-    """Rows and checksums of the blocks of one partition, or of several.
+    """Rows and checksums of all the blocks.
 
     Of a column that several layouts hold, a layout that holds it for every row is summed. A column that no layout holds
     for every row has no checksum, nor has one with a block whose checksum is unknown.
     """
-    rows = rows_by_layout(table).max(initial=0)
-    sums = {name: _checksum(table, name, int(rows)) for name in table.schema.names}
-    return Content(int(rows), {name: value for name, value in sums.items() if value is not None})
+    blocks = np.arange(table.n)
+    rows = _rows(table, blocks)
+    sums = {name: _checksum(table, name, _complete(table, name, blocks, rows)) for name in table.schema.names}
+    return Content(rows, {name: value for name, value in sums.items() if value is not None})
 
 
-def rows_by_layout(table: BlockTable, mask: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
-    """Rows of each layout's blocks (of the masked ones, bool[n]), int64[layouts]."""
-    mask = np.ones(table.n, dtype=np.bool_) if mask is None else mask
+def written_rows(table: BlockTable) -> int:
+    """Rows of all the blocks, each counted once however many layouts it lies in."""
+    return _rows(table, np.arange(table.n))
+
+
+def _rows_by_layout(table: BlockTable, blocks: Ints) -> Ints:
+    """Rows of some blocks (their indices), by layout, int64[layouts]."""
     layouts = int(table.layout.max(initial=0)) + 1
     rows = np.zeros(layouts, dtype=np.int64)
-    np.add.at(rows, table.layout[mask], table.rows[mask])
+    np.add.at(rows, table.layout[blocks], table.rows[blocks])
     return rows
 
 
-def _complete_layout(table: BlockTable, name: str, rows: int) -> npt.NDArray[np.bool_] | None:
-    """The blocks, bool[n], of the first layout that holds the column for every row; None where there is none."""
-    present = table.has_column(name)
-    complete = np.flatnonzero(rows_by_layout(table, present) == rows)
-    return present & (table.layout == complete[0]) if len(complete) else None
+def _rows(table: BlockTable, blocks: Ints) -> int:
+    return int(_rows_by_layout(table, blocks).max(initial=0))
 
 
-def _checksum(table: BlockTable, name: str, rows: int) -> int | None:
-    blocks = _complete_layout(table, name, rows)
+def _complete(table: BlockTable, name: str, blocks: Ints, rows: int) -> Ints | None:
+    """The blocks of the first layout that holds the column for every row; None where there is none."""
+    present = blocks[table.has_column(name)[blocks]]
+    complete = np.flatnonzero(_rows_by_layout(table, present) == rows)
+    return present[table.layout[present] == complete[0]] if len(complete) else None
+
+
+def _checksum(table: BlockTable, name: str, blocks: Ints | None) -> int | None:
     if blocks is None:
         return None
     sums = table.column_sums(name)[blocks]
     return None if (sums < 0).any() else int(sums.sum())
-
-
-def _bounds(table: BlockTable, name: str, rows: int) -> Bounds:
-    blocks = _complete_layout(table, name, rows)
-    if blocks is None:
-        return Bounds()
-    held = table.take(blocks)
-    return merged(held.facts().bounds[name], held.rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
-from layoutopt.catalog.entries import rows_by_layout
+from layoutopt.catalog.entries import written_rows
 from layoutopt.catalog.fields import short
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import plan_path
@@ -84,7 +84,7 @@ class Catalog:
         index = table.partitions.index(entry.key) if entry.key in table.partitions else -1
         mask = table.partition == index
         part = table if mask.all() else table.take(mask)
-        if int(rows_by_layout(part).max(initial=0)) != entry.rows:
+        if written_rows(part) != entry.rows:
             where = self.files.full_path(entry.blocks_file)
             raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
         return part
