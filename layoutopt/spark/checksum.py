@@ -60,7 +60,7 @@ def hash_array(array: pa.Array, type: str) -> Hashes:
         coded = array.dictionary_encode()
         hashes = np.append(_hash_values(coded.dictionary, type), np.uint32(SEED))
         codes = coded.indices.fill_null(len(hashes) - 1) if coded.null_count else coded.indices
-        return hashes[codes.to_numpy()]
+        return np.take(hashes, codes.to_numpy())
     hashes = _hash_values(array, type)
     if array.null_count:
         hashes[np.asarray(array.is_null())] = SEED

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -88,6 +88,10 @@ class LoadReport:
     files: int
     bytes: int
     notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The report as a JSON object."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -242,7 +246,7 @@ def _job(one: _Load, job: WriteJob, observation: Observation) -> DataFrame:
     positioned = with_positions(one.source)
     observed = positioned.observe(observation, *content_columns(one.source))
     routed = with_segments(one.spark, observed, one.segments, one.plan.partition_by)
-    featurised = feature_words(routed, one.plan.features)
+    featurised = feature_words(routed, one.plan.features.features)
     return featurised.repartitionById(len(one.segments), SEGMENT).mapInArrow(partial(write_segment, job), RESULT_SCHEMA)
 
 

@@ -143,6 +143,7 @@ def make_plan(
     by: Sequence[str] = (),
     min_features: int = 1,
     num_features: int | None = None,
+    codec: str = "zstd",
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -160,6 +161,7 @@ def make_plan(
         by: columns to order by, for methods by order; chosen from the workload where left out.
         min_features: fewer features than these are not worth a plan by features.
         num_features: at most so many features, the heaviest.
+        codec: the Parquet compression.
         progress: called with a short sentence at each stage, and for every feature given up.
 
     Raises:
@@ -208,6 +210,7 @@ def make_plan(
         segment_rows=segment_rows,
         max_vectors=max_vectors,
         seed=seed,
+        codec=codec,
         settings=document.features.settings,
         predicted=designed.predicted,
     )
@@ -225,10 +228,12 @@ def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
     """The heaviest features, in the order they had; of equal weights the first."""
     if count is None or count >= len(features):
         return features
-    weights = np.array([feature.weight for feature in features])
-    kept = np.sort(np.argsort(-weights, kind="stable")[:count]).tolist()
-    members = tuple(features)
-    return replace(features, features=tuple(members[i] for i in kept))
+    kept = np.sort(np.argsort(-features.weights, kind="stable")[:count]).tolist()
+    return _only(features, kept)
+
+
+def _only(features: FeatureSet, kept: Sequence[int]) -> FeatureSet:
+    return replace(features, features=tuple(features[i] for i in kept))
 
 
 @dataclass(frozen=True)
@@ -247,9 +252,8 @@ def _count_pairs(of: _Counting, features: FeatureSet) -> tuple[FeatureSet, tuple
     """The features that fit ``max_vectors``, and every partition's pairs under them."""
     features, counts = _countable(of, features)
     kept = features_within(features, list(counts.values()), of.max_vectors)
-    members = tuple(features)
     for i in sorted(set(range(len(features))) - set(kept)):
-        of.say(f"gave up feature {i} (weight {members[i].weight:g}) to stay within max_vectors={of.max_vectors}")
+        of.say(f"gave up feature {i} (weight {features[i].weight:g}) to stay within max_vectors={of.max_vectors}")
     features = replace(features, features=tuple(members[i] for i in kept))
     weights = _query_weights(of)
     shares = feature_shares(features, of.queries)
@@ -265,7 +269,7 @@ def _countable(of: _Counting, features: FeatureSet) -> tuple[FeatureSet, dict[ob
     """The pairs of as many of the heaviest features as the driver can hold the pairs of."""
     while True:
         try:
-            return features, vector_counts(of.rows, tuple(features), of.partition_by)
+            return features, vector_counts(of.rows, features.features, of.partition_by)
         except BoundError:
             if len(features) <= 1:
                 raise
@@ -278,8 +282,7 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
 
     Fewer features never make more vectors, so the number is found by bisection.
     """
-    weights = np.array([feature.weight for feature in features])
-    by_weight = np.argsort(-weights, kind="stable")
+    by_weight = np.argsort(-features.weights, kind="stable")
 
     def fit(count: int) -> bool:
         kept = np.sort(by_weight[:count]).tolist()

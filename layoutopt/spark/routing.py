@@ -89,7 +89,7 @@ def segment_weights(plan: Plan, shares: Weights, table: pa.Table, words: Words) 
         words: their feature vectors, ``uint64[n, w]``.
     """
     if not plan.queries:
-        return np.array([feature.weight for feature in plan.features], dtype=np.float64)
+        return plan.features.weights
     facts = segment_facts(plan.schema, table, _filter_columns(plan))
     reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in plan.queries]
     return weights_from(shares, np.asarray(reached, dtype=np.float64), VectorCounts.of_rows(words, len(plan.features)))

@@ -155,7 +155,7 @@ def _roomy(table: pa.Table) -> pa.Table:
 
 
 def _write_layout(job: WriteJob, segment: _Segment, index: int, weights: Weights) -> Iterator[tuple[pa.Table, int]]:
-    """Write a layout's file, and one with the master columns of the rows that it lacks: blocks, joined vectors of each."""
+    """Write a layout's files (a second has the rows that it lacks): the blocks and the joined vectors of each."""
     layout = job.plan.scheme.layouts[index]
     routing = route(job.plan, layout, segment.table, segment.words, weights)
     first = job.first_block + segment.id * job.blocks_a_segment + index * job.plan.segment_rows
