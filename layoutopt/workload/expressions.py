@@ -241,7 +241,7 @@ def _absolute(node: exp.Expr, context: Context) -> Subject:
 
 def _rounded(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
-    name = {exp.Floor: "floor", exp.Ceil: "ceil"}[type(node)]
+    name = "floor" if isinstance(node, exp.Floor) else "ceil"
     if given.type != "double" or node.args.get("decimals") or node.args.get("to"):
         raise Unusable("unsupported-function", f"{node.sql('spark')} is followed for doubles only")
     return Subject(Call(name, (materialised(given),), "bigint"), "bigint")

@@ -19,7 +19,6 @@ from layoutopt.model.predicate import (
     Call,
     Comparison,
     Constant,
-    Expr,
     Node,
     Pattern,
     canonical_pattern,
@@ -30,7 +29,7 @@ from layoutopt.model.predicate import (
     simplified,
 )
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
-from layoutopt.workload.coerce import TypedConstant, cast_constant, common_type, is_numeric
+from layoutopt.workload.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, common_type, is_numeric
 from layoutopt.workload.expressions import (
     Context,
     Subject,
@@ -179,14 +178,13 @@ def _columns(left: Subject, operator: str, right: Subject, context: Context) -> 
     kind = common_type(left.type, right.type)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
-    first, second = _side(left, kind, context), _side(right, kind, context)
+    if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
+        first, second = left.expr, right.expr  # whole numbers compare alike in any width
+    else:
+        first, second = (materialised(cast_subject(side, kind, context)) for side in (left, right))
     if operator in (">", ">="):
         first, second, operator = second, first, _MIRRORED[operator]
-    return conjunction([Comparison(first, operator, second)])
-
-
-def _side(viewed: Subject, kind: str, context: Context) -> Expr:
-    return materialised(cast_subject(viewed, kind, context))
+    return simplified(Comparison(first, operator, second))
 
 
 def _is_null(viewed: Subject, truth: bool, context: Context) -> Node:

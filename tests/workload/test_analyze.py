@@ -1,0 +1,118 @@
+"""Whole logs: what becomes a query, what is skipped and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layoutopt.errors import LogError
+from layoutopt.model.predicate import TRUE, Col, InSet
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.values import ValueSet
+from layoutopt.workload.analyze import Analysis, analyze
+from layoutopt.workload.log import LogEntry, read_log
+from layoutopt.workload.problems import STATEMENT_REASONS
+from layoutopt.workload.scans import scans_of
+from layoutopt.workload.schema import schemas_from
+
+SCHEMA = Schema((Column("a", "int"), Column("b", "string"), Column("c", "double")))
+PUBLIC_BI = next(
+    (p / "shared/data/public_bi" for p in Path(__file__).resolve().parents if (p / "shared/data/public_bi").is_dir()),
+    Path("shared/data/public_bi"),
+)
+
+
+def entries(*texts: str) -> list[LogEntry]:
+    return [LogEntry(number, text) for number, text in enumerate(texts)]
+
+
+def test_each_scan_is_a_query_and_each_other_statement_has_a_reason() -> None:
+    log = [
+        *entries(
+            "SELECT a FROM t WHERE b = 'x'",
+            "SELECT a FROM (t",
+            "SELECT x.a, y.c FROM t x JOIN prod.t y ON x.a = y.a WHERE y.c > 1",
+            "SELECT k FROM other",
+            "SELECT nope FROM t",
+            "DROP TABLE t",
+        ),
+        LogEntry(6, "", problem="the record is not JSON"),
+        LogEntry(7, "SELECT a FROM t WHERE a = 1 AND rand() > 0.5", "2024-01-01", "ann", 5.0),
+    ]
+    found = analyze(log, SCHEMA, "t")
+    assert [(q.id, q.columns, q.exact) for q in found.queries] == [
+        (0, ("a", "b"), True),
+        (2, ("a",), True),
+        (2, ("a", "c"), True),
+        (7, ("a",), False),
+    ]
+    assert found.queries[-1].filter.root == InSet(Col("a", "int"), ValueSet.point(1))
+    last = found.queries[-1]
+    assert (last.weight, last.timestamp, last.user, last.table) == (5.0, "2024-01-01", "ann", "t")
+    assert [(s.id, s.reason_code) for s in found.skipped] == [
+        (1, "parse-error"),
+        (3, "no-table"),
+        (4, "unknown-column"),
+        (5, "not-a-query"),
+        (6, "bad-record"),
+    ]
+    assert {s.reason_code for s in found.skipped} <= set(STATEMENT_REASONS)
+    assert found.counts["statements"] == 8
+    assert (found.counts["used"], found.counts["skipped"], found.counts["scans"]) == (3, 5, 4)
+    assert found.counts["skipped:unknown-column"] == 1
+    assert found.counts["unusable:non-deterministic"] == 1
+
+
+def test_without_a_name_the_most_read_table_is_meant() -> None:
+    log = entries("SELECT k FROM other", "SELECT a FROM big", "WITH q AS (SELECT a FROM BIG) SELECT * FROM q JOIN q z")
+    found = analyze(log, SCHEMA)
+    assert found.table == "big"
+    assert [q.id for q in found.queries] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("texts", "table", "message"),
+    [
+        (["SELECT nope FROM t"], "t", "nope"),
+        (["SELECT 1", "SELEC"], None, "no statement of the log reads a table"),
+        ([], "t", "no statement of the log can be used on the table 't'"),
+    ],
+)
+def test_a_log_without_any_usable_query_is_an_error(texts: list[str], table: str | None, message: str) -> None:
+    with pytest.raises(LogError, match=message):
+        analyze(entries(*texts), SCHEMA, table)
+
+
+def test_analysis_does_not_depend_on_the_dialect_for_meaning() -> None:
+    spark = analyze(entries("SELECT a FROM t WHERE b LIKE 'x%' AND a = '5'"), SCHEMA, "t")
+    other = analyze(entries("""SELECT "a" FROM "t" WHERE "b" LIKE 'x%' AND "a" = '5'"""), SCHEMA, "t", "postgres")
+    assert [q.filter for q in spark.queries] == [q.filter for q in other.queries]
+
+
+@pytest.mark.skipif(not PUBLIC_BI.is_dir(), reason="the Public BI workloads are not beside the project")
+def test_public_bi_is_analysed_and_every_other_query_has_a_reason() -> None:
+    statements = used = with_condition = with_filter = 0
+    for folder in sorted(path for path in PUBLIC_BI.iterdir() if path.is_dir()):
+        schemas = schemas_from((folder / "schema.sql").read_text(encoding="utf-8"))
+        log = list(read_log(folder / "queries.sql", dialect="postgres"))
+        statements += len(log)
+        for table in _tables_read(log, schemas):
+            found = _analysis(log, schemas[table], table)
+            used += len({q.id for q in found.queries})
+            filtered = [q for q in found.queries if " WHERE " in q.sql]
+            with_condition += len(filtered)
+            with_filter += sum(q.filter.root != TRUE for q in filtered)
+            assert {s.reason_code for s in found.skipped} <= {"no-table"}
+            assert all(q.exact for q in found.queries)
+    assert statements == 421
+    assert used >= 0.95 * statements
+    assert with_filter >= 0.95 * with_condition
+
+
+def _tables_read(log: list[LogEntry], schemas: dict[str, Schema]) -> list[str]:
+    return sorted({scan.table for entry in log for scan in scans_of(entry.sql, schemas, "postgres")})
+
+
+def _analysis(log: list[LogEntry], schema: Schema, table: str) -> Analysis:
+    return analyze(log, schema, table, "postgres")

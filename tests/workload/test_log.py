@@ -1,0 +1,109 @@
+"""Query logs: every format, and records that are damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from layoutopt.errors import LogError, SettingError
+from layoutopt.workload.log import LogEntry, read_log
+
+
+def _write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_sql_files_hold_statements(tmp_path: Path) -> None:
+    text = "-- a comment;\nSELECT ';' FROM t;\n\n/* ; */ SELECT 2 -- ;\n;;\nSELECT `a;b` FROM t"
+    found = list(read_log(_write(tmp_path, "log.sql", text)))
+    assert [entry.sql for entry in found] == ["SELECT ';' FROM t", "SELECT 2", "SELECT `a;b` FROM t"]
+    assert [entry.id for entry in found] == [0, 1, 2]
+
+
+def test_one_broken_statement_costs_no_other(tmp_path: Path) -> None:
+    path = _write(tmp_path, "log.sql", "SELECT 1;\nSELECT 'never closed;\nSELECT 3;\n")
+    assert [entry.sql for entry in read_log(path)] == ["SELECT 1", "SELECT 'never closed", "SELECT 3"]
+
+
+def test_the_dialect_decides_what_a_string_is(tmp_path: Path) -> None:
+    path = _write(tmp_path, "log.sql", r"SELECT 'a\';' ; SELECT 2")
+    assert [entry.sql for entry in read_log(path)] == [r"SELECT 'a\';'", "SELECT 2"]
+    text = _write(tmp_path, "pg.sql", r"SELECT 'a\' ; SELECT 2")
+    assert [entry.sql for entry in read_log(text, dialect="postgres")] == [r"SELECT 'a\'", "SELECT 2"]
+
+
+def test_jsonl_records_carry_time_user_and_count(tmp_path: Path) -> None:
+    records = [
+        {"sql": "SELECT 1;", "timestamp": "2024-01-01T00:00:00Z", "user": "ann", "count": 3},
+        {"sql": "SELECT 2"},
+    ]
+    path = _write(tmp_path, "log.jsonl", "\n".join(json.dumps(record) for record in records) + "\n\n")
+    assert list(read_log(path)) == [
+        LogEntry(0, "SELECT 1", "2024-01-01T00:00:00Z", "ann", 3.0),
+        LogEntry(1, "SELECT 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{broken", "not JSON"),
+        ("[1]", "no JSON object"),
+        ('{"query": "SELECT 1"}', "no text in 'sql'"),
+        ('{"sql": ""}', "no text in 'sql'"),
+        ('{"sql": 5}', "no text in 'sql'"),
+        ('{"sql": "SELECT 1", "count": "many"}', "'many'"),
+        ('{"sql": "SELECT 1", "count": -1}', "-1"),
+        ('{"sql": "SELECT 1", "count": 1e999}', "inf"),
+    ],
+)
+def test_damaged_records_are_kept_with_their_problem(tmp_path: Path, line: str, problem: str) -> None:
+    path = _write(tmp_path, "log.jsonl", f'{line}\n{{"sql": "SELECT 2"}}\n')
+    damaged, sound = read_log(path)
+    assert problem in damaged.problem
+    assert (sound.id, sound.sql, sound.problem) == (1, "SELECT 2", "")
+
+
+def test_csv_files_name_their_column(tmp_path: Path) -> None:
+    text = 'at,query_text,count\n1,"SELECT a, b\nFROM t;",2\n2,SELECT 2,\n'
+    path = _write(tmp_path, "log.csv", text)
+    assert [(e.sql, e.count) for e in read_log(path, column="query_text")] == [("SELECT a, b\nFROM t", 2.0), ("SELECT 2", 1.0)]
+    with pytest.raises(LogError, match="no column 'sql'.*query_text"):
+        list(read_log(path))
+
+
+def test_csv_texts_may_be_long(tmp_path: Path) -> None:
+    long = "SELECT " + "1 + " * 50_000 + "1"
+    assert [e.sql for e in read_log(_write(tmp_path, "log.csv", f"sql\n{long}\n"))] == [long]
+
+
+def test_a_byte_order_mark_and_bad_bytes_stop_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log.sql"
+    path.write_bytes(b"\xef\xbb\xbfSELECT 1;\nSELECT '\xff';")
+    assert [entry.sql for entry in read_log(path)] == ["SELECT 1", "SELECT '�'"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("log.txt", "SELECT 1", "no .sql, .jsonl or .csv"),
+        ("log.sql", " -- nothing\n ; ;", "holds no query"),
+        ("log.jsonl", "\n", "holds no query"),
+        ("log.csv", "", "holds no query"),
+    ],
+)
+def test_unusable_logs_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(LogError, match=message) as caught:
+        list(read_log(_write(tmp_path, name, text)))
+    assert name in str(caught.value)
+
+
+def test_missing_logs_and_unknown_dialects(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="can't be read"):
+        list(read_log(tmp_path / "none.sql"))
+    with pytest.raises(SettingError, match="'klingon'"):
+        list(read_log(_write(tmp_path, "log.sql", "SELECT 1"), dialect="klingon"))

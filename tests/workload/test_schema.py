@@ -1,0 +1,108 @@
+"""Schemas from Parquet and DDL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.errors import SchemaError, SourceError
+from layoutopt.workload.schema import arrow_type_name, schema_from, schemas_from
+
+
+def test_ddl_gives_spark_types() -> None:
+    ddl = """CREATE TABLE t (
+        a INT NOT NULL, b BIGINT, c DECIMAL(15, 2), d DECIMAL, e VARCHAR(5), f CHAR(3), g TIMESTAMP, h TIMESTAMP_NTZ,
+        i ARRAY<INT>, j STRUCT<x: INT, y: STRING>, k MAP<STRING, INT>, l STRING COLLATE UTF8_LCASE, m BINARY, n FLOAT
+    ) USING parquet"""
+    schema = schema_from(ddl)
+    assert [(c.name, c.type) for c in schema.columns] == [
+        ("a", "int"),
+        ("b", "bigint"),
+        ("c", "decimal(15,2)"),
+        ("d", "decimal(10,0)"),
+        ("e", "string"),
+        ("f", "char(3)"),
+        ("g", "timestamp"),
+        ("h", "timestamp_ntz"),
+        ("i", "array<int>"),
+        ("j", "struct<x:int,y:string>"),
+        ("k", "map<string,int>"),
+        ("l", "string collate UTF8_LCASE"),
+        ("m", "binary"),
+        ("n", "float"),
+    ]
+    assert [c.nullable for c in schema.columns[:2]] == [False, True]
+
+
+def test_postgres_ddl_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "schema.sql"
+    path.write_text('CREATE TABLE "T 1" ("a b" integer NOT NULL, c double);\nCREATE TABLE u (x text);', encoding="utf-8")
+    assert list(schemas_from(path.read_text(encoding="utf-8"))) == ["T 1", "u"]
+    assert [(c.name, c.type, c.nullable) for c in schema_from(path, table="t 1").columns] == [
+        ("a b", "int", False),
+        ("c", "double", True),
+    ]
+    with pytest.raises(SchemaError, match="several tables"):
+        schema_from(path)
+    with pytest.raises(SchemaError, match="no table 'v'"):
+        schema_from(path, table="v")
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("CREATE TABLE t (a nonsense_type, b int)", "nonsense_type"),
+        ("CREATE TABLE t AS SELECT 1", "no CREATE TABLE"),
+        ("CREATE TABLE (((", "can't be read"),
+    ],
+)
+def test_bad_ddl_is_named(ddl: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        schema_from(ddl)
+
+
+def test_parquet_files_and_folders(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "a": pa.array([1], pa.int32()),
+            "d": pa.array([None], pa.decimal128(15, 2)),
+            "t": pa.array([0], pa.timestamp("us", tz="UTC")),
+            "n": pa.array([0], pa.timestamp("ms")),
+            "k": pa.array(["x"]).dictionary_encode(),
+        }
+    )
+    (tmp_path / "part=1").mkdir()
+    file = tmp_path / "part=1" / "f.parquet"
+    pq.write_table(table, file)
+    expected = [
+        ("a", "int"),
+        ("d", "decimal(15,2)"),
+        ("t", "timestamp"),
+        ("n", "timestamp_ntz"),
+        ("k", "string"),
+    ]
+    assert [(c.name, c.type) for c in schema_from(file).columns] == expected
+    assert schema_from(str(tmp_path)) == schema_from(file)
+
+
+def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 but not really")
+    with pytest.raises(SourceError, match=r"broken\.parquet"):
+        schema_from(broken)
+    with pytest.raises(SourceError, match="missing"):
+        schema_from(tmp_path / "missing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match=r"no \.parquet file"):
+        schema_from(tmp_path / "empty")
+    with pytest.raises(SourceError, match="can't be read"):
+        schema_from(tmp_path / "none.sql")
+
+
+def test_types_that_spark_refuses() -> None:
+    with pytest.raises(SchemaError, match="timestamp"):
+        arrow_type_name(pa.timestamp("ns"))
+    assert arrow_type_name(pa.map_(pa.string(), pa.list_(pa.int64()))) == "map<string,array<bigint>>"
