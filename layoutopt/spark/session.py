@@ -14,6 +14,8 @@ from layoutopt.model.feature import Settings
 # Only what a session started here gets; spark-submit's and an existing session's settings win over them.
 LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
+    # What is bound there must be asked for there: large task results are fetched from this address.
+    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
