@@ -1,0 +1,219 @@
+"""The command line: each verb parses, calls and prints. What a verb calls is imported when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.config import (
+    AnalyzeSettings,
+    BenchSettings,
+    EvaluateSettings,
+    ExplainSettings,
+    FilesSettings,
+    HistorySettings,
+    LoadSettings,
+    PlanSettings,
+    QuerySettings,
+    VerifySettings,
+)
+from layoutopt.console import Session, add_verb, run_app
+from layoutopt.errors import DataFileError, SettingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from layoutopt.scan.table import Table
+
+app = typer.Typer(
+    help="Rewrites date-partitioned Parquet tables into blocks that the queries of a log can skip.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@add_verb(app, AnalyzeSettings, example="layoutopt analyze queries.jsonl --schema events.parquet -o features.json")
+def analyze(settings: AnalyzeSettings, session: Session) -> None:
+    """Find the filters of a query log that are worth skipping by, and write them to a features file."""
+    from layoutopt.features.analysis import analyze_log
+    from layoutopt.features.report import print_analysis, summary
+    from layoutopt.features.stability import plot
+
+    with session.working("analysing the log"):
+        analysis = analyze_log(settings)
+        settings.output.write_bytes(analysis.document.dumps())
+        if settings.plot:
+            plot(analysis.document.queries, settings.plot)
+    session.show(summary(analysis, settings.output), lambda console: print_analysis(console, analysis, settings.output))
+
+
+@add_verb(app, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")
+def plan(settings: PlanSettings, session: Session) -> None:
+    """Decide how a table's partitions will be laid out, from its rows and a features file, and write a plan."""
+    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.reports import plan_report, print_plan
+    from layoutopt.spark.plan import make_plan
+
+    document = FeaturesDocument.loads(settings.features.read_bytes())
+    with session.working("planning"):
+        made = make_plan(
+            _spark(session),
+            settings.source,
+            document,
+            method=settings.method,
+            partition_by=settings.partition_by,
+            by=settings.by,
+            block_rows=settings.block_rows,
+            segment_rows=settings.segment_rows,
+            max_vectors=settings.max_vectors,
+            seed=settings.seed,
+            codec=settings.codec,
+        )
+        settings.output.write_bytes(made.dumps())
+    session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
+
+
+@add_verb(
+    app, LoadSettings, example="layoutopt load events.parquet tables/events --plan plan.json --partition day=2026-01-31"
+)
+def load(settings: LoadSettings, session: Session) -> None:
+    """Write a source's partitions as blocks into a table, and commit them once rows and checksums agree."""
+    from layoutopt.model.layout import Plan
+    from layoutopt.spark.load import load as load_table
+
+    made = Plan.loads(settings.plan.read_bytes())
+    with session.working("loading") as step:
+        report = load_table(
+            _spark(session),
+            settings.source,
+            settings.table_path,
+            made,
+            partitions=_partition_values(settings.partition, made.partition_by),
+            progress=step,
+        )
+    session.show(report.to_json(), lambda console: console.print(report))
+
+
+@add_verb(
+    app, QuerySettings, example="layoutopt query tables/events \"SELECT count(*) FROM events WHERE country = 'FR'\""
+)
+def query(settings: QuerySettings, session: Session) -> None:
+    """Answer a query, reading only the blocks that may match."""
+    from layoutopt.reports import answer_report, print_answer
+
+    table = _open(settings.table_path)
+    with session.working("reading"):
+        answer = _answer(table, settings, session)
+    limit = settings.limit or (None if session.json else 100)
+    session.show(answer_report(answer, limit), lambda console: print_answer(console, answer, limit))
+
+
+@add_verb(app, ExplainSettings, example="layoutopt explain tables/events \"SELECT * FROM events WHERE country = 'FR'\"")
+def explain(settings: ExplainSettings, session: Session) -> None:
+    """Say which blocks a query reads, what skips the others, and for each predicate why it skips no more."""
+    explanation = _open(settings.table_path).explain(settings.sql)
+    session.show(explanation.to_json(), lambda console: console.print(explanation))
+
+
+@add_verb(app, EvaluateSettings, example="layoutopt evaluate tables/events queries.jsonl --json")
+def evaluate(settings: EvaluateSettings, session: Session) -> None:
+    """Replay a query log on the catalog alone: the rows, cells and bytes that each query would read."""
+    from layoutopt.reports import print_evaluation
+    from layoutopt.scan.evaluate import evaluate as evaluate_queries
+    from layoutopt.workload.analyze import analyze as analyze_queries
+    from layoutopt.workload.log import read_log
+
+    table = _open(settings.table_path)
+    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
+    found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
+    with session.working("evaluating") as step:
+        result = evaluate_queries(table, found.queries, settings.actual, step)
+    skipped = [{"id": s.id, "reason": s.reason_code, "detail": s.detail} for s in found.skipped]
+    session.show({**result, "skipped": skipped}, lambda console: print_evaluation(console, result, found.skipped))
+
+
+@add_verb(app, VerifySettings, example="layoutopt verify tables/events --sample 0.1")
+def verify(settings: VerifySettings, session: Session) -> None:
+    """Read a table's files again and compare them with the catalog; exit 1 where they differ."""
+    from layoutopt.scan.verify import verify as verify_table
+
+    table = _open(settings.table_path)
+    with session.working("verifying") as step:
+        report = verify_table(table, settings.sample, progress=step)
+    session.show(report.to_json(), lambda console: console.print(report))
+    if not report.ok:
+        raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
+
+
+@add_verb(app, FilesSettings, example="layoutopt files tables/events")
+def files(settings: FilesSettings, session: Session) -> None:
+    """List the current snapshot's data files of one layout, for engines that read plain Parquet."""
+    paths = _open(settings.table_path).files(settings.layout)
+    session.show(list(paths), lambda console: console.out("\n".join(paths), highlight=False))
+
+
+@add_verb(app, HistorySettings, example="layoutopt history tables/events")
+def history(settings: HistorySettings, session: Session) -> None:
+    """List a table's snapshots, the newest last."""
+    from layoutopt.reports import history_report, print_history
+
+    snapshots = history_report(settings.table_path)
+    session.show(snapshots, lambda console: print_history(console, snapshots))
+
+
+@add_verb(app, BenchSettings, example="layoutopt bench demo --sf 0.1")
+def bench(settings: BenchSettings, session: Session) -> None:
+    """Run an experiment: generate its data, lay it out in several ways, and compare what queries scan."""
+    if settings.experiment == "demo":
+        from layoutopt.bench.demo import run_demo
+
+        run_demo(settings.sf, root=settings.folder)
+    elif settings.experiment == "tpch":
+        from layoutopt.bench.runner import run_tpch
+
+        results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
+        session.show({"results": str(results)}, lambda console: console.print(f"Written: {results}"))
+    else:
+        from layoutopt.bench.micro import run_micro
+
+        run_micro(settings.sf, root=settings.folder)
+
+
+def _open(path: str) -> Table:
+    from layoutopt.scan.table import open_table
+
+    return open_table(path)
+
+
+def _spark(session: Session) -> SparkSession:
+    from layoutopt.spark.session import spark_session
+
+    return spark_session("layoutopt", **session.spark_properties())
+
+
+def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table:
+    scan = table.scan(settings.sql)
+    return scan.to_spark(_spark(session)).toArrow() if settings.engine == "spark" else scan.to_arrow()
+
+
+def _partition_values(given: Sequence[str], column: str | None) -> list[str] | None:
+    """The values of `--partition COLUMN=VALUE`, None where none is given.
+
+    Raises:
+        SettingError: a text of another form, or another column than the plan's.
+    """
+    for text in given:
+        name, equals, _ = text.partition("=")
+        if not equals or column is None or name.casefold() != column.casefold():
+            wanted = f"write {column}=VALUE" if column else "leave it out, since the plan has no partitions"
+            raise SettingError(f"--partition {text!r} names no partition of the plan; {wanted}")
+    return [text.partition("=")[2] for text in given] or None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0 done, 1 failed, 2 bad usage or bad input."""
+    return run_app(app, arguments)

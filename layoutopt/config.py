@@ -1,0 +1,291 @@
+"""The settings of every verb: default, meaning and validation in one place, for the command line and `conf/*.toml`.
+
+A configuration file has one table a verb, with the flags' names as keys (`block-rows` or `block_rows`), and a table
+`[spark]` with properties for the Spark session::
+
+    [analyze]
+    log = "queries.jsonl"
+    schema = "events.parquet"
+    num-features = 28
+
+    [spark]
+    "spark.driver.memory" = "4g"
+
+What is given on the command line comes before the file, and the file before the defaults.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from layoutopt.errors import SettingError
+
+SPARK_SECTION: Final = "spark"
+
+
+def _listed(value: object) -> object:
+    """Lists may be written as one text with commas, in a file or after a flag, or repeat the flag."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return texts
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def _filled(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Text = Annotated[str, BeforeValidator(_filled)]
+
+Method = Literal["sop", "input-order", "sort", "range", "zorder", "hilbert"]
+
+
+class Positional:
+    """Marks a setting that the command line takes by its place, not by a flag."""
+
+
+Place = Annotated[Text, Positional()]
+
+
+class VerbSettings(BaseModel):
+    """The settings of one verb. Keys that are no setting are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class AnalyzeSettings(VerbSettings):
+    """From a query log to features."""
+
+    log: Place = Field(description="the query log: .sql, .jsonl or .csv")
+    schema_source: Text = Field(
+        alias="schema", description="the table's schema: a Parquet file or folder, a .sql file with DDL, or DDL"
+    )
+    table: Text | None = Field(None, description="the table's name in the log [default: the only one, or any]")
+    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
+    threshold: int | None = Field(
+        None, ge=1, description="T: a feature helps at least this many queries [default: 1 % of them, at least 2]"
+    )
+    num_features: int = Field(48, ge=1, le=1024, description="numFeat: the most features")
+    exclude_columns: Names | None = Field(
+        None, description="columns that make no features [default: those of date and timestamp types]"
+    )
+    max_set: int = Field(3, ge=1, le=8, description="the most predicates of one feature")
+    selection: Literal["coverage", "text"] = Field(
+        "coverage", description="how features are ranked: by what each adds, or as in the thesis (3.3.3)"
+    )
+    deterministic_udfs: Names = Field((), description="boolean functions of your own that may make features")
+    time_zone: Text = Field("UTC", description="the session time zone under which the queries run")
+    ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
+    output: Path = Field(Path("features.json"), description="the file to write: features and analysed queries")
+    plot: Path | None = Field(None, description="also draw filter commonality and stability to this image file")
+
+
+class PlanSettings(VerbSettings):
+    """From features and a source to a plan."""
+
+    source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
+    features: Path = Field(Path("features.json"), description="what `analyze` wrote")
+    partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
+    method: Method = Field("sop", description="how rows are put into blocks")
+    by: Names = Field((), description="the columns that order the rows [default: the workload's favourites]")
+    block_rows: int = Field(10_000, ge=1, description="the mean number of rows of a block")
+    segment_rows: int = Field(
+        2_000_000, ge=1, description="the most rows partitioned together; bounds the memory of a load's tasks"
+    )
+    max_vectors: int = Field(
+        20_000, ge=1, description="the most distinct feature vectors of a segment; features beyond that are given up"
+    )
+    seed: int = Field(0, ge=0, description="the seed of everything that draws at random")
+    codec: Literal["zstd", "snappy", "gzip", "lz4", "none"] = Field("zstd", description="the Parquet compression")
+    output: Path = Field(Path("plan.json"), description="the file to write")
+
+
+class LoadSettings(VerbSettings):
+    """From a source and a plan to a table."""
+
+    source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
+    table_path: Place = Field(alias="table", description="the table's folder or URL; made if missing")
+    plan: Path = Field(Path("plan.json"), description="what `plan` wrote")
+    partition: Names = Field((), description="load only these partitions, each as COLUMN=VALUE [default: all]")
+
+
+class QuerySettings(VerbSettings):
+    """A query's answer."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    sql: Place = Field(description="the query; the table is called by its name in the plan")
+    engine: Literal["duckdb", "spark"] = Field("duckdb", description="what computes the answer")
+    limit: int | None = Field(
+        None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
+    )
+
+
+class ExplainSettings(VerbSettings):
+    """What a query reads, and why not less."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    sql: Place = Field(description="the query; the table is called by its name in the plan")
+
+
+class EvaluateSettings(VerbSettings):
+    """What a log would read."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    log: Place = Field(description="the query log: .sql, .jsonl or .csv")
+    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
+    actual: bool = Field(False, description="also run the queries and count the rows that match")
+
+
+class VerifySettings(VerbSettings):
+    """Whether a table's files hold what its catalog says."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    sample: float = Field(1.0, gt=0, le=1, description="the share of the blocks that is read again")
+
+
+class FilesSettings(VerbSettings):
+    """The data files of the current snapshot."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    layout: int = Field(0, ge=0, description="the layout whose files are listed")
+
+
+class HistorySettings(VerbSettings):
+    """The snapshots of a table."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+
+
+class BenchSettings(VerbSettings):
+    """An experiment."""
+
+    experiment: Annotated[Literal["demo", "tpch", "micro"], Positional()] = Field(
+        description="demo: TPC-H in a few minutes; tpch: every method on every stream; micro: single algorithms"
+    )
+    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
+    folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")
+    streams: Names = Field((), description="only these query streams of tpch [default: all]")
+
+
+VERBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(
+    {
+        "analyze": AnalyzeSettings,
+        "plan": PlanSettings,
+        "load": LoadSettings,
+        "query": QuerySettings,
+        "explain": ExplainSettings,
+        "evaluate": EvaluateSettings,
+        "verify": VerifySettings,
+        "files": FilesSettings,
+        "history": HistorySettings,
+        "bench": BenchSettings,
+    }
+)
+"""The verbs that take settings, by the names of the command line."""
+
+Verb = TypeVar("Verb", bound=VerbSettings)
+
+
+def make_settings(kind: type[Verb], values: Mapping[str, object]) -> Verb:
+    """Validate a verb's settings; values that are None count as not given.
+
+    Raises:
+        SettingError: a value is missing or bad, or a key is no setting.
+    """
+    try:
+        return kind.model_validate({key: value for key, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise SettingError(_sentence(kind, error.errors()[0], "")) from error
+
+
+def read_settings(path: str | Path, kind: type[Verb]) -> Verb:
+    """All settings of a verb from a configuration file.
+
+    Raises:
+        SettingError: as :func:`read_values`, or a setting without a default is missing.
+    """
+    return make_settings(kind, read_values(path, kind))
+
+
+def read_values(path: str | Path, kind: type[VerbSettings]) -> dict[str, Any]:
+    """What a configuration file says of one verb, validated, by field name; defaults are left out.
+
+    Raises:
+        SettingError: the file can't be read or is no TOML, has an unknown table or key, or a bad value.
+    """
+    sections = _sections(path)
+    verb = next(name for name, settings in VERBS.items() if settings is kind)
+    by_key = {key_of(name, field): name for name, field in kind.model_fields.items()}
+    given = {}
+    for key, value in sections.get(verb, {}).items():
+        name = by_key.get(key.replace("_", "-"))
+        if name is None:
+            raise SettingError(f"{str(path)!r} has an unknown key {key!r} in [{verb}]; it takes {', '.join(by_key)}")
+        given[name] = value
+    try:
+        valid = kind.model_validate(given)
+    except ValidationError as error:
+        wrong = [e for e in error.errors() if e["type"] != "missing"]
+        if wrong:
+            raise SettingError(_sentence(kind, wrong[0], f" in [{verb}] of {str(path)!r}")) from error
+        return given
+    return {name: getattr(valid, name) for name in given}
+
+
+def read_spark_properties(path: str | Path) -> dict[str, str]:
+    """The `[spark]` table of a configuration file: properties for the Spark session, as texts.
+
+    Raises:
+        SettingError: the file can't be read or is no TOML, or a property is a table or a list.
+    """
+    properties = _sections(path).get(SPARK_SECTION, {})
+    for key, value in properties.items():
+        if not isinstance(value, str | int | float):
+            raise SettingError(
+                f"the Spark property {key!r} in {str(path)!r} is no text, number or boolean; quote its name"
+            )
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in properties.items()}
+
+
+def key_of(name: str, field: FieldInfo) -> str:
+    """A setting's key in a file, which is its flag without the dashes in front."""
+    return (field.alias or name).replace("_", "-")
+
+
+def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(
+            f"the configuration {str(path)!r} can't be read ({error.strerror}); check the path"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"the configuration {str(path)!r} is not TOML: {error}") from error
+    known = (*VERBS, SPARK_SECTION)
+    for name, section in content.items():
+        if name not in known or not isinstance(section, dict):
+            raise SettingError(f"{str(path)!r} has {name!r} where only these tables may be: {', '.join(known)}")
+    return content
+
+
+def _sentence(kind: type[VerbSettings], error: Any, where: str) -> str:
+    place = str(error["loc"][0]) if error["loc"] else "?"
+    field = kind.model_fields.get(place)
+    key = key_of(place, field) if field else place.replace("_", "-")
+    if error["type"] == "missing":
+        return f"{key!r} is missing{where}; give it as a flag or in the configuration"
+    if error["type"] == "extra_forbidden":
+        return f"{key!r} is no setting{where}; the settings are {', '.join(map(str, kind.model_fields))}"
+    return f"{key} = {str(error['input'])!r}{where} is no good value: {error['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,101 @@
+"""The whole of workload analysis, from a log to the features document."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from layoutopt.config import AnalyzeSettings
+from layoutopt.errors import LogError
+from layoutopt.features.choose import default_excluded, default_threshold, mine_features
+from layoutopt.features.stability import Curve, commonality, stability
+from layoutopt.model.document import FeaturesDocument, SkippedStatement
+from layoutopt.model.feature import Settings
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.workload.analyze import analyze
+from layoutopt.workload.log import read_log
+from layoutopt.workload.schema import schema_from
+
+
+@dataclass(frozen=True, eq=False)
+class LogAnalysis:
+    """What a log says of a table.
+
+    Attributes:
+        document: what is written to `features.json`.
+        counts: how many statements were ``used`` and ``skipped``, and more; see ``workload.analyze.Analysis``.
+        threshold: T, as given or found.
+        commonality: figure 3.2(a) of this log.
+        stability: figure 3.2(b) of this log.
+    """
+
+    document: FeaturesDocument
+    counts: Mapping[str, int]
+    threshold: int
+    commonality: Curve
+    stability: Curve
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why statements were skipped: reason code -> how many, the most frequent first."""
+        return dict(Counter(skipped.reason for skipped in self.document.skipped).most_common())
+
+
+def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
+    """Read a log, understand its queries, and find the features that would help them (3.3).
+
+    Raises:
+        LogError: the log is unreadable or empty, no statement is usable, or no predicate set reaches T.
+        SchemaError: the schema can't be read, or an excluded column is not in it.
+        SettingError: an unknown dialect or time zone.
+    """
+    schema = schema_from(settings.schema_source)
+    excluded = _excluded(settings, schema)
+    meaning = Settings(time_zone=settings.time_zone, ansi=settings.ansi)
+    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
+    found = analyze(
+        entries, schema, settings.table, settings.dialect, meaning, deterministic_udfs=settings.deterministic_udfs
+    )
+    threshold = settings.threshold or default_threshold(found.queries)
+    features = mine_features(
+        found.queries,
+        threshold=threshold,
+        num_features=settings.num_features,
+        exclude_columns=excluded,
+        max_set=settings.max_set,
+        selection=settings.selection,
+        settings=meaning,
+    )
+    if not len(features):
+        raise LogError(_no_feature(settings, found.queries, threshold))
+    return LogAnalysis(
+        FeaturesDocument(
+            table=found.table,
+            schema=schema,
+            features=features,
+            queries=found.queries,
+            skipped=tuple(SkippedStatement(s.id, s.reason_code, s.detail, s.sql) for s in found.skipped),
+            exclude_columns=excluded,
+        ),
+        found.counts,
+        threshold,
+        commonality(found.queries),
+        stability(found.queries),
+    )
+
+
+def _excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
+    if settings.exclude_columns is None:
+        return default_excluded(schema)
+    return tuple(schema.find(name).name for name in settings.exclude_columns)
+
+
+def _no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:
+    weight = math.fsum(query.weight for query in queries)
+    return (
+        f"no predicate helps T = {threshold} of the {weight:g} usable queries of {settings.log!r}; "
+        "lower --threshold, or name fewer --exclude-columns"
+    )

@@ -1,0 +1,128 @@
+"""Predicate augmentation (Sun 2017, 3.3.2): every query with all the predicates that subsume it, as one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layoutopt.features.implications import Bools, Floats, Implications, single_parts
+from layoutopt.model.predicate import And, Comparison, Constant, Filter, InSet, Literal, Node, Or, Predicate, columns_of
+from layoutopt.model.query import Query
+
+MOST_PREDICATES = 2_000
+"""Predicates beyond this many are left out, the rarest first: the matrix stays small whatever the log."""
+
+
+@dataclass(frozen=True, eq=False)
+class Augmented:
+    """A workload over its own predicates. Queries with equal filters are one row.
+
+    Attributes:
+        predicates: the items: predicates of the queries, and single literals of their disjunctions.
+        weights: how many queries have the row's filter, float64, shape (filters,).
+        subsumes: bool, shape (filters, predicates): the predicate subsumes the filter.
+        shares: float64, same shape: how much of the filter the predicate covers; see ``Implications.shares``.
+        stricter: bool, shape (predicates, predicates): ``stricter[i, j]`` where i is subsumed by j (i = j included).
+    """
+
+    predicates: tuple[Predicate, ...]
+    weights: Floats
+    subsumes: Bools
+    shares: Floats
+    stricter: Bools
+
+
+def augment(queries: Sequence[Query], threshold: float, exclude_columns: Collection[str] = ()) -> Augmented:
+    """Relate every query to every predicate of the workload (3.3.2).
+
+    Beside the text's predicates the items hold the single literals of disjunctions and lists of values, since these
+    recur where the lists do not: a block is skipped for ``x IN (1, 2)`` when ``x = 1`` and ``x = 2`` have bit 0.
+
+    Args:
+        queries: the workload.
+        threshold: T, in queries: an item that can't help that many is left out.
+        exclude_columns: columns that make no features, in any case.
+    """
+    weights = _weights_by_filter(queries)
+    predicates = _items(weights, threshold, frozenset(name.casefold() for name in exclude_columns))
+    relation = Implications(predicates)
+    shape = (len(weights), len(predicates))
+    nodes = [filter_.root for filter_ in weights]
+    shares = np.array([relation.shares(node) for node in nodes], dtype=np.float64).reshape(shape)
+    subsumes = np.array([relation.implied(node) for node in nodes], dtype=np.bool_).reshape(shape)
+    totals = np.array(list(weights.values()), dtype=np.float64)
+    helpful = (totals @ (shares > 0)) >= threshold
+    kept = tuple(p for p, keep in zip(predicates, helpful, strict=True) if keep)
+    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], stricter_than(kept))
+
+
+def subject_of(predicate: Predicate) -> Hashable:
+    """What a predicate restricts: an expression, a pair of them, or for a mixed disjunction the set of these."""
+    subjects = frozenset(literal_subject(literal) for literal in predicate.literals)
+    return next(iter(subjects)) if len(subjects) == 1 else subjects
+
+
+def stricter_than(predicates: Sequence[Predicate]) -> Bools:
+    """Which predicate is subsumed by which: bool, shape (predicates, predicates); the diagonal is TRUE."""
+    relation = Implications(predicates)
+    matrix = np.zeros((len(predicates), len(predicates)), dtype=np.bool_)
+    for i, predicate in enumerate(predicates):
+        matrix[i] = np.logical_and.reduce([relation.implied(literal) for literal in predicate.literals])
+    np.fill_diagonal(matrix, True)
+    return matrix
+
+
+def literal_subject(literal: Literal) -> Hashable:
+    """The expression that a literal restricts, or the pair of them that it compares."""
+    return (literal.left, literal.right) if isinstance(literal, Comparison) else literal.subject
+
+
+def _weights_by_filter(queries: Iterable[Query]) -> dict[Filter, float]:
+    """Queries of each distinct filter, in order of appearance; filters that match all or no rows say nothing."""
+    weights: dict[Filter, float] = {}
+    for query in queries:
+        if not isinstance(query.filter.root, Constant):
+            weights[query.filter] = weights.get(query.filter, 0.0) + query.weight
+    return weights
+
+
+def _items(weights: dict[Filter, float], threshold: float, excluded: frozenset[str]) -> tuple[Predicate, ...]:
+    """The predicates worth relating, those that occur most often first, else in order of appearance."""
+    occurrences: dict[Predicate, float] = {}
+    for filter_, weight in weights.items():
+        for predicate in dict.fromkeys(_predicates_of(filter_)):
+            if excluded.isdisjoint(name.casefold() for name in columns_of(predicate)):
+                occurrences[predicate] = occurrences.get(predicate, 0.0) + weight
+    items = [p for p, count in occurrences.items() if count >= threshold or _may_be_implied_by_others(p)]
+    items.sort(key=lambda p: -occurrences[p])
+    return tuple(items[:MOST_PREDICATES])
+
+
+def _may_be_implied_by_others(predicate: Predicate) -> bool:
+    """Whether a predicate could subsume queries that don't hold it verbatim.
+
+    One value (``x = 1``) is subsumed by nothing but itself; a disjunction over several expressions, such as the
+    expansion of an OR of ANDs makes by the dozen, is rarely implied by another filter.
+    """
+    if len(predicate.literals) > 1:
+        return False
+    literal = predicate.literals[0]
+    return not isinstance(literal, InSet) or literal.values.points() is None or bool(single_parts(literal))
+
+
+def _predicates_of(filter_: Filter) -> Iterator[Predicate]:
+    """A filter's predicates, then every literal of its disjunctions and every value of its lists."""
+    yield from filter_.predicates
+    for leaf in _leaves(filter_.root):
+        yield Predicate((leaf,))
+        yield from (Predicate((part,)) for part in single_parts(leaf))
+
+
+def _leaves(node: Node) -> Iterator[Literal]:
+    if isinstance(node, And | Or):
+        for child in node.children:
+            yield from _leaves(child)
+    elif not isinstance(node, Constant):
+        yield node

@@ -1,0 +1,71 @@
+"""From a workload to its features (Sun 2017, 3.3): mine, remove redundancy, take the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from layoutopt.features.coverage import rank_by_coverage
+from layoutopt.features.mine import Candidates, find_candidates
+from layoutopt.features.redundancy import Ranked, eliminate_redundant
+from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+
+Selection = Literal["coverage", "text"]
+"""``coverage``: :func:`rank_by_coverage`. ``text``: :func:`eliminate_redundant`, as the thesis has it."""
+
+_THRESHOLD_SHARE = 0.01
+_LEAST_THRESHOLD = 2
+
+
+def mine_features(
+    queries: Sequence[Query],
+    *,
+    threshold: int | None = None,
+    num_features: int = 64,
+    exclude_columns: Collection[str] = (),
+    max_set: int = 3,
+    selection: Selection = "coverage",
+    settings: Settings | None = None,
+) -> FeatureSet:
+    """The features of a workload, the most useful first, each with the queries that it subsumes as its weight.
+
+    Args:
+        queries: the analysed queries of one table.
+        threshold: T, in queries; :func:`default_threshold` when None.
+        num_features: numFeat, the most features.
+        exclude_columns: columns that make no features, in any case (see :func:`default_excluded`).
+        max_set: the most predicates of a feature.
+        selection: how candidates are ranked.
+        settings: what the features' meaning depends on; the defaults when None.
+
+    Returns:
+        At most `num_features` features; none where no predicate set reaches the threshold.
+    """
+    least = default_threshold(queries) if threshold is None else threshold
+    candidates = find_candidates(queries, threshold=least, exclude_columns=exclude_columns, max_set=max_set)
+    ranked = rank(candidates, num_features, least, selection)
+    return FeatureSet(tuple(_feature(candidates, place) for place, _ in ranked), settings or Settings())
+
+
+def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:
+    """The best candidates by one of the two orders, at most `num_features`."""
+    if selection == "text":
+        return eliminate_redundant(candidates, threshold)[:num_features]
+    return rank_by_coverage(candidates, num_features)
+
+
+def default_threshold(queries: Sequence[Query]) -> int:
+    """T when none is given: one query in a hundred, at least 2 (a filter used once is no pattern)."""
+    return max(_LEAST_THRESHOLD, math.ceil(_THRESHOLD_SHARE * sum(query.weight for query in queries)))
+
+
+def default_excluded(schema: Schema) -> tuple[str, ...]:
+    """The columns that make no features unless asked for: dates and timestamps, which partition pruning serves."""
+    return tuple(column.name for column in schema.columns if column.type.startswith(("date", "timestamp")))
+
+
+def _feature(candidates: Candidates, place: int) -> Feature:
+    return Feature(candidates.sets[place], float(candidates.weights @ candidates.shares[:, place]))

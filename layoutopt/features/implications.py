@@ -1,0 +1,93 @@
+"""Which of a list of predicates a filter implies: whole rows of the augmented matrix, node by node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from layoutopt.model.predicate import And, Constant, InSet, Literal, Node, Or, Predicate, columns_of
+from layoutopt.model.subsume import implies
+from layoutopt.model.values import ValueSet
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+MOST_PARTS = 64
+"""A list of more values than this is looked at as a whole only."""
+
+
+class Implications:
+    """Relates nodes of filters to a fixed list of predicates, remembering every node it has seen.
+
+    A node's row follows its AND/OR tree, as ``implies`` does: a conjunction implies what any child implies, a
+    disjunction what all children imply. So only leaves are compared with predicates, each distinct leaf once.
+    """
+
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self._predicates = tuple(predicates)
+        self._by_columns: dict[frozenset[str], list[int]] = defaultdict(list)
+        for i, predicate in enumerate(self._predicates):
+            self._by_columns[columns_of(predicate)].append(i)
+        self._implied: dict[Node, Bools] = {}
+        self._shares: dict[Node, Floats] = {}
+
+    def implied(self, node: Node) -> Bools:
+        """Which predicates subsume the node (3.3.1): bool, shape (predicates,). FALSE whenever unsure."""
+        row = self._implied.get(node)
+        if row is None:
+            row = self._implied[node] = self._find_implied(node)
+        return row
+
+    def shares(self, node: Node) -> Floats:
+        """How much of the node each predicate covers, from 0 to 1: float64, shape (predicates,).
+
+        1 where the predicate subsumes the node. A disjunction (or a list of values) of *k* parts is skipped where
+        every part is; a predicate that subsumes *j* of them covers ``j / k``. Of a conjunction's parts the best
+        covered one counts, since any one suffices.
+        """
+        row = self._shares.get(node)
+        if row is None:
+            row = self._shares[node] = np.where(self.implied(node), 1.0, self._find_shares(node))
+        return row
+
+    def _find_implied(self, node: Node) -> Bools:
+        if isinstance(node, And):
+            return np.logical_or.reduce([self.implied(child) for child in node.children])
+        if isinstance(node, Or):
+            return np.logical_and.reduce([self.implied(child) for child in node.children])
+        row = np.zeros(len(self._predicates), dtype=np.bool_)
+        if not isinstance(node, Constant):
+            row[[i for i in self._about(columns_of(node)) if implies(node, self._predicates[i])]] = True
+        return row
+
+    def _about(self, columns: frozenset[str]) -> Iterable[int]:
+        """The predicates that could follow from a leaf: one about other columns alone can't."""
+        for named, places in self._by_columns.items():
+            if named & columns:
+                yield from places
+
+    def _find_shares(self, node: Node) -> Floats:
+        if isinstance(node, And):
+            return np.max([self.shares(child) for child in node.children], axis=0)
+        parts: Sequence[Node] = node.children if isinstance(node, Or) else single_parts(node)
+        if len(parts) < 2:
+            return np.zeros(len(self._predicates))
+        return np.mean([self.shares(part) for part in parts], axis=0)
+
+
+def single_parts(node: Node) -> tuple[Literal, ...]:
+    """A list of values (or closed ranges) as one literal a value; nothing for other nodes and for long lists.
+
+    ``x <> 1`` is no list: its halves are no more likely to recur than it is.
+    """
+    if not isinstance(node, InSet) or not 1 < len(node.values.intervals) + node.null <= MOST_PARTS:
+        return ()
+    if any(None in interval for interval in node.values.intervals):
+        return ()
+    parts = [InSet(node.subject, ValueSet((interval,))) for interval in node.values.intervals]
+    if node.null:
+        parts.append(InSet(node.subject, ValueSet.empty(), null=True))
+    return tuple(parts)

@@ -1,0 +1,110 @@
+"""Filter commonality and stability (Sun 2017, figure 3.2): whether a workload's filters recur."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from layoutopt.features.implications import Floats
+from layoutopt.model.predicate import Predicate
+from layoutopt.model.query import Query
+
+WINDOWS = 5
+_GRID = np.linspace(0.0, 1.0, 101)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Points of a curve from (0, 0), both axes as shares from 0 to 1: float64, shape (points,)."""
+
+    x: Floats
+    y: Floats
+
+    def at(self, x: float) -> float:
+        """The height at `x`, between points by straight lines."""
+        return float(np.interp(x, self.x, self.y))
+
+
+def commonality(queries: Sequence[Query]) -> Curve:
+    """Figure 3.2(a): the most frequent x of the filters are used by y of the queries.
+
+    A filter is one predicate; a query uses it if it is among its conjuncts. Queries without any predicate are left
+    out; a query of weight *w* counts as *w* queries. Without queries the curve is (0, 0).
+    """
+    used, weights = _used(queries)
+    frequency: Counter[Predicate] = Counter()
+    for predicates, weight in zip(used, weights, strict=True):
+        for predicate in predicates:
+            frequency[predicate] += weight  # type: ignore[assignment]  # weights are floats
+    order = {predicate: i for i, (predicate, _) in enumerate(frequency.most_common())}
+    # A query is counted from its most frequent predicate on.
+    first = [min(order[predicate] for predicate in predicates) for predicates in used]
+    counts = np.bincount(first, weights=weights, minlength=len(order)) if first else np.zeros(0)
+    return _curve(counts)
+
+
+def stability(queries: Sequence[Query], windows: int = WINDOWS) -> Curve:
+    """Figure 3.2(b): after x of the queries, the filters seen so far are used by y of all queries.
+
+    The queries, in order, are cut into `windows` windows of equal length, whose curves are averaged on a common grid,
+    so that no one starting point decides.
+    """
+    used, weights = _used(queries)
+    cuts = np.linspace(0, len(used), min(windows, max(1, len(used))) + 1).astype(int)
+    curves = [_window(used[a:b], weights[a:b]) for a, b in pairwise(cuts) if b > a]
+    if not curves:
+        return _curve(np.zeros(0))
+    return Curve(_GRID, np.mean([np.interp(_GRID, curve.x, curve.y) for curve in curves], axis=0))
+
+
+def _window(used: Sequence[frozenset[Predicate]], weights: Floats) -> Curve:
+    seen_at: dict[Predicate, int] = {}
+    for i, predicates in enumerate(used):
+        for predicate in predicates:
+            seen_at.setdefault(predicate, i)
+    first = [min(seen_at[predicate] for predicate in predicates) for predicates in used]
+    return _curve(np.bincount(first, weights=weights, minlength=len(used)), weights)
+
+
+def _curve(gains: Floats, steps: Floats | None = None) -> Curve:
+    """The running share of `gains` over the running share of `steps` (1 each when None)."""
+    steps = np.ones(len(gains)) if steps is None else steps
+    x, y = (np.concatenate([[0.0], np.cumsum(values)]) for values in (steps, gains))
+    return Curve(x / x[-1] if x[-1] else x, y / y[-1] if y[-1] else y)
+
+
+def _used(queries: Sequence[Query]) -> tuple[list[frozenset[Predicate]], Floats]:
+    with_filter = [query for query in queries if query.filter.predicates]
+    used = [frozenset(query.filter.predicates) for query in with_filter]
+    return used, np.array([query.weight for query in with_filter], dtype=np.float64)
+
+
+def plot(queries: Sequence[Query], path: Path) -> None:
+    """Draw figure 3.2 to an image file; its suffix (`.png`, `.svg`, `.pdf`) says which kind.
+
+    Raises:
+        ValueError: an unknown suffix.
+        OSError: the file can't be written.
+    """
+    # Imported here, and without pyplot: the figure needs no display and leaves no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    _draw(left, commonality(queries), "Filter commonality", "% of the filters, the most frequent first")
+    _draw(right, stability(queries), "Filter stability", "% of the queries seen")
+    right.plot([0, 100], [0, 100], linestyle="--", color="grey", label="no filter recurs")
+    right.legend()
+    figure.savefig(path)
+
+
+def _draw(axes: object, curve: Curve, title: str, label: str) -> None:
+    axes.plot(100 * curve.x, 100 * curve.y)  # type: ignore[attr-defined]  # matplotlib has no types here
+    axes.set(title=title, xlabel=label, ylabel="% of the queries", xlim=(0, 100), ylim=(0, 102))  # type: ignore[attr-defined]

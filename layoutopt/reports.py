@@ -1,0 +1,148 @@
+"""What the verbs print: values for `--json`, and readable tables of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from layoutopt.model.predicate import describe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+    from layoutopt.model.layout import Plan
+    from layoutopt.workload.analyze import Skipped
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def plan_report(plan: Plan, output: Path) -> dict[str, object]:
+    """The JSON value of a new plan."""
+    return {
+        "output": str(output),
+        "digest": plan.digest,
+        "table": plan.table,
+        "method": plan.method,
+        "partition_by": plan.partition_by,
+        "block_rows": plan.block_rows,
+        "features": [" AND ".join(describe(p) for p in feature.predicates) for feature in plan.features],
+        "predicted": dict(plan.predicted),
+    }
+
+
+def print_plan(console: Console, plan: Plan, output: Path) -> None:
+    """Print what a plan decides."""
+    by = f"by {plan.partition_by}" if plan.partition_by else "in one"
+    console.print(Text(f"{plan.method} for {plan.table}: partitions {by}, {plan.block_rows} rows a block"))
+    console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
+    for name, value in plan.predicted.items():
+        console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
+    console.print(Text(f"Written: {output}"))
+
+
+def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:
+    """The JSON value of a query's answer: column names, at most `limit` rows, and how many there are."""
+    shown = answer if limit is None else answer.slice(0, limit)
+    columns = [column.to_pylist() for column in shown.columns]
+    return {
+        "columns": list(answer.column_names),
+        "rows": [list(row) for row in zip(*columns, strict=True)],
+        "rows_total": answer.num_rows,
+    }
+
+
+def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
+    """Print a query's answer, at most `limit` rows of it."""
+    report = answer_report(answer, limit)
+    table = Table()
+    for name in answer.column_names:
+        table.add_column(Text(name), overflow="fold")
+    rows: Any = report["rows"]
+    for row in rows:
+        table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
+    console.print(table)
+    if len(rows) < answer.num_rows:
+        console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
+
+
+def print_evaluation(console: Console, result: Mapping[str, Any], skipped: Sequence[Skipped]) -> None:
+    """Print what a log would read, a line a query, and the sums."""
+    totals = result["totals"]
+    table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
+    for name in ("query", "rows", "of all", "by statistics alone", "blocks", "bytes"):
+        table.add_column(name, justify="right")
+    for query in result["queries"]:
+        table.add_row(str(query["id"]), *_evaluation_cells(query))
+    table.add_section()
+    table.add_row("all", *_evaluation_cells(totals))
+    console.print(table)
+    if totals.get("rows_matching") is not None:
+        console.print(f"Rows that match: {totals['rows_matching']:,}")
+    if skipped:
+        console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
+
+
+def _evaluation_cells(query: Mapping[str, Any]) -> tuple[str, ...]:
+    rows, total, by_statistics = query["rows_scanned"], query["rows_total"], query["rows_scanned_by_statistics"]
+    return (
+        f"{rows:,}",
+        _share(rows, total),
+        _share(by_statistics, total),
+        f"{query['blocks_scanned']:,}/{query['blocks_total']:,}",
+        format_bytes(query["bytes_scanned"]),
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes as people read it.
+
+    >>> format_bytes(900), format_bytes(1_234_567)
+    ('900 B', '1.2 MB')
+    """
+    place = 0
+    while count >= 1000 and place < len(_UNITS) - 1:
+        count, place = count / 1000, place + 1
+    return f"{count:.0f} {_UNITS[0]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
+
+
+def history_report(path: str) -> list[dict[str, object]]:
+    """The JSON value of a table's snapshots, the oldest first.
+
+    Raises:
+        NotATableError: the path holds something else than a table, or nothing.
+        CatalogError: a snapshot is damaged.
+    """
+    from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
+    from layoutopt.catalog.table import Catalog
+
+    files = Catalog.open(path).files
+    return [
+        {
+            "snapshot": snapshot.number,
+            "parent": snapshot.parent,
+            "created_at": snapshot.created_at,
+            "operation": snapshot.operation,
+            "partitions": len(snapshot.partitions),
+            "rows": snapshot.rows,
+        }
+        for snapshot in (read_snapshot(files, number) for number in snapshot_numbers(files))
+    ]
+
+
+def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:
+    """Print a table's snapshots."""
+    table = Table()
+    for name in ("snapshot", "created at", "operation", "partitions", "rows"):
+        table.add_column(name, justify="right")
+    for each in snapshots:
+        table.add_row(*(str(each[key]) for key in ("snapshot", "created_at", "operation", "partitions", "rows")))
+    console.print(table)

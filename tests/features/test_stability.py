@@ -1,0 +1,57 @@
+"""Figure 3.2 on workloads whose curves are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layoutopt.features.stability import commonality, plot, stability
+from tests.features.workloads import OVER_21, PRODUCT, SHIRTS, SHOES, is_in, query, workload
+
+
+def test_commonality_of_one_popular_filter() -> None:
+    queries = workload(*[(SHOES,)] * 8, (is_in(PRODUCT, "a"),), (is_in(PRODUCT, "b"),))
+    curve = commonality(queries)
+    assert curve.at(1 / 3) == pytest.approx(0.8)
+    assert curve.at(2 / 3) == pytest.approx(0.9)
+    assert curve.at(1.0) == 1.0
+
+
+def test_a_query_is_counted_from_its_most_frequent_filter_on() -> None:
+    curve = commonality(workload((SHOES,), (SHOES, OVER_21), (SHIRTS, OVER_21), (SHOES,)))
+    assert curve.x.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert curve.y.tolist() == pytest.approx([0, 3 / 4, 1, 1])
+
+
+def test_weights_count_as_queries() -> None:
+    assert commonality([query(SHOES, weight=9.0), query(SHIRTS, number=1)]).at(0.5) == pytest.approx(0.9)
+
+
+def test_filters_that_never_recur_are_the_diagonal() -> None:
+    queries = workload(*[(is_in(PRODUCT, f"p{i}"),) for i in range(50)])
+    curve = stability(queries)
+    for x in (0.1, 0.3, 0.5, 1.0):
+        assert curve.at(x) == pytest.approx(x)
+
+
+def test_one_recurring_filter_is_known_after_the_first_query() -> None:
+    curve = stability(workload(*[(SHOES,)] * 50))
+    assert curve.at(0.1) == pytest.approx(1.0)
+
+
+def test_windows_are_averaged() -> None:
+    queries = workload((SHOES,), (SHOES,), (SHIRTS,), (is_in(PRODUCT, "a"),))
+    # The first window knows everything after half of it; the second is the diagonal.
+    assert stability(queries, windows=2).at(0.5) == pytest.approx((1.0 + 0.5) / 2)
+
+
+def test_a_workload_without_filters_has_empty_curves() -> None:
+    assert commonality([query()]).at(0.5) == 0.0
+    assert stability([query()]).at(0.5) == 0.0
+    assert stability([]).at(1.0) == 0.0
+
+
+def test_the_plot_is_an_image(tmp_path: Path) -> None:
+    plot(workload((SHOES,), (SHIRTS,)), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
