@@ -1,0 +1,87 @@
+"""layoutopt: rewrites date-partitioned Parquet tables into blocks that the queries of a log can skip.
+
+    >>> import layoutopt
+    >>> layoutopt.open_table  # doctest: +ELLIPSIS
+    <function open_table at ...>
+
+Names are loaded when they are first used: importing the package is quick and needs neither Spark nor DuckDB.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from layoutopt.errors import (
+    BoundError,
+    CatalogError,
+    CommitConflictError,
+    ContentMismatchError,
+    DataFileError,
+    InputError,
+    LayoutoptError,
+    LogError,
+    NotATableError,
+    PlanError,
+    QueryError,
+    SchemaError,
+    SettingError,
+    SourceError,
+    TableError,
+)
+
+if TYPE_CHECKING:
+    from layoutopt.scan.evaluate import evaluate
+    from layoutopt.scan.explain import Explanation
+    from layoutopt.scan.table import Scan, Table, open_table
+    from layoutopt.scan.verify import VerifyReport, verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoundError",
+    "CatalogError",
+    "CommitConflictError",
+    "ContentMismatchError",
+    "DataFileError",
+    "Explanation",
+    "InputError",
+    "LayoutoptError",
+    "LogError",
+    "NotATableError",
+    "PlanError",
+    "QueryError",
+    "Scan",
+    "SchemaError",
+    "SettingError",
+    "SourceError",
+    "Table",
+    "TableError",
+    "VerifyReport",
+    "evaluate",
+    "open_table",
+    "verify",
+]
+
+_LAZY = {
+    "Explanation": "layoutopt.scan.explain",
+    "Scan": "layoutopt.scan.table",
+    "Table": "layoutopt.scan.table",
+    "VerifyReport": "layoutopt.scan.verify",
+    "evaluate": "layoutopt.scan.evaluate",
+    "open_table": "layoutopt.scan.table",
+    "verify": "layoutopt.scan.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

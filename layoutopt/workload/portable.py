@@ -32,19 +32,24 @@ _SELECT_PARTS = frozenset(
 
 @dataclass(frozen=True)
 class PortableSql:
-    """A text for DuckDB: where tables are the views that were named, and the columns of its answer in Spark's types."""
+    """A text for DuckDB: where tables are the views that were named, and the columns of its answer in Spark's types.
+
+    ``is_flat``: a single SELECT without subqueries or CTEs, which reads each of its views once.
+    """
 
     sql: str
     columns: tuple[Column, ...]
+    is_flat: bool
 
 
-def portable_sql(sql: str, tables: Mapping[str, Schema], views: Sequence[str] | str) -> PortableSql:
+def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str] | str) -> PortableSql:
     """The DuckDB text that answers ``sql`` as Spark would.
 
     Args:
         sql: one SELECT statement in Spark's dialect.
         tables: schema per table name (any case).
-        views: the view to read in place of each mention of a table, in the order of the text; or one view for all.
+        views: the view to read in place of each mention of a table, by the place in the text where the mention starts;
+            or one view for all.
 
     Raises:
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
@@ -54,7 +59,7 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Sequence[str] | 
     names = _output_names(sql, [column.name for column in columns])
     _replace_tables(tree, {name.casefold() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
-    return PortableSql(tree.sql(dialect="duckdb"), typed)
+    return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)
 
 
 def refuse(what: str) -> QueryError:
@@ -104,15 +109,11 @@ def _spark_name(select: exp.Expr) -> str:
     return str(select.sql(dialect="spark"))
 
 
-def _replace_tables(tree: exp.Expr, names: set[str], views: Sequence[str] | str) -> None:
-    mentions = [table for table in tree.find_all(exp.Table, bfs=False) if _is_base(table, names)]
-    mentions.sort(key=lambda table: int(table.this.meta.get("start", 0)))
-    chosen = [views] * len(mentions) if isinstance(views, str) else list(views)
-    if len(chosen) != len(mentions):
-        raise refuse("a text whose table mentions can't be told apart")
-    for table, view in zip(mentions, chosen, strict=True):
-        table.set("db", None)
-        table.set("catalog", None)
+def _replace_tables(tree: exp.Expr, names: set[str], views: Mapping[int, str] | str) -> None:
+    for table in [table for table in tree.find_all(exp.Table) if _is_base(table, names)]:
+        view = views if isinstance(views, str) else views.get(table.this.meta.get("start", -1))
+        if view is None:
+            raise refuse("a text whose mentions of the table can't be told apart")
         table.set("this", exp.to_identifier(view, quoted=True))
 
 

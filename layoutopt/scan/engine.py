@@ -1,0 +1,127 @@
+"""The embedded engine: DuckDB over the surviving row groups as Arrow.
+
+Only texts that mean the same to DuckDB as to Spark are run (:mod:`layoutopt.workload.portable`); answers come back in
+Spark's types. Every mention of the table reads a view of its own, so that each scan skips by its own filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from layoutopt.errors import LayoutoptError, QueryError
+from layoutopt.model.schema import Column
+from layoutopt.scan.arrow_types import conform
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one view holds: a schema, and batches that can be asked for as often as needed."""
+
+    view: str
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class EngineQuery:
+    """A text in DuckDB's dialect with the views it reads and the answer's columns in Spark's types.
+
+    ``streams``: every view is read exactly once, so that batches can flow through without being kept.
+    """
+
+    sql: str
+    columns: tuple[Column, ...]
+    sources: tuple[Source, ...]
+    time_zone: str
+    streams: bool
+
+
+class _Failures:
+    """Remembers the error of a stream that DuckDB pulls from, which would reach us as DuckDB's own."""
+
+    def __init__(self) -> None:
+        self.first: LayoutoptError | None = None
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; an error of ours is kept before it passes on."""
+        try:
+            yield from batches
+        except LayoutoptError as error:
+            self.first = self.first or error
+            raise
+
+
+def run(query: EngineQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The answer, in batches of about ``batch_rows`` rows.
+
+    Raises:
+        QueryError: DuckDB gave up on the text (for example an overflow); Spark may do better.
+        DataFileError: a data file is missing or damaged.
+    """
+    failures = _Failures()
+    with connect(query.time_zone) as connection:
+        try:
+            register(connection, query, failures)
+            reader = connection.sql(query.sql).to_arrow_reader(batch_rows)
+            for batch in reader:
+                yield _in_spark_types(batch.columns, batch.num_rows, query.columns)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if failures.first is not None:
+                raise failures.first from error
+            raise _gave_up(error) from error
+
+
+def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB whose session has that time zone.
+
+    Raises:
+        QueryError: DuckDB does not know the zone.
+    """
+    connection = duckdb.connect()
+    try:
+        connection.execute("SET TimeZone = ?", [time_zone])
+    except duckdb.Error as error:
+        connection.close()
+        raise QueryError(
+            f"the time zone {time_zone!r} is unknown to DuckDB; run the query with --engine spark"
+        ) from error
+    return connection
+
+
+def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None) -> None:
+    """Makes a query's views known to a connection; each streams, or is kept as a table where it may be read twice."""
+    watched = failures or _Failures()
+    for source in query.sources:
+        batches = watched.watch(source.batches())
+        reader = pa.RecordBatchReader.from_batches(source.schema, batches)
+        connection.register(source.view, reader if query.streams else reader.read_all())
+
+
+def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckdb.DuckDBPyRelation:
+    """The answer as a relation of the caller's connection; its views stay registered there as Arrow tables.
+
+    Raises:
+        QueryError: DuckDB gave up on the text.
+        DataFileError: a data file is missing or damaged.
+    """
+    register(connection, query)
+    try:
+        return connection.sql(query.sql)
+    except duckdb.Error as error:
+        raise _gave_up(error) from error
+
+
+def _gave_up(error: Exception) -> QueryError:
+    cause = " ".join(str(error).split())[:200]
+    return QueryError(f"DuckDB could not answer the query ({cause}); run it with --engine spark")
+
+
+def _in_spark_types(arrays: Sequence[pa.Array], rows: int, columns: Sequence[Column]) -> pa.RecordBatch:
+    schema_names = [column.name for column in columns]
+    if not arrays:
+        return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["_rows"])
+    return pa.RecordBatch.from_arrays(conform(arrays, columns), names=schema_names)

@@ -1,0 +1,134 @@
+"""Which rows a filter holds for, on Arrow tables: exact, by keys, without an engine.
+
+This checks the catalog (verify) and counts matching rows (``evaluate --actual``); queries themselves are answered by an
+engine. Filters with function calls are left to Spark: the answer is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from layoutopt.catalog.keys import key_array
+from layoutopt.model.predicate import (
+    And,
+    Col,
+    Comparison,
+    Constant,
+    InSet,
+    Like,
+    Node,
+    Or,
+    columns_of,
+    matches,
+)
+from layoutopt.model.values import ValueSet, key_kind
+from layoutopt.scan.read import read_segments
+
+if TYPE_CHECKING:
+    from layoutopt.scan.prune import PrunedPlan
+    from layoutopt.scan.table import Table
+
+Bits = npt.NDArray[np.bool_]
+
+
+def matching_rows(node: Node, rows: pa.Table | pa.RecordBatch) -> Bits | None:
+    """The rows for which a filter is TRUE, bool[n]; None where it calls a function or has a type without order.
+
+    ``rows`` needs the filter's columns, each in the Arrow form of its Spark type.
+    """
+    match node:
+        case Constant():
+            return np.full(rows.num_rows, node.value, dtype=np.bool_)
+        case And() | Or():
+            parts = [matching_rows(child, rows) for child in node.children]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            combine = np.logical_and if isinstance(node, And) else np.logical_or
+            result: Bits = combine.reduce(known)
+            return result
+        case InSet():
+            return _in_set(node, rows)
+        case Like():
+            return _like(node, rows)
+        case Comparison():
+            return _compare(node, rows)
+    return None
+
+
+def count_matching(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> int | None:
+    """How many rows of a table the filter is TRUE for, reading its columns where pruning left blocks; None as above."""
+    from layoutopt.scan.table import segments_to_read
+
+    names = [name for name in table.schema.names if name in columns_of(root)]
+    columns = table.schema.select(names).columns
+    empty = pa.table({name: pa.nulls(0) for name in names})
+    if not names:
+        found = matching_rows(root, empty)
+        return None if found is None else table.rows if matching_rows(root, pa.table({"_": [0]})) else 0
+    total = 0
+    for plan in table.prune(root, names):
+        for batch in read_segments(table.catalog.files, segments_to_read(plan), columns):
+            matched = matching_rows(root, batch)
+            if matched is None:
+                return None
+            total += int(matched.sum())
+    return total
+
+
+def _in_set(literal: InSet, rows: pa.Table | pa.RecordBatch) -> Bits | None:
+    if not isinstance(literal.subject, Col):
+        return None
+    column = rows.column(literal.subject.name)
+    null = np.asarray(column.is_null())
+    if literal.values.is_all or literal.values.is_empty:
+        inside = np.full(len(null), literal.values.is_all)
+    elif key_kind(literal.subject.type) is None:
+        return None
+    else:
+        inside = in_values(key_array(column, literal.subject.type), literal.values)
+    return np.where(null, literal.null, inside).astype(np.bool_)
+
+
+def in_values(keys: npt.NDArray[np.generic], values: ValueSet) -> Bits:
+    """Which keys lie in a set of values, bool[n]: an odd number of its bounds lies at or below each.
+
+    >>> in_values(np.array([1, 2, 3]), ValueSet.interval(2, 3)).tolist()
+    [False, True, False]
+    """
+    starts_open = bool(values.intervals) and values.intervals[0][0] is None
+    ends = [end for interval in values.intervals for end in interval if end is not None]
+    if keys.dtype != object and any(isinstance(end, int) and not -(2**63) <= end < 2**63 for end in ends):
+        keys = keys.astype(object)
+    bounds = np.array(ends, dtype=object if keys.dtype == object else np.int64)
+    below = np.searchsorted(bounds, keys, side="right")
+    inside: Bits = (below + starts_open) % 2 == 1
+    return inside
+
+
+def _like(literal: Like, rows: pa.Table | pa.RecordBatch) -> Bits | None:
+    if not isinstance(literal.subject, Col) or literal.subject.type != "string":
+        return None
+    column = rows.column(literal.subject.name)
+    texts = {text: matches(literal.pattern, text) for text in column.unique().to_pylist() if text is not None}
+    return np.array(
+        [text is not None and texts[text] != literal.negated for text in column.to_pylist()], dtype=np.bool_
+    )
+
+
+def _compare(literal: Comparison, rows: pa.Table | pa.RecordBatch) -> Bits | None:
+    sides = (literal.left, literal.right)
+    if not all(isinstance(side, Col) for side in sides) or literal.left.type != literal.right.type:
+        return None
+    if key_kind(literal.left.type) is None:
+        return None
+    columns = [rows.column(side.name) for side in sides if isinstance(side, Col)]
+    left, right = (key_array(column, literal.left.type) for column in columns)
+    holds = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal}[literal.op](left, right)
+    null = np.asarray(columns[0].is_null()) | np.asarray(columns[1].is_null())
+    return np.asarray(holds, dtype=np.bool_) & ~null

@@ -1,0 +1,192 @@
+"""Which blocks a filter needs: partitions first, then features, then column statistics, each counted apart.
+
+Everything is decided for all blocks of a plan at once, on the catalog alone;
+:func:`layoutopt.model.skipping.cannot_match` is the only rule that skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.table import Catalog
+from layoutopt.model.feature import Settings
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicate import Node
+from layoutopt.model.skipping import BlockFacts, FeatureIndex, cannot_match
+from layoutopt.scan.path import LayoutChoice, choose_layouts, local_layouts
+
+Bits = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+class Fate(IntEnum):
+    """What becomes of a block; the first mechanism that skips it has it."""
+
+    READ = 0
+    PARTITION = 1
+    FEATURES = 2
+    STATISTICS = 3
+    OTHER_LAYOUT = 4
+    """Its layout is not on the query's retrieval path: neither read nor skipped."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """So many blocks, their rows, and the compressed bytes of the columns that the query reads in them."""
+
+    blocks: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.blocks + other.blocks, self.rows + other.rows, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanBlocks:
+    """All blocks that one plan's loads wrote, over all its partitions.
+
+    Attributes:
+        plan: the plan.
+        entries: the snapshot's partitions, those of other plans too.
+        blocks: the plan's blocks.
+        entry_of: the position in ``entries`` of each block's partition, int64[n].
+    """
+
+    plan: Plan
+    entries: tuple[PartitionEntry, ...]
+    blocks: BlockTable
+    entry_of: Ints
+
+    @cached_property
+    def facts(self) -> BlockFacts:
+        """Union vectors and column bounds of the blocks."""
+        return self.blocks.facts()
+
+    @cached_property
+    def segment_of(self) -> Ints:
+        """A number for each block's (partition, segment), int64[n], dense from 0."""
+        pairs = self.entry_of * (int(self.blocks.segment.max(initial=0)) + 1) + self.blocks.segment
+        return np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def _index(self) -> FeatureIndex:
+        return FeatureIndex(self.plan.features)
+
+    def features_under(self, settings: Settings) -> FeatureIndex | None:
+        """The plan's features, or None where they were measured under other settings (promise 9)."""
+        return self._index if self.plan.settings == settings else None
+
+
+def plan_blocks(catalog: Catalog) -> tuple[PlanBlocks, ...]:
+    """A table's blocks, one item for each plan that a partition was loaded with.
+
+    Raises:
+        CatalogError: a blocks file is missing or damaged.
+    """
+    entries = catalog.partitions
+    position = {entry.key: index for index, entry in enumerate(entries)}
+    found = []
+    for digest, blocks in catalog.blocks_by_plan().items():
+        of_name = np.array([position[key] for key in blocks.partitions], dtype=np.int64)
+        found.append(PlanBlocks(catalog.plans[digest], entries, blocks, of_name[blocks.partition]))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedPlan:
+    """What a query reads of one plan's blocks.
+
+    Attributes:
+        source: the blocks.
+        choice: which layouts give which columns.
+        fate: a :class:`Fate` for each block, int8[n].
+        needed_without_features: blocks that would be read if there were no features, bool[n].
+        bytes: compressed bytes of what the query reads in each block, tids included, int64[n].
+    """
+
+    source: PlanBlocks
+    choice: tuple[LayoutChoice, ...]
+    fate: npt.NDArray[np.int8]
+    needed_without_features: Bits
+    bytes: Ints
+
+    def amount(self, *fates: Fate) -> Amount:
+        """Blocks, rows and bytes that had one of these fates."""
+        chosen = np.isin(self.fate, fates)
+        rows = self.source.blocks.rows
+        return Amount(int(chosen.sum()), int(rows[chosen].sum()), int(self.bytes[chosen].sum()))
+
+    def rows_by_layout(self, chosen: Bits) -> dict[int, int]:
+        """Rows of the chosen blocks (bool[n]) in each layout on the path."""
+        blocks = self.source.blocks
+        return {c.layout: int(blocks.rows[chosen & (blocks.layout == c.layout)].sum()) for c in self.choice}
+
+    @property
+    def read(self) -> Bits:
+        """The blocks to read, bool[n]."""
+        return self.fate == Fate.READ
+
+
+def prune(
+    source: PlanBlocks, partition_out: Bits, root: Node, columns: Sequence[str], settings: Settings
+) -> PrunedPlan:
+    """What a scan of these columns under this filter reads of one plan's blocks.
+
+    Args:
+        source: the plan's blocks.
+        partition_out: the partitions that the filter excludes as a whole, bool[n_entries].
+        root: the filter; rows for which it is not TRUE need not be read.
+        columns: the columns that are read, filter columns included; none for ``count(*)``.
+        settings: the session's; features measured under others are not used.
+    """
+    blocks, features = source.blocks, source.features_under(settings)
+    local = local_layouts(source.plan, root, features)
+    by_partition = partition_out[source.entry_of]
+    by_statistics = cannot_match(root, source.facts, None)
+    by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
+    if features is not None:
+        by_features |= cannot_match(root, source.facts, features, by_statistics=False)
+        by_both = cannot_match(root, source.facts, features)
+    fate = np.full(blocks.n, Fate.READ, dtype=np.int8)
+    fate[by_both | by_statistics] = Fate.STATISTICS
+    fate[by_features] = Fate.FEATURES
+    fate[by_partition] = Fate.PARTITION
+    rows = np.bincount(blocks.layout, blocks.rows * (fate == Fate.READ), len(local)).astype(int).tolist()
+    choice = choose_layouts(source.plan, columns, local, rows)
+    offered = np.isin(blocks.layout, [chosen.layout for chosen in choice])
+    fate[~offered] = Fate.OTHER_LAYOUT
+    _drop_lone_segments(source, choice, fate)
+    return PrunedPlan(source, choice, fate, offered & ~by_partition & ~by_statistics, _bytes_read(blocks, choice))
+
+
+def _drop_lone_segments(source: PlanBlocks, choice: Sequence[LayoutChoice], fate: npt.NDArray[np.int8]) -> None:
+    """Where one layout of a segment has nothing left, no row of it survives: its other layouts need no reading."""
+    if len(choice) < 2:
+        return
+    segments = source.segment_of
+    read = fate == Fate.READ
+    for chosen in choice:
+        alive = np.zeros(int(segments.max(initial=-1)) + 1, dtype=np.bool_)
+        alive[segments[read & (source.blocks.layout == chosen.layout)]] = True
+        read &= alive[segments]
+    fate[(fate == Fate.READ) & ~read] = Fate.FEATURES
+
+
+def _bytes_read(blocks: BlockTable, choice: Sequence[LayoutChoice]) -> Ints:
+    total = np.zeros(blocks.n, dtype=np.int64)
+    for chosen in choice:
+        here = blocks.layout == chosen.layout
+        for name in chosen.columns:
+            total[here] += blocks.column_bytes(name)[here]
+        if len(choice) > 1:
+            total[here] += blocks.tid_bytes[here]
+    return total

@@ -1,0 +1,155 @@
+"""Reading surviving row groups as Arrow batches, in bounded memory.
+
+A scan is a list of segments; each is read and handed on before the next, so that memory follows the size of a batch
+where one layout is read, and of a segment where rows are put together from several (Sun 2017, 5.6). Within a segment
+only the row groups that pruning left are opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.errors import DataFileError
+from layoutopt.model.schema import Column
+from layoutopt.scan.arrow_types import conform
+
+TID = "_tid"
+BLOCK = "_block"
+ROWS_ONLY = "_rows"
+"""The stand-in column of a scan that reads no column: engines count its rows."""
+
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class FileRead:
+    """The row groups of one file to read, ascending, with the rows that the catalog says each holds."""
+
+    path: str
+    row_groups: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayoutRead:
+    """What is read of one layout in one segment: these columns of these row groups."""
+
+    layout: int
+    columns: tuple[str, ...]
+    files: tuple[FileRead, ...]
+
+
+@dataclass(frozen=True)
+class SegmentRead:
+    """One segment's part of a scan; more than one layout means that rows are put together by tid."""
+
+    partition: str
+    segment: int
+    layouts: tuple[LayoutRead, ...]
+
+
+def read_segments(
+    files: TableFiles, segments: Sequence[SegmentRead], columns: Sequence[Column], batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The surviving rows, segment by segment, as batches of at most ``batch_rows`` rows.
+
+    Args:
+        files: the table's files.
+        segments: what pruning left.
+        columns: the columns wanted, in order; none means one column :data:`ROWS_ONLY` with the right number of rows.
+        batch_rows: rows of a batch, which bounds memory where a single layout is read.
+
+    Raises:
+        DataFileError: a file is missing or damaged, or holds something else than the catalog says.
+    """
+    from layoutopt.scan.reconstruct import read_rows_by_tid
+
+    for segment in segments:
+        if not columns:
+            yield from _count_only(segment, batch_rows)
+        elif len(segment.layouts) == 1:
+            yield from _read_one_layout(files, segment.layouts[0], columns, batch_rows)
+        else:
+            yield from read_rows_by_tid(files, segment, columns).to_batches(max_chunksize=batch_rows)
+
+
+def _count_only(segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches with no values of the table: the catalog alone says how many rows there are."""
+    remaining = sum(sum(file.rows) for file in segment.layouts[0].files)
+    while remaining > 0:
+        size = min(remaining, batch_rows)
+        yield pa.RecordBatch.from_arrays([pa.nulls(size, pa.int8())], names=[ROWS_ONLY])
+        remaining -= size
+
+
+def _read_one_layout(
+    files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    names = [column.name for column in columns]
+    for file in read.files:
+        for batch in read_file(files, file, names, batch_rows):
+            yield pa.RecordBatch.from_arrays(conform(batch.columns, columns), names=names)
+
+
+def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of the named columns, in that order, from one file's chosen row groups.
+
+    Raises:
+        DataFileError: see :func:`read_segments`.
+    """
+    if not read.row_groups:
+        return
+    found = 0
+    try:
+        with open_parquet(files, read.path) as parquet:
+            check_row_groups(parquet, read)
+            for batch in parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names)):
+                found += batch.num_rows
+                yield batch.select(list(names))
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise damaged(read.path, error) from error
+    if found != sum(read.rows):
+        raise DataFileError(
+            f"the data file {read.path!r} gave {found} rows, not {sum(read.rows)}; load its partition again"
+        )
+
+
+def open_parquet(files: TableFiles, path: str) -> pq.ParquetFile:
+    """A data file, opened.
+
+    Raises:
+        DataFileError: it is missing, or no Parquet file.
+    """
+    try:
+        return pq.ParquetFile(files.open_input(path))
+    except FileNotFoundError as error:
+        raise DataFileError(f"the data file {path!r} is missing; restore it or load its partition again") from error
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(path, error) from error
+
+
+def check_row_groups(parquet: pq.ParquetFile, read: FileRead) -> None:
+    """Compares a file's footer with the catalog.
+
+    Raises:
+        DataFileError: a row group is missing or has another number of rows.
+    """
+    metadata = parquet.metadata
+    for row_group, rows in zip(read.row_groups, read.rows, strict=True):
+        actual = metadata.row_group(row_group).num_rows if row_group < metadata.num_row_groups else None
+        if actual != rows:
+            raise DataFileError(
+                f"the data file {read.path!r} has {actual or 'no'} rows in row group {row_group}, not {rows}; "
+                "load its partition again"
+            )
+
+
+def damaged(path: str, error: Exception) -> DataFileError:
+    """The error for a file that can't be read, naming it and the cause in one line."""
+    cause = " ".join(str(error).split())[:200]
+    return DataFileError(f"the data file {path!r} is damaged ({cause}); restore it or load its partition again")

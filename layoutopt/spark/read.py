@@ -1,0 +1,147 @@
+"""Reading surviving row groups with Spark: its native Parquet reader where one layout is read, Arrow where rows are put
+together from several.
+
+Spark skips row groups by a filter on ``_block`` that it pushes to Parquet. Pushdown loses NaN rows of float columns
+(Spark compares with min/max, which leave NaN out), so float columns are read through an identity that Spark can't push
+through; every other filter of the query may be pushed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.errors import QueryError
+from layoutopt.model.feature import Settings
+from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.scan.read import BLOCK, ROWS_ONLY, SegmentRead, read_segments
+from layoutopt.scan.table import Scan, Table, TableRead
+from layoutopt.workload.splice import splice_views
+
+_IN_THRESHOLD = "spark.sql.parquet.pushdown.inFilterThreshold"
+_NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
+
+
+def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The answer to a scan's text as a DataFrame: Spark runs the text, each mention of the table reads what survives.
+
+    Features are used only where the session's settings are those under which they were measured.
+
+    Raises:
+        QueryError: the text's mentions of the table can't be told apart.
+        pyspark.errors.PySparkException: Spark can't run the text.
+    """
+    read = scan.table.scan_under(scan.sql, session_settings(spark))
+    views: dict[tuple[int, int], str] = {}
+    try:
+        for one in read.reads:
+            if one.scan.span is None:
+                raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
+            views[one.scan.span] = f"_layoutopt_{uuid.uuid4().hex}"
+            read_to_dataframe(spark, one).createTempView(views[one.scan.span])
+        return spark.sql(splice_views(scan.sql, views))
+    finally:
+        # spark.sql() has resolved the views: the DataFrame needs their names no more.
+        for view in views.values():
+            spark.catalog.dropTempView(view)
+
+
+def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
+    """The answer to a SQL text over a table, as a DataFrame; raises as :func:`scan_to_dataframe`."""
+    return scan_to_dataframe(spark, table.scan(sql))
+
+
+def session_settings(spark: SparkSession) -> Settings:
+    """What a session's settings make predicates mean."""
+    return Settings(
+        time_zone=str(spark.conf.get("spark.sql.session.timeZone")),
+        ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
+        case_sensitive=spark.conf.get("spark.sql.caseSensitive") == "true",
+    )
+
+
+def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
+    """The rows that survive, with all columns of the table that the read does not need left out."""
+    segments = read.segments
+    if not read.columns:
+        return _rows_only(spark, segments)
+    if not segments:
+        return spark.createDataFrame([], _ddl(read.columns))
+    if any(len(segment.layouts) > 1 for segment in segments):
+        return _by_arrow(spark, read.table.catalog.files.root, segments, read.columns)
+    return _by_native_reader(spark, read)
+
+
+def _rows_only(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
+    """As many rows as survive, without a column of the table: what ``count(*)`` needs."""
+    rows = sum(sum(file.rows) for segment in segments for file in segment.layouts[0].files)
+    return spark.range(rows).select(F.lit(None).cast("tinyint").alias(ROWS_ONLY))
+
+
+def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
+    files = read.table.catalog.files
+    paths: list[str] = []
+    blocks: list[int] = []
+    complete = True
+    for pruned in read.pruned:
+        of = pruned.source.blocks
+        opened = sorted(set(of.file[pruned.read].tolist()))
+        paths += [files.full_path(of.files[index]) for index in opened]
+        blocks += of.block_id[pruned.read].tolist()
+        complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
+    _prepare_session(spark, len(blocks), read.columns)
+    schema = _ddl((*read.columns, SchemaColumn(BLOCK, "bigint")))
+    rows = spark.read.schema(schema).parquet(*paths)
+    if not complete:
+        rows = rows.where(F.col(BLOCK).isin(blocks))
+    return rows.select(*[_unpushable(column) for column in read.columns])
+
+
+def _prepare_session(spark: SparkSession, blocks: int, columns: Sequence[SchemaColumn]) -> None:
+    """Lets ``_block IN (...)`` be pushed whatever its length, and no filter on floats inside structs."""
+    if int(str(spark.conf.get(_IN_THRESHOLD))) < blocks:
+        spark.conf.set(_IN_THRESHOLD, str(blocks))
+    if any("struct<" in column.type and _has_floats(column.type) for column in columns):
+        spark.conf.set(_NESTED_PUSHDOWN, "")
+
+
+def _has_floats(type_name: str) -> bool:
+    return "float" in type_name or "double" in type_name
+
+
+def _unpushable(column: SchemaColumn) -> Column:
+    """The column; a float one as ``nanvl(c, c)``, which is c itself, but which Spark does not push to Parquet."""
+    value = F.col(_quoted(column.name))
+    return F.nanvl(value, value).alias(column.name) if column.type in ("float", "double") else value
+
+
+def _by_arrow(
+    spark: SparkSession, root: str, segments: Sequence[SegmentRead], columns: Sequence[SchemaColumn]
+) -> DataFrame:
+    """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
+    numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
+    return numbers.mapInArrow(_segment_reader(root, list(segments), list(columns)), _ddl(columns))
+
+
+def _segment_reader(
+    root: str, segments: list[SegmentRead], columns: list[SchemaColumn]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            chosen = [segments[number] for number in batch.column(0).to_pylist()]
+            yield from read_segments(TableFiles(root), chosen, columns)
+
+    return read
+
+
+def _ddl(columns: Sequence[SchemaColumn]) -> str:
+    return ", ".join(f"{_quoted(column.name)} {column.type}" for column in columns)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,235 @@
+"""Tables on disk for tests, written by pyarrow through the catalog's own commit: independent of Spark.
+
+Rows are cut into blocks by any function of the test; union vectors, statistics and checksums are measured from the rows
+of each block; whether a row has a feature is asked of DuckDB, which shares no code with the package.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
+
+from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.locators import block_schema
+from layoutopt.catalog.paths import data_path, partition_key
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.schema import Schema
+from layoutopt.model.vectors import pack, words_for
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.checksum import block_sums, is_hashable
+from layoutopt.workload.scans import scans_of
+
+Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+"""From a segment's rows and their bits, bool[n, f], to each row's block, int[n]."""
+
+
+def by_position(block_rows: int) -> Blocking:
+    """Blocks of consecutive rows."""
+    return lambda rows, bits: np.arange(rows.num_rows) // block_rows
+
+
+def by_vector(rows: pa.Table, bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A block for each distinct feature vector: the best that SOP could do."""
+    if not rows.num_rows or not bits.shape[1]:
+        return np.zeros(rows.num_rows, dtype=np.int64)
+    return np.unique(bits, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+@dataclass(frozen=True)
+class Building:
+    """A plan, its features as SQL conditions that mean the same to DuckDB, and how rows are cut into blocks."""
+
+    plan: Plan
+    conditions: tuple[str, ...]
+    blocking: Blocking = by_vector
+    segment_rows: int = 1_000_000
+
+
+def building(
+    schema: Schema,
+    conditions: Sequence[str] = (),
+    *,
+    blocking: Blocking = by_vector,
+    layouts: Sequence[Layout] | None = None,
+    partition_by: str | None = None,
+    settings: Settings | None = None,
+    segment_rows: int = 1_000_000,
+) -> Building:
+    """A building whose plan has a feature for each condition, of one layout unless told."""
+    used = settings or Settings()
+    features = tuple(feature_of(condition, schema) for condition in conditions)
+    whole = Layout(schema.names, tuple(range(len(features))), schema.names, ByVectors())
+    plan = Plan(
+        table="t", schema=schema, partition_by=partition_by, method="sop",
+        features=FeatureSet(features, used), queries=(), scheme=Scheme(tuple(layouts or [whole])),
+        block_rows=10, segment_rows=1000, max_vectors=1000, seed=0, settings=used, predicted={},
+    )  # fmt: skip
+    return Building(plan, tuple(conditions), blocking, segment_rows)
+
+
+def feature_of(condition: str, schema: Schema) -> Feature:
+    """The feature that a condition is."""
+    (scan,) = scans_of(f"SELECT * FROM t WHERE {condition}", {"t": schema})
+    assert not scan.unusable, scan.unusable
+    return Feature(scan.filter.predicates, 1.0)
+
+
+def holds(rows: pa.Table, conditions: Sequence[str]) -> np.ndarray[Any, Any]:
+    """Whether each row makes each condition TRUE, bool[n, conditions], by DuckDB."""
+    if not conditions:
+        return np.zeros((rows.num_rows, 0), dtype=np.bool_)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'; SET threads = 1")
+        connection.register("t", rows.append_column("_row", pa.array(range(rows.num_rows))))
+        tests = ", ".join(f"coalesce(({condition}), false) AS c{i}" for i, condition in enumerate(conditions))
+        found = connection.sql(f"SELECT {tests} FROM t ORDER BY _row").to_arrow_table()
+    return np.column_stack([column.to_numpy() for column in found.columns])
+
+
+def build(root: Path, rows: pa.Table, building: Building, load_id: str = "load-1") -> Table:
+    """Writes rows as one load, commits it, and opens the table."""
+    plan, files = building.plan, TableFiles(str(root))
+    base = ensure_table_root(files)
+    blocks: list[pa.Table] = []
+    values: dict[str, Any] = {}
+    for value, part in _partitions(rows, plan.partition_by):
+        key = partition_key(value) if plan.partition_by else "all"
+        values[key] = str(value) if value is not None and not isinstance(value, int | str) else value
+        for segment, start in enumerate(range(0, part.num_rows, building.segment_rows)):
+            place = Place(root, key, load_id, segment, sum(written.num_rows for written in blocks))
+            blocks += _write_segment(place, building, part.slice(start, building.segment_rows))
+    empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
+    table = pa.concat_tables([empty, *blocks])
+    commit_load(files, base, plan, load_id, partition_entries(table, plan, load_id, values), table)
+    return open_table(str(root))
+
+
+def _partitions(rows: pa.Table, column: str | None) -> list[tuple[Any, pa.Table]]:
+    if column is None:
+        return [(None, rows)]
+    values = rows[column].to_pylist()
+    return [
+        (value, rows.filter(pa.array([other == value for other in values])))
+        for value in sorted(set(values), key=lambda value: (value is None, value))
+    ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a segment goes; ``first`` is the first free block number."""
+
+    root: Path
+    partition: str
+    load_id: str
+    segment: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of one file: part of a layout in a segment."""
+
+    layout: int
+    part: int
+    columns: tuple[str, ...]
+    chosen: np.ndarray[Any, Any]
+
+
+def _write_segment(place: Place, building: Building, rows: pa.Table) -> list[pa.Table]:
+    bits = holds(rows, building.conditions)
+    found: list[pa.Table] = []
+    for piece in _pieces(building.plan, bits):
+        free = place.first + sum(written.num_rows for written in found)
+        found.append(_write_file(replace(place, first=free), building, piece, rows, bits))
+    return found
+
+
+def _pieces(plan: Plan, bits: np.ndarray[Any, Any]) -> list[Piece]:
+    pieces = []
+    for number, layout in enumerate(plan.scheme.layouts):
+        everywhere = set(layout.columns) == set(layout.master)
+        inside = np.ones(len(bits), dtype=bool) if everywhere else bits[:, list(layout.features)].any(axis=1)
+        for part, (columns, mask) in enumerate([(layout.columns, inside), (layout.master, ~inside)]):
+            if mask.any() and columns:
+                pieces.append(Piece(number, part, columns, np.flatnonzero(mask)))
+    return pieces
+
+
+def _write_file(place: Place, building: Building, piece: Piece, rows: pa.Table, bits: np.ndarray[Any, Any]) -> pa.Table:
+    """Writes one file with its rows cut into blocks; returns its rows of the table of blocks."""
+    plan = building.plan
+    local = bits[piece.chosen][:, list(plan.scheme.layouts[piece.layout].features)]
+    block_of = building.blocking(rows.take(pa.array(piece.chosen)), local)
+    order = np.argsort(block_of, kind="stable")
+    tids = piece.chosen[order]
+    sizes = np.unique(block_of[order], return_counts=True)[1]
+    ids = np.repeat(np.arange(len(sizes)) + place.first, sizes)
+    content = rows.select(list(piece.columns)).take(pa.array(tids)).append_column("_block", pa.array(ids))
+    if plan.scheme.has_tids:
+        content = content.append_column("_tid", pa.array(tids.astype(np.int32)))
+    path = data_path(place.partition, place.load_id, piece.layout, place.segment, "a", piece.part)
+    (place.root / path).parent.mkdir(parents=True, exist_ok=True)
+    offsets = np.r_[0, np.cumsum(sizes)]
+    with pq.ParquetWriter(place.root / path, content.schema) as writer:
+        for start, size in zip(offsets[:-1].tolist(), sizes.tolist(), strict=True):
+            writer.write_table(content.slice(start, size), row_group_size=size)
+    return _block_rows(place, plan, piece, path, content, offsets, bits[tids])
+
+
+def _block_rows(
+    place: Place, plan: Plan, piece: Piece, path: str, content: pa.Table, offsets: Any, bits: np.ndarray[Any, Any]
+) -> pa.Table:
+    n, names = len(offsets) - 1, [name for name in plan.schema.names if name in content.column_names]
+    sizes = chunk_sizes(place.root / path)
+    sums = {
+        name: block_sums(content[name], offsets, plan.schema.find(name).type)
+        for name in names
+        if is_hashable(plan.schema.find(name).type)
+    }
+    unions = np.array([bits[start:end].any(axis=0) for start, end in itertools.pairwise(offsets)])
+    words = pack(unions.reshape(n, len(plan.features)))
+    stats = block_statistics(content.select(names), offsets, plan.schema, {name: sizes[name] for name in names}, sums)
+    columns: dict[str, Any] = {
+        "file": [path] * n,
+        "row_group": range(n),
+        "block": np.arange(n) + place.first,
+        "partition": [place.partition] * n,
+        "segment": [place.segment] * n,
+        "layout": [piece.layout] * n,
+        "part": [piece.part] * n,
+        "rows": np.diff(offsets),
+        "bytes": np.sum([sizes[name] for name in names], axis=0),
+        "tid_bytes": sizes.get("_tid", np.zeros(n, dtype=int)),
+        "words": words.view(np.int64).tolist(),
+        "stats": stats,
+    }
+    schema = block_schema(plan.schema, words_for(len(plan.features)))
+    arrays = [
+        columns[field.name] if field.name == "stats" else pa.array(list(columns[field.name]), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def chunk_sizes(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The compressed bytes of each top-level column in each row group."""
+    metadata = pq.read_metadata(path)
+    sizes: dict[str, np.ndarray[Any, Any]] = {}
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.row_group(group).num_columns):
+            chunk = metadata.row_group(group).column(index)
+            name = chunk.path_in_schema.split(".")[0]
+            sizes.setdefault(name, np.zeros(metadata.num_row_groups, dtype=np.int64))
+            sizes[name][group] += chunk.total_compressed_size
+    return sizes

@@ -1,0 +1,114 @@
+"""Rows put together from several layouts: disjoint column groups (GSOP) and overlapping ones (GSOP-R)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.errors import DataFileError
+from layoutopt.model.layout import ByVectors, Layout
+from layoutopt.scan.prune import Fate
+from layoutopt.scan.reconstruct import gather_positions, present_everywhere
+from layoutopt.scan.table import Table
+from tests.scan.builder import build, building
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.scan.test_scan import QUERIES
+
+NAMES = SCHEMA.names
+GROUPS = [
+    Layout(("id", "kind", "year"), (0, 2), ("id", "kind", "year"), ByVectors()),
+    Layout(("day", "price"), (1,), ("day", "price"), ByVectors()),
+    Layout(("score", "seen"), (3,), ("score", "seen"), ByVectors()),
+]
+# Layout 0 holds everything; layout 1 repeats three columns for the rows of feature 0, and is where price is whole.
+OVERLAPPING = [
+    Layout(
+        tuple(name for name in NAMES if name != "price"),
+        (1, 3),
+        tuple(name for name in NAMES if name != "price"),
+        ByVectors(),
+    ),
+    Layout(("id", "kind", "price"), (0,), ("price",), ByVectors()),
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture(scope="module", params=[GROUPS, OVERLAPPING], ids=["gsop", "gsop-r"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    plan = building(SCHEMA, CONDITIONS, layouts=request.param, partition_by="year", segment_rows=40)
+    return build(tmp_path_factory.mktemp("layouts"), rows, plan)
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_answers_equal_those_over_the_source(sql: str, table: Table, rows: pa.Table) -> None:
+    assert same(table.sql(sql).to_pylist(), expected(sql, rows))
+
+
+def layout_table(tmp_path: Path, rows: pa.Table, layouts: list[Layout]) -> Table:
+    return build(tmp_path, rows, building(SCHEMA, CONDITIONS, layouts=layouts))
+
+
+def test_each_layout_skips_by_itself(tmp_path: Path, rows: pa.Table) -> None:
+    table = layout_table(tmp_path, rows, GROUPS)
+    (read,) = table.scan("SELECT id, price FROM t WHERE kind = 'air' AND price > 60").reads
+    (plan,) = read.pruned
+    assert [(c.layout, c.columns) for c in plan.choice] == [(0, ("id", "kind")), (1, ("price",))]
+    by_layout = plan.rows_by_layout(plan.read)
+    assert 0 < by_layout[0] < rows.num_rows
+    assert 0 < by_layout[1] < rows.num_rows
+    survivors = pa.Table.from_batches(read.batches()).num_rows
+    assert survivors < min(by_layout.values())
+
+
+def test_one_layout_needs_no_tids(tmp_path: Path, rows: pa.Table) -> None:
+    table = layout_table(tmp_path, rows, GROUPS)
+    (one,) = table.scan("SELECT price FROM t WHERE price > 60").reads[0].pruned
+    (two,) = table.scan("SELECT price, id FROM t WHERE price > 60").reads[0].pruned
+    tids = one.source.blocks.tid_bytes
+    assert one.bytes[one.read].sum() == one.source.blocks.column_bytes("price")[one.read].sum()
+    assert two.bytes[two.read].sum() > 0
+    assert (tids > 0).all()
+
+
+def test_a_layout_of_some_rows_serves_only_queries_that_its_features_subsume(tmp_path: Path, rows: pa.Table) -> None:
+    table = layout_table(tmp_path, rows, OVERLAPPING)
+    (served,) = table.scan("SELECT id, price FROM t WHERE kind = 'air'").reads[0].pruned
+    assert [c.layout for c in served.choice] == [1]
+    assert not served.read[served.source.blocks.part == 1].any()
+    (not_served,) = table.scan("SELECT id, price FROM t WHERE kind = 'mail'").reads[0].pruned
+    assert [c.layout for c in not_served.choice] == [0, 1]
+    assert not_served.read[(not_served.source.blocks.part == 1)].any()
+
+
+def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) -> None:
+    table = layout_table(tmp_path, rows, OVERLAPPING)
+    (plan,) = table.scan("SELECT count(*) FROM t").reads[0].pruned
+    assert sum(plan.rows_by_layout(plan.read).values()) == rows.num_rows
+    assert plan.amount(Fate.READ).bytes == 0
+
+
+def test_repeated_positions_are_refused(tmp_path: Path, rows: pa.Table) -> None:
+    table = layout_table(tmp_path, rows, GROUPS)
+    path = Path(table.files(layout=1)[0])
+    content = pq.read_table(path)
+    sizes = [pq.read_metadata(path).row_group(i).num_rows for i in range(pq.read_metadata(path).num_row_groups)]
+    broken = content.set_column(content.schema.get_field_index("_tid"), "_tid", pa.array([0] * content.num_rows))
+    with pq.ParquetWriter(path, broken.schema) as writer:
+        for start, size in zip(np.r_[0, np.cumsum(sizes)[:-1]].tolist(), sizes, strict=True):
+            writer.write_table(broken.slice(start, size))
+    with pytest.raises(DataFileError, match="repeats a row's position"):
+        table.sql("SELECT id, price FROM t")
+
+
+def test_positions() -> None:
+    assert present_everywhere([]).tolist() == []
+    assert present_everywhere([np.array([1, 0]), np.array([], dtype=np.int64)]).tolist() == []
+    assert gather_positions(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).tolist() == []

@@ -1,0 +1,165 @@
+"""Answers of scans over one layout equal those over the source, and blocks are skipped on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import layoutopt
+from layoutopt.errors import DataFileError, QueryError, SchemaError
+from layoutopt.scan.table import Table
+from tests.scan.builder import build, building, by_position
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+
+QUERIES = [
+    "SELECT * FROM t",
+    "SELECT count(*) FROM t",
+    "SELECT id, price FROM t WHERE kind = 'air'",
+    "SELECT id FROM t WHERE kind IN ('air', 'rail') AND price > 60",
+    "SELECT id FROM t WHERE kind LIKE 'sh%p' OR id = 15",
+    "SELECT id, score FROM t WHERE score > 0.25",
+    "SELECT id FROM t WHERE score <= 0",
+    "SELECT id FROM t WHERE NOT score < 0.5",
+    "SELECT id FROM t WHERE kind IS NULL AND year = 1995",
+    "SELECT id FROM t WHERE seen >= '2020-03-01 00:00:00' AND day < date '1995-01-01'",
+    "SELECT kind, count(*) AS n, sum(price) AS total FROM t WHERE year = 1994 GROUP BY kind ORDER BY kind",
+    "SELECT a.id, b.id AS other FROM t a JOIN t b ON a.price = b.price WHERE a.kind = 'air' AND b.kind = 'rail'",
+    "WITH c AS (SELECT id, kind FROM t WHERE price > 50) SELECT x.id FROM c x JOIN c y ON x.id = y.id AND y.id > 9",
+    "SELECT id FROM t WHERE id IN (SELECT id FROM t WHERE kind = 'ship') AND year = 1996",
+    "SELECT a.id FROM t a LEFT JOIN t b ON a.id = b.id AND b.kind = 'air' WHERE b.id IS NULL",
+    "SELECT id FROM t WHERE kind = 'no such kind'",
+    "SELECT id FROM t WHERE kind = 'air' UNION ALL SELECT id FROM t WHERE price > 90",
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    plan = building(SCHEMA, CONDITIONS, partition_by="year", segment_rows=60)
+    return build(tmp_path_factory.mktemp("sop"), rows, plan)
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_answers_equal_those_over_the_source(sql: str, table: Table, rows: pa.Table) -> None:
+    assert same(table.sql(sql).to_pylist(), expected(sql, rows))
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_answers_in_batches_are_the_same(sql: str, table: Table) -> None:
+    batches = list(table.scan(sql).to_batches(batch_rows=7))
+    assert same([row for batch in batches for row in batch.to_pylist()], table.sql(sql).to_pylist())
+
+
+def test_answers_have_sparks_types(table: Table) -> None:
+    found = table.sql(
+        "SELECT sum(price) AS p, count(*) AS n, sum(id) AS s, max(seen) AS t, year(day) AS y FROM t GROUP BY 5"
+    )
+    assert found.schema.types == [
+        pa.decimal128(25, 2),
+        pa.int64(),
+        pa.int64(),
+        pa.timestamp("us", tz="UTC"),
+        pa.int32(),
+    ]
+    assert table.sql("SELECT * FROM t WHERE id < 0").schema.names == list(SCHEMA.names)
+
+
+def test_columns_and_condition_are_exact(table: Table, rows: pa.Table) -> None:
+    found = table.scan(columns=["price", "ID"], where="kind = 'air' AND price > 60").to_arrow()
+    assert found.column_names == ["price", "id"]
+    assert same(found.to_pylist(), expected("SELECT price, id FROM t WHERE kind = 'air' AND price > 60", rows))
+    assert table.scan(columns=["id"]).to_arrow().num_rows == rows.num_rows
+    assert table.scan(where="id = 3").to_arrow().column_names == list(SCHEMA.names)
+
+
+def test_surviving_rows_hold_every_match(table: Table, rows: pa.Table) -> None:
+    (read,) = table.scan("SELECT id FROM t WHERE kind = 'air' AND price > 60").reads
+    survivors = pa.Table.from_batches(read.batches())
+    matching = {row["id"] for row in expected("SELECT id FROM t WHERE kind = 'air' AND price > 60", rows)}
+    assert matching <= set(survivors["id"].to_pylist())
+    assert survivors.num_rows < rows.num_rows / 2
+    assert survivors.column_names == ["id", "kind", "price"]
+
+
+def test_a_self_join_skips_by_each_mention(table: Table) -> None:
+    scan = table.scan("SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.kind = 'air' AND b.year = 1995")
+    by_kind, by_year = scan.explain().reads
+    assert by_kind.skipped_by["features"].blocks > 0
+    assert by_kind.skipped_by["partition"].blocks == 0
+    assert by_year.skipped_by["partition"].rows == 200
+
+
+def test_duckdb_relation_is_the_callers(table: Table, rows: pa.Table) -> None:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    relation = table.scan("SELECT id FROM t WHERE kind = 'air'").to_duckdb(connection)
+    assert relation.count("*").fetchone() == (len(expected("SELECT id FROM t WHERE kind = 'air'", rows)),)
+    assert len(relation.fetchall()) == len(expected("SELECT id FROM t WHERE kind = 'air'", rows))
+
+
+def test_files_are_readable_by_anybody(table: Table, rows: pa.Table) -> None:
+    found = pa.concat_tables([pq.read_table(path) for path in table.files()])
+    assert same(found.select(list(SCHEMA.names)).to_pylist(), rows.to_pylist())
+    with pytest.raises(QueryError, match="layout 1"):
+        table.files(layout=1)
+
+
+def test_bad_input_is_named(table: Table) -> None:
+    with pytest.raises(QueryError, match="nonsense"):
+        table.sql("SELECT nonsense FROM t")
+    with pytest.raises(SchemaError, match="nonsense"):
+        table.scan(columns=["nonsense"])
+    with pytest.raises(QueryError, match="leave out"):
+        table.scan("SELECT 1 FROM t", columns=["id"])
+    with pytest.raises(QueryError, match="--engine spark"):
+        table.sql("SELECT avg(price) FROM t")
+
+
+def test_an_overflow_is_an_error_of_ours(table: Table) -> None:
+    with pytest.raises(QueryError, match="--engine spark"):
+        table.sql("SELECT sum(id + 2147483647) FROM t")
+
+
+def test_damaged_and_missing_files_are_named(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, partition_by="year"))
+    cut, gone = (Path(path) for path in table.files()[:2])
+    cut.write_bytes(cut.read_bytes()[:-20])
+    with pytest.raises(DataFileError, match=cut.name):
+        table.sql("SELECT max(price) FROM t WHERE year = 1994")
+    gone.unlink()
+    with pytest.raises(DataFileError, match=gone.name):
+        table.sql("SELECT max(price) FROM t WHERE year = 1995")
+    assert table.sql("SELECT count(price) FROM t WHERE year = 1996").num_rows == 1
+
+
+def test_a_flipped_page_is_no_wrong_answer(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, blocking=by_position(100)))
+    (path,) = (Path(path) for path in table.files())
+    content = bytearray(path.read_bytes())
+    start = pq.read_metadata(path).row_group(1).column(3).dictionary_page_offset
+    content[start : start + 40] = bytes(40)
+    path.write_bytes(bytes(content))
+    with pytest.raises(DataFileError, match="damaged"):
+        table.sql("SELECT sum(price) FROM t")
+
+
+def test_an_empty_table_answers(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows.slice(0, 0), building(SCHEMA, CONDITIONS))
+    assert table.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 0}]
+    assert table.sql("SELECT id, day FROM t WHERE kind = 'air'").num_rows == 0
+
+
+def test_a_table_keeps_its_snapshot(tmp_path: Path, rows: pa.Table) -> None:
+    first = build(tmp_path, rows, building(SCHEMA, CONDITIONS))
+    build(tmp_path, rows.slice(0, 10), building(SCHEMA, CONDITIONS), load_id="load-2")
+    assert first.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": rows.num_rows}]
+    assert layoutopt.open_table(str(tmp_path)).rows == 10
+    assert layoutopt.open_table(str(tmp_path), snapshot=0).rows == rows.num_rows
