@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.commit import ensure_table_root
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, snapshot_numbers
 from layoutopt.catalog.table import Catalog, open_catalog
@@ -105,10 +108,6 @@ def test_a_renamed_snapshot_is_noticed(root: Path) -> None:
         Catalog.open(str(root))
 
 
-def catalog_files(kind: str, root: Path) -> list[Path]:
-    return sorted((root / "_layoutopt" / kind).iterdir())
-
-
 def read_everything(root: Path) -> None:
     for _, table in Catalog.open(str(root)).block_tables():
         for name in table.schema.names:
@@ -135,6 +134,15 @@ def test_a_missing_catalog_file_is_named(root: Path, path: str) -> None:
     file = sorted(file.iterdir())[0] if file.is_dir() else file
     file.unlink()
     with pytest.raises(CatalogError, match=f"{file.name} is missing"):
+        read_everything(root)
+
+
+def test_a_snapshot_that_promises_other_rows_than_its_blocks_have_is_noticed(root: Path) -> None:
+    files = TableFiles(str(root))
+    snapshot = Catalog.open(str(root)).snapshot
+    wrong = tuple(replace(entry, rows=5) for entry in snapshot.partitions)
+    files.write_new(snapshot_path(3), snapshot_json.dumps(replace(snapshot, number=3, parent=2, partitions=wrong)))
+    with pytest.raises(CatalogError, match="5 rows of partition '1994'"):
         read_everything(root)
 
 
