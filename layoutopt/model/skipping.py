@@ -100,7 +100,7 @@ class _Check:
             case _:
                 if self.statistics is not None:
                     proved |= np.packbits(self.statistics.cannot(node))
-                if isinstance(node, InSet):
+                if isinstance(node, InSet) and self.bits is not None:  # bounds have looked at all pieces already
                     proved |= self._all_of(_pieces(node))
         return proved
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.feature import Feature, FeatureSet
@@ -25,9 +25,10 @@ from layoutopt.model.predicate import (
     Constant,
     InSet,
     Like,
+    Literal,
     Node,
     Or,
-    predicate_of,
+    Predicate,
 )
 from layoutopt.model.skipping import BlockFacts, ColumnBounds, FeatureBits, FeatureIndex, cannot_match
 from layoutopt.model.values import ValueSet, compare, to_key
@@ -146,7 +147,7 @@ def bounds_of(blocks: Sequence[Sequence[Row]], name: str) -> ColumnBounds:
     low, high = np.empty(len(blocks), dtype=object), np.empty(len(blocks), dtype=object)
     for number, some in enumerate(keys):
         if some:
-            low[number], high[number] = min(some), max(some)  # type: ignore[type-var]
+            low[number], high[number] = min(some), max(some)
     if TYPES[name] != "string":
         low[~known], high[~known] = 0, 0
         low, high = low.astype(np.int64), high.astype(np.int64)
@@ -178,11 +179,17 @@ def forgetful(facts: BlockFacts, seed: int) -> BlockFacts:
     return BlockFacts(facts.rows, facts.bits, bounds)
 
 
+def literal_of(condition: Condition) -> Literal:
+    assert isinstance(condition.node, Literal)
+    return condition.node
+
+
 def features_of(conditions: Sequence[Condition]) -> FeatureSet:
-    return FeatureSet(tuple(Feature((predicate_of([c.node]),), 1.0) for c in conditions))  # type: ignore[list-item]
+    return FeatureSet(tuple(Feature((Predicate((literal_of(c),)),), 1.0) for c in conditions))
 
 
 @given(blocks_of_rows, trees, st.lists(leaves, max_size=5), st.integers(0, 50), st.booleans())
+@settings(max_examples=400)
 def test_a_block_with_a_matching_row_is_never_skipped(
     blocks: list[list[Row]], condition: Condition, features: list[Condition], seed: int, exact: bool
 ) -> None:
@@ -267,14 +274,26 @@ def one_block(**values: list[Any]) -> list[list[Row]]:
         (columns_compared("<"), one_block(a=[3, 3], b=[0, 3]), True),
         (columns_compared("<="), one_block(a=[3, 3], b=[0, 3]), False),
         (columns_compared("="), one_block(a=[2, 3], b=[0, 1]), True),
+        (columns_compared("="), one_block(a=[0, 1], b=[2, 3]), True),
+        (columns_compared("="), one_block(a=[0, 2], b=[2, 3]), False),
         (columns_compared("<>"), one_block(a=[2, 2], b=[2, 2]), True),
         (columns_compared("<>"), one_block(a=[2, 2], b=[2, None]), True),
         (columns_compared("<>"), one_block(a=[2, 2], b=[2, 1]), False),
+        (columns_compared("<>"), one_block(a=[2, 2], b=[3, 3]), False),
         (columns_compared("="), one_block(a=[None], b=[1]), True),
     ],
 )
 def test_statistics_skip_what_they_should(condition: Condition, block: list[list[Row]], expected: bool) -> None:
     assert cannot_match(condition.node, facts_of(block), None).tolist() == [expected]
+
+
+def test_two_columns_are_apart_only_where_both_are_known() -> None:
+    """Whatever stands in place of unknown bounds is not looked at."""
+    ones, zeros, known = np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.int64), np.array([True, True, False])
+    a = ColumnBounds(5 * ones, 5 * ones, known, zeros, "int")
+    b = ColumnBounds(zeros, zeros, known[::-1], zeros, "int")
+    facts = BlockFacts(ones, None, {"a": a, "b": b})
+    assert cannot_match(columns_compared("<").node, facts, None).tolist() == [False, True, False]
 
 
 def test_constants_and_unknown_columns() -> None:
@@ -288,7 +307,7 @@ def test_constants_and_unknown_columns() -> None:
 
 
 def test_decimals_beyond_int64_compare() -> None:
-    wide, narrow = "decimal(38,0)", "decimal(18,0)"
+    wide = "decimal(38,0)"
     ones, zeros = np.ones(2, dtype=bool), np.zeros(2, dtype=np.int64)
     objects = np.array([10**30, 5], dtype=object)
     facts = BlockFacts(
@@ -296,12 +315,12 @@ def test_decimals_beyond_int64_compare() -> None:
         None,
         {
             "w": ColumnBounds(objects, objects, ones, zeros, wide),
-            "n": ColumnBounds(np.array([1, 5]), np.array([1, 5]), ones, zeros, narrow),
         },
     )
     assert cannot_match(InSet(Col("w", wide), ValueSet.point(10**30)), facts, None).tolist() == [False, True]
-    beyond = ValueSet.interval(3, 10**25)
-    assert cannot_match(InSet(Col("n", narrow), beyond), facts, None).tolist() == [True, False]
+    beyond = InSet(Col("n", wide), ValueSet.of([3, *(10**18 * k for k in range(10, 20))]))
+    as_wide = ColumnBounds(np.array([1, 3]), np.array([1, 3]), ones, zeros, wide)
+    assert cannot_match(beyond, BlockFacts(facts.rows, None, {"n": as_wide}), None).tolist() == [True, False]
 
 
 def in_list(*values: str) -> InSet:
@@ -339,7 +358,7 @@ def test_a_feature_and_a_statistic_skip_an_or_together() -> None:
 
 def test_a_conjunctive_feature_skips_its_and() -> None:
     parts = [compared("s", "=", "a"), compared("a", ">", 10)]
-    both = FeatureSet((Feature(tuple(predicate_of([p.node]) for p in parts), 1.0),))  # type: ignore[list-item]
+    both = FeatureSet((Feature(tuple(Predicate((literal_of(p),)) for p in parts), 1.0),))
     facts = BlockFacts(np.full(2, 1), FeatureBits(pack(np.array([[0], [1]], dtype=bool))))
     stricter = all_of([*parts, compared("b", "=", 1)]).node
     assert cannot_match(stricter, facts, both).tolist() == [True, False]
