@@ -239,14 +239,6 @@ def _absolute(node: exp.Expr, context: Context) -> Subject:
     return Subject(Call("abs", (materialised(given),), given.type), given.type)
 
 
-def _rounded(node: exp.Expr, context: Context) -> Subject:
-    given = subject(node.this, context)
-    name = "floor" if isinstance(node, exp.Floor) else "ceil"
-    if given.type != "double" or node.args.get("decimals") or node.args.get("to"):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} is followed for doubles only")
-    return Subject(Call(name, (materialised(given),), "bigint"), "bigint")
-
-
 def _square_root(node: exp.Expr, context: Context) -> Subject:
     return _called(Function("sqrt", ("double",), "double"), [node.this], context)
 
@@ -328,8 +320,6 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Concat: _concat,
     exp.DPipe: _concat,
     exp.Abs: _absolute,
-    exp.Floor: _rounded,
-    exp.Ceil: _rounded,
     exp.Sqrt: _square_root,
     exp.DateDiff: _date_difference,
     exp.DateTrunc: _trunc,

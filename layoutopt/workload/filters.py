@@ -88,8 +88,8 @@ class FilterReader:
         self.unusable.append(UnusableCondition(code, detail, condition.sql("spark")))
 
     def _leaf(self, condition: exp.Expr, truth: bool) -> Node:
-        if condition.args.get("negate"):  # how sqlglot writes NOT LIKE
-            truth = not truth
+        if condition.args.get("negate") and not isinstance(condition.expression, exp.Any | exp.All):
+            truth = not truth  # how sqlglot writes NOT LIKE
         if isinstance(condition, exp.Boolean):
             return Constant(bool(condition.this) == truth)
         if type(condition) in _OPERATORS:
@@ -306,10 +306,10 @@ def _like_several(node: exp.Expr, truth: bool, context: Context, escape: str) ->
     patterns = quantifier.this.unnest()
     if not isinstance(patterns, exp.Tuple):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
-    each = [
-        _like(type(node)(this=node.this, expression=pattern), truth, context, escape)
-        for pattern in patterns.expressions
-    ]
+    # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL
+    wanted = truth != bool(node.args.get("negate"))
+    singles = [type(node)(this=node.this, expression=pattern) for pattern in patterns.expressions]
+    each = [_like(single, wanted, context, escape) for single in singles]
     return disjunction(each) if isinstance(quantifier, exp.Any) == truth else conjunction(each)
 
 

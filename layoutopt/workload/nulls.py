@@ -7,7 +7,7 @@ from layoutopt.model.predicate import And, Call, Col, Comparison, Constant, Expr
 # Functions that turn NULL into something else; of functions not known to give NULL for NULL nothing is assumed.
 _STRICT = frozenset(
     {
-        "try_cast", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "abs", "floor", "ceil", "sqrt",
+        "try_cast", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "abs", "sqrt",
         "year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek", "last_day", "hour", "minute",
         "second", "lower", "upper", "reverse", "length", "substring", "left", "right", "trim", "ltrim", "rtrim",
         "instr", "concat", "datediff", "trunc", "date_trunc", "rlike",

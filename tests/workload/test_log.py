@@ -71,7 +71,10 @@ def test_damaged_records_are_kept_with_their_problem(tmp_path: Path, line: str, 
 def test_csv_files_name_their_column(tmp_path: Path) -> None:
     text = 'at,query_text,count\n1,"SELECT a, b\nFROM t;",2\n2,SELECT 2,\n'
     path = _write(tmp_path, "log.csv", text)
-    assert [(e.sql, e.count) for e in read_log(path, column="query_text")] == [("SELECT a, b\nFROM t", 2.0), ("SELECT 2", 1.0)]
+    assert [(e.sql, e.count) for e in read_log(path, column="query_text")] == [
+        ("SELECT a, b\nFROM t", 2.0),
+        ("SELECT 2", 1.0),
+    ]
     with pytest.raises(LogError, match="no column 'sql'.*query_text"):
         list(read_log(path))
 

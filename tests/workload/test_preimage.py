@@ -25,7 +25,9 @@ def test_years_of_dates(years: list[tuple[int, int]], day: dt.date) -> None:
 
 
 @given(
-    low=st.dates(), high=st.dates(), moment=st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 1, 1))
+    low=st.dates(),
+    high=st.dates(),
+    moment=st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 1, 1)),
 )
 def test_dates_of_timestamps(low: dt.date, high: dt.date, moment: dt.datetime) -> None:
     keys = sorted((to_key(low, "date"), to_key(high, "date")))  # type: ignore[type-var]

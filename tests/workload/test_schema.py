@@ -39,7 +39,9 @@ def test_ddl_gives_spark_types() -> None:
 
 def test_postgres_ddl_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "schema.sql"
-    path.write_text('CREATE TABLE "T 1" ("a b" integer NOT NULL, c double);\nCREATE TABLE u (x text);', encoding="utf-8")
+    path.write_text(
+        'CREATE TABLE "T 1" ("a b" integer NOT NULL, c double);\nCREATE TABLE u (x text);', encoding="utf-8"
+    )
     assert list(schemas_from(path.read_text(encoding="utf-8"))) == ["T 1", "u"]
     assert [(c.name, c.type, c.nullable) for c in schema_from(path, table="t 1").columns] == [
         ("a b", "int", False),
