@@ -189,7 +189,7 @@ def features_of(conditions: Sequence[Condition]) -> FeatureSet:
 
 
 @given(blocks_of_rows, trees, st.lists(leaves, max_size=5), st.integers(0, 50), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_block_with_a_matching_row_is_never_skipped(
     blocks: list[list[Row]], condition: Condition, features: list[Condition], seed: int, exact: bool
 ) -> None:
