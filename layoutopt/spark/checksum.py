@@ -60,7 +60,8 @@ def hash_array(array: pa.Array, type: str) -> Hashes:
         coded = array.dictionary_encode()
         hashes = np.append(_hash_values(coded.dictionary, type), np.uint32(SEED))
         codes = coded.indices.fill_null(len(hashes) - 1) if coded.null_count else coded.indices
-        return np.take(hashes, codes.to_numpy())
+        of_rows: Hashes = hashes[codes.to_numpy()]
+        return of_rows
     hashes = _hash_values(array, type)
     if array.null_count:
         hashes[np.asarray(array.is_null())] = SEED

@@ -254,7 +254,7 @@ def _count_pairs(of: _Counting, features: FeatureSet) -> tuple[FeatureSet, tuple
     kept = features_within(features, list(counts.values()), of.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
         of.say(f"gave up feature {i} (weight {features[i].weight:g}) to stay within max_vectors={of.max_vectors}")
-    features = replace(features, features=tuple(members[i] for i in kept))
+    features = _only(features, kept)
     weights = _query_weights(of)
     shares = feature_shares(features, of.queries)
     partitions = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicate import Col, Filter, InSet, Node, conjunction, predicate_of
+from layoutopt.model.predicate import Col, Filter, InSet, Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import compare
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EVERY_TYPE = """
-    year int, flag boolean, tiny tinyint, small smallint, n bigint, f float, d double, text string, bin binary, day date,
-    at timestamp, local timestamp_ntz, price decimal(12,2), wide decimal(38,4), list array<int>,
+    year int, flag boolean, tiny tinyint, small smallint, n bigint, f float, d double, text string, bin binary,
+    day date, at timestamp, local timestamp_ntz, price decimal(12,2), wide decimal(38,4), list array<int>,
     inner struct<a: int, b: array<string>>, tags map<string, double>, deep array<map<int, map<string, int>>>
 """
 
@@ -80,8 +80,9 @@ def is_value(schema: Schema, column: str, op: str, value: object) -> Node:
 
 def document(schema: Schema, conditions: Sequence[Node], table: str = "t") -> FeaturesDocument:
     """Every condition is a feature, and a query that reads all columns."""
-    features = FeatureSet(tuple(Feature((predicate_of(node),), 1.0 + i) for i, node in enumerate(conditions)))
-    queries = tuple(Query(i, table, schema.names, Filter.of(node)) for i, node in enumerate(conditions))
+    filters = [Filter.of(node) for node in conditions]
+    features = FeatureSet(tuple(Feature(filter.predicates, 1.0 + i) for i, filter in enumerate(filters)))
+    queries = tuple(Query(i, table, schema.names, filter) for i, filter in enumerate(filters))
     return FeaturesDocument(table, schema, features, queries)
 
 
@@ -116,8 +117,3 @@ def plan_of(
         max_vectors=max_vectors,
         seed=0,
     )
-
-
-def both(*nodes: Node) -> Node:
-    """All of the conditions."""
-    return conjunction(nodes)
