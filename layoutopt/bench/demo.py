@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from layoutopt.bench.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.bench.experiment import MONTH_BLOCK_ROWS, Bench, Variant, stream_for_testing, table_folder, table_step
 from layoutopt.bench.report import comparison_table, percent
-from layoutopt.bench.runner import baselines, results_of, spark_when_needed
+from layoutopt.bench.runner import baselines, results_of
+from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import STREAMS
 
 STREAM: Final = "chapter3"
-BLOCK_ROWS: Final = 700
 MONTHS_FROM_SCALE: Final = 0.5  # below, a month has too few rows to be cut into blocks of 700: partition by year
 # What the demo asks of the finished table: aggregates over the filters of the test stream.
 AGGREGATES: Final = {
@@ -30,7 +30,7 @@ AGGREGATES: Final = {
 def demo_variants(scale: float) -> tuple[Variant, ...]:
     """The demo's methods: the baselines of 3.7.3, and SOP last."""
     partition_by = "o_month" if scale >= MONTHS_FROM_SCALE else "o_year"
-    return (*baselines(partition_by, BLOCK_ROWS), Variant("SOP", "sop", partition_by, BLOCK_ROWS))
+    return (*baselines(partition_by, MONTH_BLOCK_ROWS), Variant("SOP", "sop", partition_by, MONTH_BLOCK_ROWS))
 
 
 def run_demo(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console | None = None) -> None:

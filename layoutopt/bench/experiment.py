@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from layoutopt.model.query import Query
 
 SEED: Final = 0
+MONTH_BLOCK_ROWS: Final = 700  # about 100 blocks a month at scale factor 1, as in 3.7.3
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Variant:
     block_rows: int
     by: tuple[str, ...] = ()
     features: bool = True
+
+
+SOP_BY_MONTH: Final = Variant("SOP", "sop", "o_month", MONTH_BLOCK_ROWS)
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def features_step(bench: Bench, stream: str) -> Step:
         from layoutopt.features.analysis import analyze_log
 
         log = write_stream(bench, stream, "train")
-        settings = AnalyzeSettings(log=str(log), schema=str(bench.data.denormalised), table=TABLE)
+        settings = AnalyzeSettings(log=str(log), schema_source=str(bench.data.denormalised), table=TABLE)
         return analyze_log(settings).document.to_json()
 
     return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.console import Console
 
-from layoutopt.bench.experiment import Bench, Variant, matching_step, rewrite_step, stream_for_testing, table_step
+from layoutopt.bench.experiment import (
+    MONTH_BLOCK_ROWS,
+    Bench,
+    Variant,
+    matching_step,
+    rewrite_step,
+    stream_for_testing,
+    table_step,
+)
 from layoutopt.bench.report import Result, experiment_table, template_table
+from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import STREAMS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-MONTH_BLOCK_ROWS: Final = 700  # about 100 blocks a month at scale factor 1, as in 3.7.3
 YEAR_BLOCK_ROWS: Final = 10_000
 RANGE_2: Final = ("o_orderdate", "cr_name", "c_mktsegment", "l_quantity")  # 3.7.3
 
@@ -55,25 +58,6 @@ def label_of(method: str) -> str:
     ('GSOP-single', 'qdtree')
     """
     return method.replace("gsop-r", "GSOP-R").replace("gsop", "GSOP").replace("sop", "SOP")
-
-
-@contextmanager
-def spark_when_needed(app: str) -> Iterator[Callable[[], SparkSession]]:
-    """Give a function that makes one Spark session when it is first called; the session is stopped at the end."""
-    started: list[SparkSession] = []
-
-    @cache
-    def session() -> SparkSession:
-        from layoutopt.spark.session import spark_session
-
-        started.append(spark_session(app))
-        return started[0]
-
-    try:
-        yield session
-    finally:
-        for spark in started:
-            spark.stop()
 
 
 def full_scan(stream: str, product: Mapping[str, Any]) -> Result:
