@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -91,3 +91,12 @@ def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[object, VectorCo
     for code, key in enumerate(coded.dictionary.to_pylist()):
         rows = in_order[codes[in_order] == code]
         yield key, VectorCounts(words[rows], counts[rows], n_features)
+
+
+def pairs_table(counts: Mapping[object, VectorCounts]) -> pa.Table:
+    """The pairs as a table to look at: ``partition`` as text, ``words`` as a list of bit patterns, ``count``."""
+    partitions = [None if key is None else str(key) for key, vectors in counts.items() for _ in range(len(vectors))]
+    words = [row.tolist() for vectors in counts.values() for row in vectors.words.view(np.int64)]
+    rows = [count for vectors in counts.values() for count in vectors.counts.tolist()]
+    schema = pa.schema([("partition", pa.string()), ("words", pa.list_(pa.int64())), ("count", pa.int64())])
+    return pa.table([partitions, words, rows], schema=schema)

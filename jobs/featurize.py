@@ -1,0 +1,39 @@
+"""Count a source's feature vectors: ``spark-submit jobs/featurize.py --conf conf/tpch.toml --output pairs.parquet``.
+
+Flags are those of ``layoutopt plan`` by name; ``--output`` names the Parquet file of pairs, one row for each partition
+and distinct vector: ``partition``, ``words`` (bit patterns, see ``layoutopt.model.vectors``), ``count``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from layoutopt.config import PlanSettings
+from layoutopt.errors import PlanError, SettingError
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.spark.featurize import pairs_table, vector_counts
+from layoutopt.spark.job import run_job, say
+from layoutopt.spark.session import check_settings
+from layoutopt.spark.source import conformed, open_source
+
+
+def run(spark: SparkSession, settings: PlanSettings) -> None:
+    """Count, and write the pairs."""
+    if settings.output.suffix != ".parquet":
+        raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
+    try:
+        document = FeaturesDocument.loads(settings.features.read_bytes())
+    except OSError as error:
+        raise PlanError(f"{str(settings.features)!r} can't be read ({error.strerror}); analyse a log first") from error
+    check_settings(spark, document.features.settings, "the features document")
+    rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
+    pairs = pairs_table(vector_counts(rows, document.features.features, settings.partition_by))
+    pq.write_table(pairs, settings.output)
+    say(f"counted {pairs.num_rows} pairs of partition and vector: {settings.output}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_job("layoutopt-featurize", PlanSettings, run))

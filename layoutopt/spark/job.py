@@ -1,0 +1,58 @@
+"""What the scripts under ``jobs/`` share: settings from a configuration file and flags, and clear endings."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from layoutopt.config import VerbSettings, key_of, make_settings, read_spark_properties, read_values
+from layoutopt.errors import LayoutoptError
+from layoutopt.spark.session import spark_session
+
+Verb = TypeVar("Verb", bound=VerbSettings)
+
+
+def run_job(
+    name: str, kind: type[Verb], body: Callable[[SparkSession, Verb], None], arguments: Sequence[str] | None = None
+) -> int:
+    """Run a job under ``spark-submit`` (or plain Python) and return its exit code, as the command line's verbs do.
+
+    Args:
+        name: the job's, in Spark's list of applications and in the help.
+        kind: the settings of the verb that the job stands for: each is a flag, ``--conf FILE`` supplies any.
+        body: what it does.
+        arguments: the flags; those of the process where left out.
+    """
+    try:
+        settings, properties = _parsed(name, kind, arguments)
+        spark = spark_session(name, **properties)
+        try:
+            body(spark, settings)
+        finally:
+            spark.stop()
+    except LayoutoptError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def say(sentence: str) -> None:
+    """Tell the job's log how far it is."""
+    sys.stderr.write(f"{sentence}\n")
+
+
+def _parsed(name: str, kind: type[Verb], arguments: Sequence[str] | None) -> tuple[Verb, dict[str, str]]:
+    """The settings, flags before the file, and the file's properties for Spark."""
+    parser = argparse.ArgumentParser(prog=name, description=(kind.__doc__ or "").strip())
+    parser.add_argument("--conf", help="a TOML file that supplies any flag, such as conf/tpch.toml")
+    for field_name, field in kind.model_fields.items():
+        parser.add_argument(f"--{key_of(field_name, field)}", dest=field_name, help=field.description)
+    flags = vars(parser.parse_args(arguments))
+    conf = flags.pop("conf")
+    in_file = {} if conf is None else read_values(conf, kind)
+    given = {field_name: value for field_name, value in flags.items() if value is not None}
+    return make_settings(kind, in_file | given), {} if conf is None else read_spark_properties(conf)
