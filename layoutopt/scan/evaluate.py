@@ -64,7 +64,7 @@ def evaluate(
 def _evaluate_one(table: Table, query: Query, footers: _Footers, actual: bool) -> dict[str, Any]:
     root = query.filter.root
     pruned = table.prune(root, query.columns)
-    matching = {"rows_matching": _rows_matching(table, query, pruned)} if actual else {}
+    matching = {"rows_matching": count_matching(table, root) if query.exact else None} if actual else {}
     return {
         "columns": list(query.columns),
         "rows_total": table.rows,
@@ -131,10 +131,6 @@ def _tids(pruned: PrunedPlan) -> int:
 
 def _blocks_on_path(pruned: PrunedPlan) -> int:
     return int((pruned.fate != Fate.OTHER_LAYOUT).sum())
-
-
-def _rows_matching(table: Table, query: Query, pruned: Sequence[PrunedPlan]) -> int | None:
-    return count_matching(table, query.filter.root, pruned) if query.exact else None
 
 
 class _Footers:

@@ -6,7 +6,6 @@ engine. Filters with function calls are left to Spark: the answer is None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,10 +26,10 @@ from layoutopt.model.predicate import (
     matches,
 )
 from layoutopt.model.values import ValueSet, key_kind
+from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.read import read_segments
 
 if TYPE_CHECKING:
-    from layoutopt.scan.prune import PrunedPlan
     from layoutopt.scan.table import Table
 
 Bits = npt.NDArray[np.bool_]
@@ -56,28 +55,28 @@ def matching_rows(node: Node, rows: pa.Table | pa.RecordBatch) -> Bits | None:
             return _in_set(node, rows)
         case Like():
             return _like(node, rows)
-        case Comparison():
+        case _:
             return _compare(node, rows)
-    return None
 
 
-def count_matching(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> int | None:
-    """How many rows of a table the filter is TRUE for, reading its columns where pruning left blocks; None as above."""
+def count_matching(table: Table, root: Node) -> int | None:
+    """How many rows of a table the filter is TRUE for, reading its columns where pruning left blocks.
+
+    None where :func:`matching_rows` can't tell.
+
+    Raises:
+        DataFileError: a data file is missing or damaged.
+    """
     from layoutopt.scan.table import segments_to_read
 
-    names = [name for name in table.schema.names if name in columns_of(root)]
-    columns = table.schema.select(names).columns
-    empty = pa.table({name: pa.nulls(0) for name in names})
-    if not names:
-        found = matching_rows(root, empty)
-        return None if found is None else table.rows if matching_rows(root, pa.table({"_": [0]})) else 0
+    columns = tuple(column for column in table.schema.columns if column.name in columns_of(root))
+    if matching_rows(root, empty_table(columns)) is None:
+        return None
     total = 0
-    for plan in table.prune(root, names):
+    for plan in table.prune(root, [column.name for column in columns]):
         for batch in read_segments(table.catalog.files, segments_to_read(plan), columns):
             matched = matching_rows(root, batch)
-            if matched is None:
-                return None
-            total += int(matched.sum())
+            total += 0 if matched is None else int(matched.sum())
     return total
 
 
@@ -131,4 +130,5 @@ def _compare(literal: Comparison, rows: pa.Table | pa.RecordBatch) -> Bits | Non
     left, right = (key_array(column, literal.left.type) for column in columns)
     holds = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal}[literal.op](left, right)
     null = np.asarray(columns[0].is_null()) | np.asarray(columns[1].is_null())
-    return np.asarray(holds, dtype=np.bool_) & ~null
+    result: Bits = np.asarray(holds, dtype=np.bool_) & ~null
+    return result

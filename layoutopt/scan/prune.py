@@ -75,7 +75,8 @@ class PlanBlocks:
     def segment_of(self) -> Ints:
         """A number for each block's (partition, segment), int64[n], dense from 0."""
         pairs = self.entry_of * (int(self.blocks.segment.max(initial=0)) + 1) + self.blocks.segment
-        return np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+        dense: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+        return dense
 
     @cached_property
     def _index(self) -> FeatureIndex:
@@ -133,7 +134,8 @@ class PrunedPlan:
     @property
     def read(self) -> Bits:
         """The blocks to read, bool[n]."""
-        return self.fate == Fate.READ
+        read: Bits = self.fate == Fate.READ
+        return read
 
 
 def prune(

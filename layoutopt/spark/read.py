@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.model.feature import Settings
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.scan.read import BLOCK, ROWS_ONLY, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
+from layoutopt.spark.session import session_settings
 from layoutopt.workload.splice import splice_views
 
 _IN_THRESHOLD = "spark.sql.parquet.pushdown.inFilterThreshold"
@@ -54,15 +54,6 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
 def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
     """The answer to a SQL text over a table, as a DataFrame; raises as :func:`scan_to_dataframe`."""
     return scan_to_dataframe(spark, table.scan(sql))
-
-
-def session_settings(spark: SparkSession) -> Settings:
-    """What a session's settings make predicates mean."""
-    return Settings(
-        time_zone=str(spark.conf.get("spark.sql.session.timeZone")),
-        ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
-        case_sensitive=spark.conf.get("spark.sql.caseSensitive") == "true",
-    )
 
 
 def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:

@@ -70,7 +70,8 @@ def expected(sql: str, rows: pa.Table) -> list[dict[str, Any]]:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", rows)
         found = connection.sql(portable.sql).to_arrow_table()
-    return found.rename_columns([column.name for column in portable.columns]).to_pylist()
+    named = found.rename_columns([column.name for column in portable.columns])
+    return list(named.to_pylist())
 
 
 def same(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> bool:

@@ -11,7 +11,7 @@ from rich.console import Console
 from layoutopt.scan.explain import Conjunct, Explanation
 from layoutopt.scan.reasons import Reason
 from layoutopt.scan.table import Table
-from tests.scan.builder import build, building
+from tests.scan.builder import build, building, by_position
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 
@@ -42,10 +42,12 @@ def test_each_part_has_its_reason(table: Table) -> None:
 
 
 def test_a_feature_that_every_block_has_is_named(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> None:
-    table = build(tmp_path_factory.mktemp("wide"), rows, building(SCHEMA, ["kind <> 'zeppelin'"]))
-    (found,) = conjuncts(table, "kind LIKE 'a%r%' AND kind <> 'zeppelin'").values()
-    assert found.reason in (Reason.SKIPS, Reason.FEATURE_EVERYWHERE)
-    assert found.features
+    table = build(
+        tmp_path_factory.mktemp("wide"), rows, building(SCHEMA, ["kind <> 'zeppelin'"], blocking=by_position(100))
+    )
+    found = conjuncts(table, "kind LIKE 'a%r%' AND kind <> 'zeppelin'")
+    assert {conjunct.reason for conjunct in found.values()} == {Reason.FEATURE_EVERYWHERE}
+    assert all(conjunct.features for conjunct in found.values())
 
 
 def test_numbers_are_those_of_pruning(table: Table) -> None:

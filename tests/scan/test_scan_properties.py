@@ -59,7 +59,7 @@ def buildings(draw: st.DrawFn) -> Building:
     seed, most = draw(st.integers(0, 100)), draw(st.integers(1, 6))
 
     def at_random(rows: pa.Table, bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.random.default_rng(seed).integers(0, most, rows.num_rows)
+        return np.asarray(np.random.default_rng(seed).integers(0, most, rows.num_rows))
 
     return building(
         SCHEMA,
