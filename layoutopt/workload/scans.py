@@ -15,12 +15,14 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicate import TRUE, Filter, Node, conjunction
 from layoutopt.model.schema import Column, Schema
-from layoutopt.workload.blocks import SelectBlock, Statement, build
+from layoutopt.workload.blocks import build
 from layoutopt.workload.dialect import Spark4, dialect_named, parse_statement
 from layoutopt.workload.expressions import Context
 from layoutopt.workload.filters import OTHER_TABLE, FilterReader
+from layoutopt.workload.names import Names
 from layoutopt.workload.nulls import rejects_nulls
 from layoutopt.workload.problems import StatementError, Unusable, UnusableCondition
+from layoutopt.workload.queries import Statement
 from layoutopt.workload.sources import Leaf, Placed
 
 
@@ -80,7 +82,7 @@ def scans_of(
         build(query, statement, None, {}).read(None)
         udfs = frozenset(name.casefold() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
-        scans = [_scan(leaf, block, settings or Settings(), udfs, spans) for leaf, block in statement.scans]
+        scans = [_scan(leaf, names, settings or Settings(), udfs, spans) for leaf, names in statement.scans]
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply to be followed") from error
     return sorted(scans, key=lambda scan: scan.span or (0, 0))
@@ -102,12 +104,12 @@ def _uses(tree: exp.Expr) -> dict[str, int]:
     return uses
 
 
-def _scan(leaf: Leaf, block: SelectBlock, settings: Settings, udfs: frozenset[str], spans: bool) -> TableScan:
+def _scan(leaf: Leaf, names: Names, settings: Settings, udfs: frozenset[str], spans: bool) -> TableScan:
     assert leaf.table is not None
     assert leaf.schema is not None
-    reader = FilterReader(Context(_Resolver(leaf, leaf.schema, block), settings, udfs))
+    reader = FilterReader(Context(_Resolver(leaf, leaf.schema, names), settings, udfs))
     unusable: list[UnusableCondition] = []
-    root = conjunction([_filter_part(placed, leaf, block, reader, unusable) for placed in leaf.conditions])
+    root = conjunction([_filter_part(placed, leaf, names, reader, unusable) for placed in leaf.conditions])
     columns = tuple(name for name in leaf.schema.names if name in leaf.columns)
     span = _span(leaf.reference) if spans and leaf.reference is not None else None
     return TableScan(
@@ -116,9 +118,9 @@ def _scan(leaf: Leaf, block: SelectBlock, settings: Settings, udfs: frozenset[st
 
 
 def _filter_part(
-    placed: Placed, leaf: Leaf, block: SelectBlock, reader: FilterReader, unusable: list[UnusableCondition]
+    placed: Placed, leaf: Leaf, names: Names, reader: FilterReader, unusable: list[UnusableCondition]
 ) -> Node:
-    about_leaf_alone = block.about(placed.condition) == {leaf}
+    about_leaf_alone = names.about(placed.condition) == {leaf}
     if placed.way != "blocked":
         before = len(reader.unusable)
         node = reader.node(placed.condition)
@@ -136,12 +138,12 @@ def _filter_part(
 class _Resolver:
     """Finds the scan's column that a reference means."""
 
-    def __init__(self, leaf: Leaf, schema: Schema, block: SelectBlock) -> None:
-        self._leaf, self._schema, self._block = leaf, schema, block
+    def __init__(self, leaf: Leaf, schema: Schema, names: Names) -> None:
+        self._leaf, self._schema, self._names = leaf, schema, names
 
     def __call__(self, column: exp.Column) -> Column:
         try:
-            found, own = self._block.resolve(column)
+            found, own = self._names.resolve(column)
         except LayoutoptError as error:
             raise Unusable("unsupported-expression", str(error)) from error
         if not own:

@@ -12,7 +12,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.workload.problems import StatementError
 
 if TYPE_CHECKING:
-    from layoutopt.workload.blocks import QueryBlock
+    from layoutopt.workload.queries import QueryBlock
 
 
 @dataclass(eq=False)
@@ -28,8 +28,7 @@ class Leaf:
         reference: the table's reference in the text.
         frozen: a condition must not go below this reference (a sample, a pivot, another version).
         columns: names of ``schema`` (or ``names``) that have been read so far.
-        conditions: (condition, may reject rows only if NULLs are rejected) pairs placed on this leaf.
-        blocked: conditions about this leaf that could not be placed.
+        conditions: the conditions above it that are about it.
     """
 
     alias: str

@@ -75,7 +75,7 @@ def test_csv_files_name_their_column(tmp_path: Path) -> None:
         ("SELECT a, b\nFROM t", 2.0),
         ("SELECT 2", 1.0),
     ]
-    with pytest.raises(LogError, match="no column 'sql'.*query_text"):
+    with pytest.raises(LogError, match=r"no column 'sql'.*query_text"):
         list(read_log(path))
 
 

@@ -30,7 +30,7 @@ def test_years_of_dates(years: list[tuple[int, int]], day: dt.date) -> None:
     moment=st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 1, 1)),
 )
 def test_dates_of_timestamps(low: dt.date, high: dt.date, moment: dt.datetime) -> None:
-    keys = sorted((to_key(low, "date"), to_key(high, "date")))  # type: ignore[type-var]
+    keys = sorted((to_key(low, "date"), to_key(high, "date")))
     values = ValueSet.normalised([(keys[0], keys[1])], "date")
     node = in_set(Call("try_cast", (Col("n", "timestamp_ntz"),), "date"), values, False, "Europe/Berlin")
     holds = isinstance(node, InSet) and node.values.contains(to_key(moment, "timestamp_ntz"))
@@ -39,7 +39,7 @@ def test_dates_of_timestamps(low: dt.date, high: dt.date, moment: dt.datetime) -
 
 @given(moments=st.tuples(st.datetimes(), st.datetimes()), day=st.dates())
 def test_dates_as_timestamps(moments: tuple[dt.datetime, dt.datetime], day: dt.date) -> None:
-    keys = sorted(to_key(moment, "timestamp_ntz") for moment in moments)  # type: ignore[type-var]
+    keys = sorted(to_key(moment, "timestamp_ntz") for moment in moments)
     values = ValueSet.normalised([(keys[0], keys[1])], "timestamp_ntz")
     node = in_set(Call("try_cast", (Col("d", "date"),), "timestamp_ntz"), values, False, "UTC")
     midnight = to_key(dt.datetime(day.year, day.month, day.day), "timestamp_ntz")

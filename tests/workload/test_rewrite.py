@@ -39,7 +39,8 @@ def test_qualified_columns_follow_their_table() -> None:
     ],
 )
 def test_duckdb_answers_as_spark_does(condition: str, expected: bool) -> None:
-    assert duckdb.sql(to_engine_sql(f"SELECT {condition}", {})).fetchall() == [(expected,)]
+    text = to_engine_sql(f"SELECT {condition}", {})
+    assert duckdb.connect().execute(text).fetchall() == [(expected,)]
 
 
 def test_spark_text_stays_spark_text() -> None:

@@ -1,0 +1,103 @@
+"""FROM clauses: the join tree of a SELECT, with a block for each derived and common table in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from layoutopt.workload.names import Names
+from layoutopt.workload.problems import StatementError
+from layoutopt.workload.queries import CommonTable, Environment, QueryBlock, Statement
+from layoutopt.workload.sources import JoinNode, Leaf, Source, join_kind, match_table
+
+BuildQuery = Callable[[exp.Expr, "Names | None", Environment], QueryBlock]
+
+
+@dataclass(frozen=True)
+class FromReader:
+    """Reads one SELECT's FROM clause.
+
+    Attributes:
+        statement: what all blocks share.
+        environment: the common tables that may be named.
+        outer: the names that a derived table may use.
+        lateral: the names that a LATERAL subquery may use: those of this very clause.
+        build: makes the block of a query, given the names around it and the common tables that it may name.
+        scanned: takes each leaf over a table that is looked for.
+    """
+
+    statement: Statement
+    environment: Environment
+    outer: Names | None
+    lateral: Names
+    build: BuildQuery
+    scanned: Callable[[Leaf], None]
+
+    def read(self, select: exp.Select) -> Source | None:
+        """The join tree; None without FROM."""
+        clause = select.args.get("from_")
+        return None if clause is None else self._joined(self._source(clause.this), select.args.get("joins") or ())
+
+    def _joined(self, source: Source, joined: Sequence[exp.Join]) -> Source:
+        for join in joined:
+            using = tuple(column.name for column in join.args.get("using") or ())
+            natural = (join.args.get("method") or "").upper() == "NATURAL"
+            source = JoinNode(join_kind(join), source, self._source(join.this), join.args.get("on"), using, natural)
+        return source
+
+    def _source(self, node: exp.Expr) -> Source:
+        nested = node.args.get("joins") or ()
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
+            return self._joined(self._source(node.this), nested)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            return self._joined(self._table(node), nested)
+        return self._joined(self._derived(node), nested)
+
+    def _table(self, node: exp.Table) -> Leaf:
+        common = self.environment.get(node.name.casefold()) if len(node.parts) == 1 else None
+        if common is not None:
+            return self._common_table(node, common)
+        name = match_table(node, self.statement.tables, self.statement.any_qualifier)
+        leaf = Leaf(node.alias_or_name, reference=node)
+        if name is None:
+            return leaf
+        if node.args.get("version") or node.args.get("when"):
+            raise StatementError("unsupported", f"{node.sql('spark')!r} reads another version of the table")
+        leaf.table, leaf.schema = name, self.statement.tables[name]
+        leaf.names = leaf.schema.names
+        leaf.frozen = bool(node.args.get("sample"))
+        if node.args.get("pivots") or node.alias_column_names:
+            leaf.read_all()
+            leaf.names, leaf.frozen = None, True
+        self.scanned(leaf)
+        return leaf
+
+    def _common_table(self, node: exp.Table, common: CommonTable) -> Leaf:
+        if common.shared and common.block is None:
+            common.block = self.build(common.query, None, common.environment)
+        block = common.block or self.build(common.query, None, common.environment)
+        columns = tuple(node.alias_column_names) or common.columns
+        return _over(node, block, columns, frozen=common.shared)
+
+    def _derived(self, node: exp.Expr) -> Leaf:
+        if isinstance(node, exp.Lateral):
+            return _over(node, self.build(node.this, self.lateral, self.environment), ())
+        if isinstance(node, exp.Subquery):
+            return _over(node, self.build(node, self.outer, self.environment), tuple(node.alias_column_names))
+        return Leaf(node.alias_or_name)  # VALUES, table functions
+
+
+def _over(node: exp.Expr, block: QueryBlock, columns: tuple[str, ...], frozen: bool = False) -> Leaf:
+    pivoted = bool(node.args.get("pivots"))
+    names = None if pivoted else columns or block.names
+    frozen = frozen or pivoted or bool(node.args.get("sample"))
+    return Leaf(node.alias_or_name, query=block, names=names, frozen=frozen)
+
+
+def lateral_view(view: exp.Expr) -> Leaf:
+    """The leaf of a LATERAL VIEW: its columns can be named, but no table is read through it."""
+    alias = view.args.get("alias")
+    columns = tuple(column.name for column in alias.args.get("columns") or ()) if alias else ()
+    return Leaf(view.alias_or_name, names=columns or None)
