@@ -95,9 +95,9 @@ def test_the_files_that_readme_and_architecture_link_to_exist() -> None:
             assert (ROOT / link).exists(), f"{name} links to {link}"
 
 
-def test_ci_runs_lint_and_then_ends_with_the_tests() -> None:
+def test_ci_runs_lint_and_the_demo_and_ends_with_the_tests() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line.startswith("make ")] == ["make lint", "make test"]
+    assert [line for line in lines if line.startswith("make ")] == ["make lint", "make demo", "make test"]
     assert lines[-1] == "make test"
 
 
