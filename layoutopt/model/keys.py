@@ -112,7 +112,7 @@ def float_key(value: float) -> int:
     """The key of one double; see :func:`float_keys`."""
     if value != value:
         return NAN_KEY
-    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    bits = int(struct.unpack("<q", struct.pack("<d", value))[0])
     return bits if bits >= 0 else -(bits & _SIGN)
 
 

@@ -103,7 +103,7 @@ class Scheme:
     """The layouts of a table (5.4.1): one for SOP, disjoint for GSOP, overlapping for GSOP-R.
 
     Raises:
-        ValueError: there is no layout, or a column is master nowhere or in several layouts.
+        ValueError: there is no layout, or a column is master in none, so that rows of it would be lost.
     """
 
     layouts: tuple[Layout, ...]
@@ -111,11 +111,10 @@ class Scheme:
     def __post_init__(self) -> None:
         if not self.layouts:
             raise ValueError("a scheme has no layout; give at least one")
-        masters = [name for layout in self.layouts for name in layout.master]
-        for layout in self.layouts:
-            for name in layout.columns:
-                if name not in masters:
-                    raise ValueError(f"the column {name!r} is master in no layout; make it master in one")
+        whole = {name for layout in self.layouts for name in layout.master}
+        partial = self.columns - whole
+        if partial:
+            raise ValueError(f"the column {min(partial)!r} is master in no layout; make it master in one")
 
     @property
     def has_tids(self) -> bool:

@@ -17,7 +17,7 @@ from layoutopt.model.constants import constant_sql, identifier_sql, short_consta
 from layoutopt.model.keys import Key, domain, float_key, key_to_float
 from layoutopt.model.like import like_text
 from layoutopt.model.nodes import And, Call, Col, Comparison, Const, Constant, Expr, InSet, Like, Node, Or, Predicate
-from layoutopt.model.values import Interval, ValueSet
+from layoutopt.model.values import Interval, ValueSet, successor
 
 Noun = Expr | Node | Predicate | Filter
 _FLOATS: Final = ("float", "double")
@@ -113,10 +113,8 @@ def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> li
     holes = ValueSet.normalised(values.complement().intervals, type).points()
     if holes:
         return [_all_differ(subject, holes, type, style)]
-    points = [
-        low for low, high in values.intervals if low is not None and ValueSet.point(low).intervals == ((low, high),)
-    ]
-    ranges = [pair for pair in values.intervals if pair[0] not in points or pair[0] is None]
+    points = [low for low, high in values.intervals if low is not None and high == successor(low)]
+    ranges = [(low, high) for low, high in values.intervals if low is None or high != successor(low)]
     return [*_any_equal(subject, points, type, style), *(_range(subject, pair, type, style) for pair in ranges)]
 
 

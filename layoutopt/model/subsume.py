@@ -1,7 +1,7 @@
 """Subsumption (Sun 2017, 3.3.1): does one condition follow from another, for every row there could be?
 
-Everything here is sound and incomplete: TRUE is a proof, FALSE means unsure. A condition holds where it is TRUE; NULL is
-not TRUE. Rows are not looked at, so two different expressions are taken to have any values whatever.
+Everything here is sound and incomplete: TRUE is a proof, FALSE means unsure. A condition holds where it is TRUE; NULL
+is not TRUE. Rows are not looked at, so two different expressions are taken to have any values whatever.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class ValueSet(HashedOnce):
     """A set of keys of one kind.
 
     Attributes:
-        intervals: ``[low, high)`` pairs, sorted, disjoint and not adjacent; None is unbounded. Build sets with the class
-            methods or :meth:`normalised`, which see to that.
+        intervals: ``[low, high)`` pairs, sorted, disjoint and not adjacent; None is unbounded. Build sets with the
+            class methods or :meth:`normalised`, which see to that.
 
     >>> ValueSet.interval(1, 5).union(ValueSet.interval(5, 9)).intervals
     ((1, 9),)
@@ -328,10 +328,8 @@ def _place(value: object, type: str) -> tuple[Key, Key]:
 
 def _place_among_floats(value: int | float | Decimal, type: str) -> tuple[int, int]:
     """Spark casts the constant to double. A whole number against a float column depends on the ANSI mode."""
-    if type == "float" and isinstance(value, int):
-        key = cast(int, to_key(value, type))
-    else:
-        key = float_key(_as_double(value))
+    is_ambiguous = type == "float" and isinstance(value, int)
+    key = cast(int, to_key(value, type)) if is_ambiguous else float_key(_as_double(value))
     return key, key + 1
 
 
