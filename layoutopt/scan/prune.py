@@ -19,7 +19,7 @@ from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicate import Node
+from layoutopt.model.predicate import And, InSet, Node, Or
 from layoutopt.model.skipping import BlockFacts, FeatureIndex, cannot_match
 from layoutopt.scan.path import LayoutChoice, choose_layouts, local_layouts
 
@@ -157,7 +157,8 @@ def prune(
     by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
     if features is not None:
         by_features |= cannot_match(root, source.facts, features, by_statistics=False)
-        by_both = cannot_match(root, source.facts, features)
+        # Together they prove more only where some alternatives fall to features and the others to statistics.
+        by_both = cannot_match(root, source.facts, features) if _has_alternatives(root) else by_statistics
     fate = np.full(blocks.n, Fate.READ, dtype=np.int8)
     fate[by_both | by_statistics] = Fate.STATISTICS
     fate[by_features] = Fate.FEATURES
@@ -168,6 +169,13 @@ def prune(
     fate[~offered] = Fate.OTHER_LAYOUT
     _drop_lone_segments(source, choice, fate)
     return PrunedPlan(source, choice, fate, offered & ~by_partition & ~by_statistics, _bytes_read(blocks, choice))
+
+
+def _has_alternatives(node: Node) -> bool:
+    """Whether a part of a filter can hold in several ways that skipping tries one by one."""
+    if isinstance(node, And):
+        return any(_has_alternatives(child) for child in node.children)
+    return isinstance(node, Or) or (isinstance(node, InSet) and len(node.values.intervals) + node.null > 1)
 
 
 def _drop_lone_segments(source: PlanBlocks, choice: Sequence[LayoutChoice], fate: npt.NDArray[np.int8]) -> None:

@@ -8,26 +8,19 @@ so that answers come back in Spark's types.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
-from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload import portable_types as types
-
-_DATE_UNITS = frozenset({"DAY", "WEEK", "MONTH", "YEAR"})
-_JOINS = frozenset({"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"})
-_SELECT_PARTS = frozenset(
-    {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
-)
+from layoutopt.workload.portable_typer import Typer, refuse, short
 
 
 @dataclass(frozen=True)
@@ -55,16 +48,11 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
     """
     tree = _qualified(sql, tables)
-    columns = _Typer({name.casefold(): schema for name, schema in tables.items()}).check(tree)
+    columns = Typer({name.casefold(): schema for name, schema in tables.items()}).check(tree)
     names = _output_names(sql, [column.name for column in columns])
     _replace_tables(tree, {name.casefold() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)
-
-
-def refuse(what: str) -> QueryError:
-    """The error for something that DuckDB might do otherwise than Spark."""
-    return QueryError(f"{what} might mean something else to DuckDB than to Spark; run the query with --engine spark")
 
 
 def _qualified(sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
@@ -76,11 +64,11 @@ def _qualified(sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-            raise QueryError(f"{_short(sql)!r} is not one SELECT statement; pass a single query")
+            raise QueryError(f"{short(sql)!r} is not one SELECT statement; pass a single query")
         tree = qualify(statements[0], schema=schema, dialect="spark")
     except SqlglotError as error:
         message = re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip().rstrip(".")
-        raise QueryError(f"{_short(sql)!r} can't be read as Spark SQL ({message}); correct the query") from error
+        raise QueryError(f"{short(sql)!r} can't be read as Spark SQL ({message}); correct the query") from error
     return tree
 
 
@@ -126,368 +114,3 @@ def _is_base(table: exp.Table, names: set[str]) -> bool:
             return False
         select = select.parent_select
     return True
-
-
-class _Typer:
-    """Finds Spark's type of every expression of a qualified tree, refusing what is not known to be portable.
-
-    It makes coercions explicit in the tree where DuckDB would coerce otherwise (a float beside a number, a text
-    beside a date).
-    """
-
-    def __init__(self, tables: Mapping[str, Schema]) -> None:
-        self._tables = tables
-        self._outputs: dict[int, list[Column]] = {}
-        self._scope: Scope | None = None
-        self._rules: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
-            exp.Column: self._column, exp.Literal: self._literal, exp.Boolean: lambda _: "boolean",
-            exp.Null: lambda _: "void", exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._number,
-            exp.Abs: self._number, exp.Cast: self._cast, exp.TsOrDsToDate: self._as_date,
-            exp.And: self._booleans, exp.Or: self._booleans, exp.Not: self._booleans,
-            exp.Add: self._arithmetic, exp.Sub: self._arithmetic, exp.Mul: self._arithmetic, exp.Div: self._division,
-            exp.EQ: self._compare, exp.NEQ: self._compare, exp.GT: self._compare, exp.GTE: self._compare,
-            exp.LT: self._compare, exp.LTE: self._compare, exp.NullSafeEQ: self._compare,
-            exp.Between: self._compare, exp.In: self._compare, exp.Is: self._is, exp.Like: self._like,
-            exp.Case: self._case, exp.If: self._case, exp.Coalesce: self._case,
-            exp.Year: self._date_part, exp.Month: self._date_part, exp.Day: self._date_part,
-            exp.Quarter: self._date_part, exp.Substring: self._substring, exp.DPipe: self._concatenation,
-            exp.Count: self._count, exp.Sum: self._sum, exp.Avg: self._average, exp.Min: self._extreme,
-            exp.Max: self._extreme, exp.Exists: lambda _: "boolean", exp.Subquery: self._scalar_subquery,
-        }  # fmt: skip
-
-    def check(self, tree: exp.Expr) -> list[Column]:
-        """The columns of the answer."""
-        for scope in traverse_scope(tree):
-            self._scope = scope
-            outputs = self._set_operation(scope) if scope.set_operation_scopes else self._select(scope)
-            self._outputs[id(scope.expression)] = outputs
-        return self._outputs[id(tree)]
-
-    def type_of(self, node: exp.Expr) -> str:
-        """Spark's type of one expression."""
-        rule = self._rules.get(type(node))
-        if rule is None:
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return rule(node)
-
-    # Statements
-
-    def _select(self, scope: Scope) -> list[Column]:
-        select = scope.expression
-        if not isinstance(select, exp.Select):
-            raise refuse(f"{_short(select.sql(dialect='spark'))!r}")
-        self._check_parts(select)
-        for source in scope.sources.values():
-            self._check_source(source)
-        for join in select.args.get("joins") or []:
-            self._join(join)
-        for part in ("where", "having"):
-            if select.args.get(part) is not None:
-                self.type_of(select.args[part].this)
-        self._grouping(select)
-        outputs = [Column(item.alias_or_name, self.type_of(item.unalias())) for item in select.selects]
-        if select.args.get("distinct") is not None:
-            self._check_groups([column.type for column in outputs])
-        self._ordering(select, {column.name.casefold() for column in outputs})
-        return outputs
-
-    def _check_source(self, source: exp.Expr | Scope) -> None:
-        if isinstance(source, Scope):
-            return
-        present = {name for name, value in source.args.items() if value} - {"this", "alias"}
-        if present or (source.args.get("alias") is not None and source.args["alias"].columns):
-            raise refuse(f"{_short(source.sql(dialect='spark'))!r}")
-
-    def _check_parts(self, select: exp.Select) -> None:
-        present = {name for name, value in select.args.items() if value}
-        if present - _SELECT_PARTS:
-            raise refuse(f"the clause {sorted(present - _SELECT_PARTS)[0].strip('_')!r}")
-        if select.args.get("with_") is not None and select.args["with_"].args.get("recursive"):
-            raise refuse("a recursive WITH")
-        if select.args.get("distinct") is not None and select.args["distinct"].args.get("on"):
-            raise refuse("DISTINCT ON")
-        for part in ("limit", "offset"):
-            value = select.args.get(part)
-            if value is not None and not isinstance(value.expression, exp.Literal):
-                raise refuse(f"a computed {part.upper()}")
-
-    def _join(self, join: exp.Join) -> None:
-        if (join.kind or "") not in _JOINS or join.args.get("using") or join.args.get("method"):
-            raise refuse(f"the join {_short(join.sql(dialect='spark'))!r}")
-        if join.args.get("on") is not None:
-            self.type_of(join.args["on"])
-
-    def _grouping(self, select: exp.Select) -> None:
-        group = select.args.get("group")
-        if group is None:
-            return
-        if any(value for name, value in group.args.items() if name != "expressions"):
-            raise refuse(f"{_short(group.sql(dialect='spark'))!r}")
-        self._check_groups([self.type_of(item) for item in group.expressions])
-
-    def _check_groups(self, names: Sequence[str]) -> None:
-        for name in names:
-            if types.is_floating(name) or not types.is_portable(name):
-                raise refuse(f"grouping by a {name}")
-
-    def _ordering(self, select: exp.Expr, outputs: set[str]) -> None:
-        order = select.args.get("order")
-        for item in order.expressions if order is not None else []:
-            key = item.this
-            if not (isinstance(key, exp.Column) and not key.table and key.name.casefold() in outputs):
-                self.type_of(key)
-
-    def _set_operation(self, scope: Scope) -> list[Column]:
-        node = scope.expression
-        sides = [self._outputs[id(side.expression)] for side in scope.set_operation_scopes]
-        present = {name for name, value in node.args.items() if value}
-        unknown = present - {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
-        if unknown or len(sides) != 2 or [c.type for c in sides[0]] != [c.type for c in sides[1]]:
-            raise refuse("a set operation over columns of different types")
-        if node.args.get("distinct") or not isinstance(node, exp.Union):
-            self._check_groups([column.type for column in sides[0]])
-        self._ordering(node, {column.name.casefold() for column in sides[0]})
-        return sides[0]
-
-    # Names and constants
-
-    def _column(self, node: exp.Expr) -> str:
-        scope = self._scope
-        while scope is not None:
-            source = scope.sources.get(node.text("table"))
-            if source is not None:
-                return self._source_type(source, node.name)
-            scope = scope.parent
-        raise refuse(f"the column {node.name!r}")
-
-    def _source_type(self, source: exp.Expr | Scope, name: str) -> str:
-        if isinstance(source, Scope):
-            columns: Sequence[Column] = self._outputs[id(source.expression)]
-        else:
-            schema = self._tables.get(source.name.casefold())
-            if schema is None:
-                raise QueryError(f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}")
-            columns = schema.columns
-        found = [column.type for column in columns if column.name.casefold() == name.casefold()]
-        if len(found) != 1:
-            raise refuse(f"the column {name!r}")
-        return found[0]
-
-    def _literal(self, node: exp.Expr) -> str:
-        name = "string" if node.is_string else types.literal_type(node.name)
-        if name is None:
-            raise refuse(f"the number {node.name}")
-        return name
-
-    def _cast(self, node: exp.Expr) -> str:
-        target = _spark_type(node.args["to"])
-        if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
-            if _is_temporal(node.this.name, target):
-                return target
-        else:
-            source = self.type_of(node.this)
-            if source != "void" and types.common_type(source, target) == target:
-                return target
-        raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-
-    # Operators
-
-    def _booleans(self, node: exp.Expr) -> str:
-        for child in node.iter_expressions():
-            self._expect(child, lambda name: name in ("boolean", "void"))
-        return "boolean"
-
-    def _number(self, node: exp.Expr) -> str:
-        return self._expect(node.this, types.is_number)
-
-    def _expect(self, node: exp.Expr, accepts: Callable[[str], bool]) -> str:
-        name = self.type_of(node)
-        if not accepts(name):
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r} as an operand")
-        return name
-
-    def _arithmetic(self, node: exp.Expr) -> str:
-        if isinstance(node.expression, exp.Interval):
-            return self._shifted_date(node)
-        operands = (node.this, node.expression)
-        left, right = (self._operand_type(operand, operands) for operand in operands)
-        op = "+" if isinstance(node, exp.Add) else "-" if isinstance(node, exp.Sub) else "*"
-        name = types.arithmetic_type(op, left, right)
-        if name is None:
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        for operand in operands:
-            if types.is_integer(name) and self.type_of(operand) != name:
-                _wrap(operand, name)
-        return name
-
-    def _operand_type(self, operand: exp.Expr, operands: Sequence[exp.Expr]) -> str:
-        """An operand's type; Spark gives a whole number beside a decimal only the digits that it has."""
-        name = self.type_of(operand)
-        beside_decimal = any(types.is_decimal(self.type_of(other)) for other in operands)
-        if isinstance(operand, exp.Literal) and types.is_integer(name) and beside_decimal:
-            return types.decimal(len(operand.name), 0) or name
-        return name
-
-    def _shifted_date(self, node: exp.Expr) -> str:
-        interval = node.expression
-        amount = interval.this
-        simple = isinstance(amount, exp.Literal) and re.fullmatch(r"\d{1,6}", amount.name) is not None
-        if self.type_of(node.this) != "date" or not simple or interval.text("unit").upper() not in _DATE_UNITS:
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        if not isinstance(node.parent, exp.Cast):
-            _wrap(node, "date")
-        return "date"
-
-    def _division(self, node: exp.Expr) -> str:
-        divisor = node.expression
-        names = self.type_of(node.this), self.type_of(divisor)
-        known = isinstance(divisor, exp.Literal) and re.search(r"[1-9]", divisor.name) is not None
-        if not known or not all(types.is_integer(name) or name == "double" for name in names):
-            raise refuse(f"the division {_short(node.sql(dialect='spark'))!r}")
-        return "double"
-
-    def _compare(self, node: exp.Expr) -> str:
-        names = [self.type_of(operand) for operand in _operands(node)]
-        if isinstance(node, exp.In) and node.args.get("query") is not None:
-            names.append(self._subquery_type(node.args["query"]))
-        for operand in _operands(node):
-            self._coerce(operand, names)
-        common = "void"
-        for name in [self.type_of(operand) for operand in _operands(node)] + names[len(_operands(node)) :]:
-            unified = types.common_type(common, name)
-            if unified is None or not types.is_portable(unified):
-                raise refuse(f"comparing a {common} with a {name}")
-            common = unified
-        return "boolean"
-
-    def _coerce(self, operand: exp.Expr, names: Sequence[str]) -> None:
-        """Makes explicit what Spark does with a text beside a date or time, and with a float beside another number."""
-        own = self.type_of(operand)
-        temporal = next((name for name in names if name in ("date", "timestamp")), None)
-        if own == "string" and temporal is not None:
-            if not isinstance(operand, exp.Literal) or not _is_temporal(operand.name, temporal):
-                raise refuse(f"comparing {_short(operand.sql(dialect='spark'))!r} with a {temporal}")
-            _wrap(operand, temporal)
-        elif own == "float" and any(name != "float" for name in names):
-            _wrap(operand, "double")
-
-    def _is(self, node: exp.Expr) -> str:
-        self.type_of(node.this)
-        if not isinstance(node.expression, exp.Null | exp.Boolean):
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return "boolean"
-
-    def _like(self, node: exp.Expr) -> str:
-        self._expect(node.this, lambda name: name == "string")
-        if not (isinstance(node.expression, exp.Literal) and node.expression.is_string):
-            raise refuse("LIKE with a computed pattern")
-        return "boolean"
-
-    def _case(self, node: exp.Expr) -> str:
-        values: list[exp.Expr] = []
-        if isinstance(node, exp.Coalesce):
-            values = [node.this, *node.expressions]
-        for branch in [node] if isinstance(node, exp.If) else node.args.get("ifs") or []:
-            if node.args.get("this") is not None and isinstance(node, exp.Case):
-                raise refuse("CASE with a value")
-            self._expect(branch.this, lambda name: name in ("boolean", "void"))
-            values.append(branch.args["true"])
-        values += [value for value in (node.args.get("default"), node.args.get("false")) if value is not None]
-        common = "void"
-        for value in values:
-            unified = types.common_type(common, self.type_of(value))
-            if unified is None:
-                raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-            common = unified
-        return common
-
-    # Functions
-
-    def _as_date(self, node: exp.Expr) -> str:
-        return self._expect(node.this, lambda name: name in ("date", "timestamp", "timestamp_ntz")) and "date"
-
-    def _date_part(self, node: exp.Expr) -> str:
-        return self._expect(node.this, lambda name: name in ("date", "timestamp", "timestamp_ntz")) and "int"
-
-    def _substring(self, node: exp.Expr) -> str:
-        bounds = [node.args.get("start"), node.args.get("length")]
-        whole = all(isinstance(b, exp.Literal) and re.fullmatch(r"\d+", b.name) for b in bounds if b is not None)
-        if not whole or bounds[0] is None or bounds[0].name == "0":
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return self._expect(node.this, lambda name: name == "string")
-
-    def _concatenation(self, node: exp.Expr) -> str:
-        self._expect(node.this, lambda name: name == "string")
-        return self._expect(node.expression, lambda name: name == "string")
-
-    def _count(self, node: exp.Expr) -> str:
-        argument = node.this
-        if node.expressions or (isinstance(argument, exp.Distinct) and len(argument.expressions) != 1):
-            raise refuse("count over several expressions")
-        if isinstance(argument, exp.Distinct):
-            self._check_groups([self.type_of(argument.expressions[0])])
-        elif not isinstance(argument, exp.Star):
-            self.type_of(argument)
-        return "bigint"
-
-    def _sum(self, node: exp.Expr) -> str:
-        name = types.sum_type(self.type_of(node.this))
-        if name is None:
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return name
-
-    def _average(self, node: exp.Expr) -> str:
-        if self.type_of(node.this) not in ("tinyint", "smallint", "int", "double"):
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return "double"
-
-    def _extreme(self, node: exp.Expr) -> str:
-        if node.expressions:
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return self._expect(node.this, types.is_portable)
-
-    def _scalar_subquery(self, node: exp.Expr) -> str:
-        return self._subquery_type(node)
-
-    def _subquery_type(self, node: exp.Expr) -> str:
-        outputs = self._outputs.get(id(node.unnest()), [])
-        if len(outputs) != 1:
-            raise refuse(f"the subquery {_short(node.sql(dialect='spark'))!r}")
-        return outputs[0].type
-
-
-def _operands(node: exp.Expr) -> list[exp.Expr]:
-    if isinstance(node, exp.Between):
-        return [node.this, node.args["low"], node.args["high"]]
-    if isinstance(node, exp.In):
-        if node.args.get("unnest") or node.args.get("field"):
-            raise refuse(f"{_short(node.sql(dialect='spark'))!r}")
-        return [node.this, *node.expressions]
-    return [node.this, node.expression]
-
-
-def _wrap(node: exp.Expr, type_name: str) -> None:
-    """Puts a cast around a node, in its place in the tree."""
-    node.replace(exp.cast(node.copy(), exp.DataType.build(type_name, dialect="spark")))
-
-
-def _spark_type(target: exp.DataType) -> str:
-    name = target.sql(dialect="spark").lower().replace(" ", "")
-    return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(name, name)
-
-
-def _is_temporal(text: str, type_name: str) -> bool:
-    """Whether a text is the plain form of a date or time that both engines read alike."""
-    shapes = {"date": r"\d{4}-\d\d-\d\d", "timestamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"}
-    if type_name not in shapes or re.fullmatch(shapes[type_name], text) is None or text.startswith("0000"):
-        return False
-    try:
-        dt.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _short(text: str, limit: int = 80) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= limit else one_line[: limit - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import duckdb
@@ -70,6 +71,19 @@ def test_answers_have_sparks_types(table: Table) -> None:
         pa.int32(),
     ]
     assert table.sql("SELECT * FROM t WHERE id < 0").schema.names == list(SCHEMA.names)
+
+
+@pytest.mark.parametrize("bound", ["0.25", "-1", "5"])
+def test_nan_is_above_every_number_in_both_ways_of_reading(bound: str, table: Table, rows: pa.Table) -> None:
+    limit = float(bound)
+    scores = dict(zip(rows["id"].to_pylist(), rows["score"].to_pylist(), strict=True))
+    above = {i for i, score in scores.items() if score is not None and (math.isnan(score) or score > limit)}
+    below = {i for i, score in scores.items() if score is not None and i not in above}
+    streamed = table.sql(f"SELECT id FROM t WHERE score > {bound}")["id"].to_pylist()
+    kept = table.sql(f"WITH c AS (SELECT * FROM t) SELECT id FROM c WHERE score > {bound}")["id"].to_pylist()
+    assert set(streamed) == set(kept) == above
+    assert set(table.sql(f"SELECT id FROM t WHERE score <= {bound}")["id"].to_pylist()) == below
+    assert any(math.isnan(score) for i, score in scores.items() if i in above and score is not None)
 
 
 def test_columns_and_condition_are_exact(table: Table, rows: pa.Table) -> None:

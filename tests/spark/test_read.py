@@ -91,7 +91,7 @@ def test_the_native_reader_reads_only_surviving_blocks(spark: SparkSession, tmp_
 
 
 def plan_text(frame: DataFrame) -> str:
-    query: Any = frame._jdf.queryExecution()  # type: ignore[operator]
+    query: Any = frame._jdf.queryExecution()
     return str(query.toString())
 
 
