@@ -61,6 +61,7 @@ def test_every_parameter_has_a_folder_of_its_own(bench: Bench) -> None:
         {"partition_by": None},
         {"block_rows": 701},
         {"by": ("l_quantity",)},
+        {"max_vectors": 2_999},
         {"features": False},
     ]
     folders = {table_folder(bench, "chapter3", replace(SOP, **change)) for change in [{}, *changes]}
