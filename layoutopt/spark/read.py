@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.model.schema import Schema
 from layoutopt.scan.read import BLOCK, ROWS_ONLY, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
 from layoutopt.spark.session import session_settings
@@ -57,15 +59,33 @@ def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
 
 
 def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
-    """The rows that survive, with all columns of the table that the read does not need left out."""
+    """The rows that survive, under the table's whole schema, so that ``*`` means the same as on the source.
+
+    The native reader leaves unread columns to Spark, which prunes them; elsewhere they are NULL.
+    """
+    if all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
+        read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     segments = read.segments
     if not read.columns:
         return _rows_only(spark, segments)
     if not segments:
-        return spark.createDataFrame([], _ddl(read.columns))
+        return spark.createDataFrame([], _ddl(read.table.schema.columns))
     if any(len(segment.layouts) > 1 for segment in segments):
-        return _by_arrow(spark, read.table.catalog.files.root, segments, read.columns)
-    return _by_native_reader(spark, read)
+        rows = _by_arrow(spark, read.table.catalog.files.root, segments, read.columns)
+    else:
+        rows = _by_native_reader(spark, read)
+    return _under_schema(rows, read.table.schema)
+
+
+def _under_schema(rows: DataFrame, schema: Schema) -> DataFrame:
+    """All columns of a schema, in its order; NULL where the rows lack one (which nothing reads)."""
+    present = set(rows.columns)
+    return rows.select(
+        *[
+            F.col(_quoted(column.name)) if column.name in present else F.lit(None).cast(column.type).alias(column.name)
+            for column in schema.columns
+        ]
+    )
 
 
 def _rows_only(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:

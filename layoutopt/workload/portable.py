@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
 
 from layoutopt.errors import QueryError
@@ -50,6 +51,8 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str
     tree = _qualified(sql, tables)
     columns = Typer({name.casefold(): schema for name, schema in tables.items()}).check(tree)
     names = _output_names(sql, [column.name for column in columns])
+    # A star was spelled out in full; what nothing reads must not be asked of a view that lacks it.
+    tree = pushdown_projections(tree)
     _replace_tables(tree, {name.casefold() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)

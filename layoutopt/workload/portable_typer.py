@@ -1,7 +1,7 @@
 """Spark's types of a whole query, found expression by expression.
 
-The rules are a list of what is known to mean the same to DuckDB; anything else is refused. Where the engines would coerce
-differently, the coercion is written into the tree.
+The rules are a list of what is known to mean the same to DuckDB; anything else is refused. Where the engines would
+coerce differently, the coercion is written into the tree.
 """
 
 from __future__ import annotations

@@ -33,6 +33,9 @@ QUERIES = [
     "SELECT id FROM t WHERE id IN (SELECT id FROM t WHERE kind = 'ship') AND year = 1996",
     "SELECT a.id FROM t a LEFT JOIN t b ON a.id = b.id AND b.kind = 'air' WHERE b.id IS NULL",
     "SELECT id FROM t WHERE kind = 'no such kind'",
+    "WITH c AS (SELECT * FROM t WHERE kind = 'air' UNION ALL SELECT * FROM t WHERE id = 7) SELECT price FROM c",
+    "WITH c AS (SELECT * FROM t) SELECT count(*) AS n FROM c",
+    "SELECT x.price FROM (SELECT DISTINCT kind, price, year FROM t) x WHERE x.year = 1995",
     "SELECT id FROM t WHERE kind = 'air' UNION ALL SELECT id FROM t WHERE price > 90",
 ]
 

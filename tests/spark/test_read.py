@@ -36,6 +36,7 @@ QUERIES = [
     "WITH c AS (SELECT id, kind FROM t WHERE price > 50) SELECT x.id FROM c x JOIN c y ON x.id = y.id AND y.id > 9",
     "SELECT id FROM t WHERE kind LIKE '%p' AND id IN (SELECT id FROM t WHERE year = 1995)",
     "SELECT id FROM t WHERE kind = 'no such kind'",
+    "WITH c AS (SELECT * FROM t WHERE kind = 'air' UNION ALL SELECT * FROM t WHERE id = 7) SELECT price FROM c",
 ]  # fmt: skip
 
 
