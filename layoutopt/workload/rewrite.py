@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -44,29 +45,21 @@ def to_engine_sql(sql: str, replacements: Mapping[str, str], read: str = "spark"
 
 def _is_common_table(table: exp.Table) -> bool:
     """Whether a WITH clause in force at this place defines the name."""
-    if len(table.parts) > 1:
-        return False
-    name = table.name.casefold()
-    node: exp.Expr | None = table
-    while node is not None:
-        entry = node if isinstance(node, exp.CTE) else None
-        clause = node.args.get("with_") if not isinstance(node, exp.With) else None
-        if entry is not None:
-            # inside a WITH clause only the entries before this one count (and itself, if recursive)
-            clause, outer = None, entry.parent
-            for earlier in outer.expressions if isinstance(outer, exp.With) else ():
-                if earlier is entry:
-                    if isinstance(outer, exp.With) and outer.args.get("recursive") and entry.alias.casefold() == name:
-                        return True
-                    break
-                if earlier.alias.casefold() == name:
-                    return True
-            node = outer.parent.parent if outer is not None and outer.parent is not None else None
-            continue
-        if clause is not None and any(each.alias.casefold() == name for each in clause.expressions):
+    name, node = table.name.casefold(), cast(exp.Expr, table)
+    while len(table.parts) == 1 and node.parent is not None:
+        if any(entry.alias.casefold() == name for entry in _entries_in_force(node.parent, node)):
             return True
         node = node.parent
     return False
+
+
+def _entries_in_force(parent: exp.Expr, child: exp.Expr) -> list[exp.Expr]:
+    """The entries of a WITH clause at ``parent`` that its part ``child`` may name."""
+    if isinstance(parent, exp.With):
+        place = next(index for index, entry in enumerate(parent.expressions) if entry is child)
+        return list(parent.expressions[: place + bool(parent.args.get("recursive"))])
+    clause = parent.args.get("with_")
+    return list(clause.expressions) if clause is not None and clause is not child else []
 
 
 def _replace(table: exp.Table, view: str) -> None:

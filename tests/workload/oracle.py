@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layoutopt.model.predicate import And, Col, Comparison, Constant, Expr, InSet, Like, Node, Or, matches
+from layoutopt.model.predicate import And, Call, Comparison, Const, Constant, Expr, InSet, Like, Node, Or, matches
 from layoutopt.model.values import Key
 
 KeyRow = Mapping[str, Key | None]
 
 
 def holds(node: Node, row: KeyRow) -> bool:
-    """Whether a node without functions is TRUE for a row of keys."""
+    """Whether a node is TRUE for a row of keys; of functions only ``coalesce`` is known."""
     match node:
         case Constant(value):
             return value
@@ -30,7 +30,12 @@ def holds(node: Node, row: KeyRow) -> bool:
 
 
 def _key(expr: Expr, row: KeyRow) -> Key | None:
-    assert isinstance(expr, Col), f"the oracle knows columns only, not {expr}"
+    if isinstance(expr, Const):
+        return expr.value
+    if isinstance(expr, Call):
+        assert expr.fn == "coalesce", f"the oracle does not know {expr.fn}"
+        keys = [_key(argument, row) for argument in expr.args]
+        return next((key for key in keys if key is not None), None)
     return row[expr.name]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import QueryError
@@ -47,6 +47,9 @@ def equal(name: str, value: int) -> InSet:
         ("SELECT a AS k, count(*) FROM t GROUP BY k HAVING max(b) > 1 ORDER BY k", [("t", ("a", "b"))]),
         ("SELECT a, count(*) FROM t GROUP BY 1 ORDER BY 2", [("t", ("a",))]),
         ("SELECT st.f FROM t", [("t", ("st",))]),
+        ("SELECT st.* FROM t", [("t", ("st",))]),
+        ("SELECT a FROM ((SELECT * FROM u) ORDER BY y LIMIT 5) q", [("u", ("a", "y", "z"))]),
+        ("SELECT transform(array(a), (v, j) -> v + j + b) FROM t", [("t", ("a", "b"))]),
         ("SELECT t.st.f FROM t", [("t", ("st",))]),
         ("SELECT t.a FROM t JOIN u USING (a)", [("t", ("a",)), ("u", ("a",))]),
         ("SELECT b FROM t NATURAL JOIN u", [("t", ("a", "b")), ("u", ("a",))]),
@@ -109,6 +112,9 @@ def test_unusable_statements_say_why(sql: str, code: str) -> None:
         ("SELECT 1 FROM t RIGHT JOIN u ON t.a = u.a AND t.b = 1 AND u.y = 2", [equal("b", 1), TRUE]),
         ("SELECT 1 FROM t FULL JOIN u ON t.a = u.a AND t.b = 1 AND u.y = 2", [TRUE, TRUE]),
         ("SELECT 1 FROM t FULL JOIN u ON t.a = u.a WHERE t.b = 1", [equal("b", 1), TRUE]),
+        ("SELECT 1 FROM t FULL JOIN u ON t.a = u.a WHERE t.b IS NULL", [TRUE, TRUE]),
+        ("SELECT 1 FROM t LEFT JOIN u ON t.a = u.a WHERE u.y = 1 OR u.z IS NULL", [TRUE, TRUE]),
+        ("SELECT 1 FROM ((SELECT * FROM t) LIMIT 5) q WHERE q.a = 1", [TRUE]),
         ("SELECT 1 FROM t LEFT ANTI JOIN u ON t.a = u.a AND t.b = 1 AND u.y = 2", [TRUE, equal("y", 2)]),
         ("SELECT 1 FROM t LEFT SEMI JOIN u ON t.a = u.a AND t.b = 1 AND u.y = 2", [equal("b", 1), equal("y", 2)]),
         (
@@ -183,8 +189,8 @@ _SMALL = {name: Schema(tuple(Column(each, "int") for each in columns)) for name,
 
 @st.composite
 def _conditions(draw: st.DrawFn, names: Sequence[str]) -> str:
-    parts = []
-    for _ in range(draw(st.integers(1, 3))):
+    parts: list[str] = []
+    for _ in range(draw(st.integers(1, 2))):
         name, value = draw(st.sampled_from(names)), draw(st.integers(1, 3))
         shape = "{0} = {1}", "{0} <> {1}", "{0} IS NULL", "{0} IS NOT NULL", "coalesce({0}, 1) = {1}", "{0} = {2}"
         parts.append(draw(st.sampled_from(shape)).format(name, value, draw(st.sampled_from(names))))
@@ -202,7 +208,7 @@ def _queries(draw: st.DrawFn) -> str:
     both, left = ["p.a", "p.b", "q.a", "q.y"], ["p.a", "p.b"]
     narrow = "SEMI" in kind or "ANTI" in kind
     where = draw(_conditions(left if narrow else both))
-    on = draw(_conditions(both))
+    on = draw(st.sampled_from(["p.a = q.a AND ", "p.b = q.y AND ", ""])) + draw(_conditions(both))
     form = draw(st.integers(0, 5))
     if form == 0 and not narrow:
         third = draw(_conditions([*both, "r.a"]))
@@ -230,9 +236,9 @@ def _create(connection: duckdb.DuckDBPyConnection, view: str, scan: TableScan | 
         rows = [row for row in rows if holds(scan.filter.root, row)]
         names = scan.columns or ("none_read",)
     connection.execute(f"CREATE OR REPLACE TABLE {view} ({', '.join(f'{name} INT' for name in names)})")
-    marks = ", ".join("?" for _ in names)
-    for row in rows:
-        connection.execute(f"INSERT INTO {view} VALUES ({marks})", [row.get(name) for name in names])
+    values = ", ".join(f"({', '.join(str(row.get(name) or 'NULL') for name in names)})" for row in rows)
+    if values:
+        connection.execute(f"INSERT INTO {view} VALUES {values}")
 
 
 @pytest.fixture(scope="module")
@@ -248,13 +254,12 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[objec
     return sorted(connection.execute(text).fetchall(), key=repr)
 
 
+@settings(max_examples=300)
 @given(sql=_queries())
 def test_prefiltered_and_pruned_tables_give_the_same_answer(database: duckdb.DuckDBPyConnection, sql: str) -> None:
     spliced = sql
     for number, scan in reversed(list(enumerate(scans_of(sql, _SMALL)))):
-        # coalesce() is a function: the oracle can't evaluate it, so these scans stay whole
-        usable = "Call(" not in repr(scan.filter.root)
-        _create(database, f"view_{number}", scan if usable else None, scan.table)
+        _create(database, f"view_{number}", scan, scan.table)
         assert scan.span is not None
         start, end = scan.span
         spliced = f"{spliced[:start]}view_{number}{spliced[end:]}"
