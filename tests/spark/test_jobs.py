@@ -1,0 +1,116 @@
+"""The jobs as users start them: in processes of their own, under separate executors, and with tasks that are retried."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from layoutopt.catalog.table import Catalog
+from layoutopt.model.layout import Plan
+from tests.spark.tables import plan_of, simple_document, simple_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run with the package importable, in this process too and in the workers that Spark starts."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": "2.13",
+    }
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def submit(master: str, job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Submit a job; what it says comes out of ``spark-submit`` on stdout."""
+    settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.session.timeZone=UTC"]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--driver-memory", "1g", *settings]
+    return run(*command, str(ROOT / "jobs" / f"{job}.py"), *arguments)
+
+
+@pytest.fixture(scope="module")
+def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a source, a features file and a configuration."""
+    place = tmp_path_factory.mktemp("jobs")
+    source = simple_rows(spark)
+    source.write.parquet(str(place / "source"))
+    (place / "features.json").write_bytes(simple_document(source).dumps())
+    (place / "made.json").write_bytes(plan_of(simple_document(source), partition_by="day").dumps())
+    (place / "t.toml").write_text(
+        f"""
+        [plan]
+        source = "{place}/source"
+        features = "{place}/features.json"
+        partition-by = "day"
+        block-rows = 20
+        output = "{place}/plan.json"
+        [load]
+        source = "{place}/source"
+        table = "{place}/table"
+        plan = "{place}/made.json"
+        """
+    )
+    return place
+
+
+def test_a_load_works_on_executors_of_their_own(place: Path) -> None:
+    table = f"{place}/cluster"
+    flags = ["--conf", f"{place}/t.toml", "--table", table, "--partition", "day=1"]
+    done = submit("local-cluster[1,1,1024]", "load", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "loaded 100 rows" in done.stdout
+    assert [entry.key for entry in Catalog.open(f"{place}/cluster").snapshot.partitions] == ["1"]
+
+
+def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(place: Path) -> None:
+    done = submit("local[1]", "load", "--conf", f"{place}/t.toml", "--source", f"{place}/nowhere")
+    assert done.returncode == 2
+    assert "nowhere' does not exist" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_planning_and_featurising_from_a_configuration(place: Path) -> None:
+    done = submit("local[1]", "plan", "--conf", f"{place}/t.toml")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert Plan.loads((place / "plan.json").read_bytes()).block_rows == 20
+    done = submit("local[1]", "featurize", "--conf", f"{place}/t.toml", "--output", f"{place}/pairs.parquet")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sum(pq.read_table(place / "pairs.parquet")["count"].to_pylist()) == 400
+
+
+def test_a_retried_task_leaves_no_duplicate(place: Path) -> None:
+    marks = place / "marks"
+    marks.mkdir()
+    done = run(
+        sys.executable,
+        str(Path(__file__).with_name("retrying_load.py")),
+        f"{place}/source",
+        f"{place}/retried",
+        f"{place}/made.json",
+        str(marks),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(list(marks.iterdir())) == 4
+    tables = Catalog.open(f"{place}/retried").block_tables()
+    named = {file for _, blocks in tables for file in blocks.files}
+    ids = [i for file in named for i in pq.read_table(place / "retried" / file)["id"].to_pylist()]
+    assert sorted(ids) == list(range(400))
+    # What the failed attempts wrote is garbage that nothing names, each under a name of its own.
+    assert len(list((place / "retried/data").rglob("*.parquet"))) == 8
