@@ -20,7 +20,7 @@ from layoutopt.config import (
     VerifySettings,
 )
 from layoutopt.console import Session, add_verb, run_app
-from layoutopt.errors import DataFileError, SettingError
+from layoutopt.errors import DataFileError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ def plan(settings: PlanSettings, session: Session) -> None:
     from layoutopt.spark.plan import make_plan
 
     document = FeaturesDocument.loads(settings.features.read_bytes())
-    with session.working("planning"):
+    with session.working("planning") as work:
         made = make_plan(
             _spark(session),
             settings.source,
@@ -72,6 +72,7 @@ def plan(settings: PlanSettings, session: Session) -> None:
             max_vectors=settings.max_vectors,
             seed=settings.seed,
             codec=settings.codec,
+            progress=work.say,
         )
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
@@ -86,14 +87,14 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.spark.load import load as load_table
 
     made = Plan.loads(settings.plan.read_bytes())
-    with session.working("loading") as step:
+    with session.working("loading") as work:
         report = load_table(
             _spark(session),
             settings.source,
             settings.table_path,
             made,
-            partitions=_partition_values(settings.partition, made.partition_by),
-            progress=step,
+            partitions=settings.partition or None,
+            progress=work.say,
         )
     session.show(report.to_json(), lambda console: console.print(report))
 
@@ -130,8 +131,8 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     table = _open(settings.table_path)
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
     found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
-    with session.working("evaluating") as step:
-        result = evaluate_queries(table, found.queries, settings.actual, step)
+    with session.working("evaluating") as work:
+        result = evaluate_queries(table, found.queries, settings.actual, work.step)
     skipped = [{"id": s.id, "reason": s.reason_code, "detail": s.detail} for s in found.skipped]
     session.show({**result, "skipped": skipped}, lambda console: print_evaluation(console, result, found.skipped))
 
@@ -142,8 +143,8 @@ def verify(settings: VerifySettings, session: Session) -> None:
     from layoutopt.scan.verify import verify as verify_table
 
     table = _open(settings.table_path)
-    with session.working("verifying") as step:
-        report = verify_table(table, settings.sample, progress=step)
+    with session.working("verifying") as work:
+        report = verify_table(table, settings.sample, progress=work.step)
     session.show(report.to_json(), lambda console: console.print(report))
     if not report.ok:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
@@ -178,7 +179,7 @@ def bench(settings: BenchSettings, session: Session) -> None:
         results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
         session.show({"results": str(results)}, lambda console: console.print(f"Written: {results}"))
     else:
-        from layoutopt.bench.micro import run_micro
+        from layoutopt.bench.figures import run_micro
 
         run_micro(settings.sf, root=settings.folder)
 
@@ -198,20 +199,6 @@ def _spark(session: Session) -> SparkSession:
 def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table:
     scan = table.scan(settings.sql)
     return scan.to_spark(_spark(session)).toArrow() if settings.engine == "spark" else scan.to_arrow()
-
-
-def _partition_values(given: Sequence[str], column: str | None) -> list[str] | None:
-    """The values of `--partition COLUMN=VALUE`, None where none is given.
-
-    Raises:
-        SettingError: a text of another form, or another column than the plan's.
-    """
-    for text in given:
-        name, equals, _ = text.partition("=")
-        if not equals or column is None or name.casefold() != column.casefold():
-            wanted = f"write {column}=VALUE" if column else "leave it out, since the plan has no partitions"
-            raise SettingError(f"--partition {text!r} names no partition of the plan; {wanted}")
-    return [text.partition("=")[2] for text in given] or None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

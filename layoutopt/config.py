@@ -76,7 +76,7 @@ class AnalyzeSettings(VerbSettings):
     threshold: int | None = Field(
         None, ge=1, description="T: a feature helps at least this many queries [default: 1 % of them, at least 2]"
     )
-    num_features: int = Field(48, ge=1, le=1024, description="numFeat: the most features")
+    num_features: int = Field(28, ge=1, le=1024, description="numFeat: the most features")
     exclude_columns: Names | None = Field(
         None, description="columns that make no features [default: those of date and timestamp types]"
     )

@@ -29,8 +29,20 @@ BAD_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 
 Verb = TypeVar("Verb", bound=VerbSettings)
-Step = Callable[[int, int | None], None]
-"""Says how far a piece of work has come: (done, of how many; None where unknown)."""
+Taken = TypeVar("Taken", bound=VerbSettings, contravariant=True)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a piece of work tells whoever waits for it.
+
+    Attributes:
+        step: how far it has come: (done, of how many).
+        say: what it does now, in a short sentence.
+    """
+
+    step: Callable[[int, int], None]
+    say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -62,10 +74,10 @@ class Session:
         return read_spark_properties(self.conf) if self.conf else {}
 
     @contextmanager
-    def working(self, what: str) -> Iterator[Step]:
-        """Show a progress bar on stderr while the block runs, if progress is wanted; yields what moves it."""
+    def working(self, what: str) -> Iterator[Work]:
+        """Show progress on stderr while the block runs, if it is wanted; yields what tells of it."""
         if not self.progress:
-            yield lambda done, total: None
+            yield Work(lambda done, total: None, lambda sentence: None)
             return
         from rich.console import Console
         from rich.progress import Progress
@@ -74,7 +86,10 @@ class Session:
         # On a terminal the finished bar goes away; a log keeps its last state.
         with Progress(console=stderr, transient=stderr.is_terminal) as bar:
             task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            yield Work(
+                step=lambda done, total: bar.update(task, completed=done, total=total),
+                say=lambda sentence: bar.update(task, description=sentence),
+            )
 
 
 def _plain(value: object) -> object:
@@ -88,13 +103,13 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-class Body(Protocol[Verb]):
+class Body(Protocol[Taken]):
     """What a verb does: a function of its settings and the session."""
 
     __name__: str
     __doc__: str | None
 
-    def __call__(self, settings: Verb, session: Session, /) -> None:
+    def __call__(self, settings: Taken, session: Session, /) -> None:
         """Do it."""
 
 

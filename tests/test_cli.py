@@ -162,7 +162,7 @@ def test_analyze_prints_json(here: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [s["id"] for s in said["skipped"]] == [3]
     assert "nothing" in said["skipped"][0]["detail"]
     assert sum(said["skipped_by_reason"].values()) == 1
-    assert any("shirts" in f["filter"] and f["weight"] == 3.0 for f in said["features"])
+    assert any("shirts" in f["filter"] and f["queries"] == 3.0 for f in said["features"])
     assert not any("sold" in f["filter"] for f in said["features"])
     assert said["exclude_columns"] == ["sold"]
 
@@ -191,8 +191,9 @@ def test_json_holds_what_json_cannot_as_text(capsys: pytest.CaptureFixture[str])
 
 def test_progress_is_on_stderr_and_only_when_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     for wanted in (False, True):
-        with Session(None, json=False, progress=wanted).working("counting") as step:
-            step(1, 2)
+        with Session(None, json=False, progress=wanted).working("starting") as work:
+            work.step(1, 2)
+            work.say("counting")
         said = capsys.readouterr()
         assert said.out == ""
         assert ("counting" in said.err) == wanted

@@ -65,6 +65,8 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
         threshold=threshold,
         num_features=settings.num_features,
         exclude_columns=excluded,
+        # Dates are excluded because partition pruning serves filters on them; it does not serve `shipped < due`.
+        exclude_comparisons=settings.exclude_columns is not None,
         max_set=settings.max_set,
         selection=settings.selection,
         settings=meaning,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,35 @@ class Augmented:
     stricter: Bools
 
 
-def augment(queries: Sequence[Query], threshold: float, exclude_columns: Collection[str] = ()) -> Augmented:
+@dataclass(frozen=True)
+class Exclusion:
+    """What makes no features.
+
+    Attributes:
+        columns: column names, in any case.
+        comparisons: whether comparisons of two such columns are excluded too. ``shipped < due`` is no filter on a
+            date that partition pruning could serve, though both are dates.
+    """
+
+    columns: frozenset[str] = frozenset()
+    comparisons: bool = True
+
+    @classmethod
+    def of(cls, columns: Iterable[str], *, comparisons: bool = True) -> Exclusion:
+        """The exclusion of these columns."""
+        return cls(frozenset(name.casefold() for name in columns), comparisons)
+
+    def excludes(self, predicate: Predicate) -> bool:
+        """Whether a predicate makes no feature: any of its literals is excluded."""
+        return any(self._excludes(literal) for literal in predicate.literals)
+
+    def _excludes(self, literal: Literal) -> bool:
+        if isinstance(literal, Comparison) and not self.comparisons:
+            return False
+        return not self.columns.isdisjoint(name.casefold() for name in columns_of(literal))
+
+
+def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | None = None) -> Augmented:
     """Relate every query to every predicate of the workload (3.3.2).
 
     Beside the text's predicates the items hold the single literals of disjunctions and lists of values, since these
@@ -43,10 +71,10 @@ def augment(queries: Sequence[Query], threshold: float, exclude_columns: Collect
     Args:
         queries: the workload.
         threshold: T, in queries: an item that can't help that many is left out.
-        exclude_columns: columns that make no features, in any case.
+        exclusion: what makes no items; nothing when None.
     """
     weights = _weights_by_filter(queries)
-    predicates = _items(weights, threshold, frozenset(name.casefold() for name in exclude_columns))
+    predicates = _items(weights, threshold, exclusion or Exclusion())
     relation = Implications(predicates)
     shape = (len(weights), len(predicates))
     nodes = [filter_.root for filter_ in weights]
@@ -88,12 +116,12 @@ def _weights_by_filter(queries: Iterable[Query]) -> dict[Filter, float]:
     return weights
 
 
-def _items(weights: dict[Filter, float], threshold: float, excluded: frozenset[str]) -> tuple[Predicate, ...]:
+def _items(weights: dict[Filter, float], threshold: float, exclusion: Exclusion) -> tuple[Predicate, ...]:
     """The predicates worth relating, those that occur most often first, else in order of appearance."""
     occurrences: dict[Predicate, float] = {}
     for filter_, weight in weights.items():
         for predicate in dict.fromkeys(_predicates_of(filter_)):
-            if excluded.isdisjoint(name.casefold() for name in columns_of(predicate)):
+            if not exclusion.excludes(predicate):
                 occurrences[predicate] = occurrences.get(predicate, 0.0) + weight
     items = [p for p, count in occurrences.items() if count >= threshold or _may_be_implied_by_others(p)]
     items.sort(key=lambda p: -occurrences[p])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+from layoutopt.features.augment import Exclusion
 from layoutopt.features.coverage import rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
 from layoutopt.features.redundancy import Ranked, eliminate_redundant
@@ -24,19 +25,25 @@ def mine_features(
     queries: Sequence[Query],
     *,
     threshold: int | None = None,
-    num_features: int = 64,
+    num_features: int = 28,
     exclude_columns: Collection[str] = (),
+    exclude_comparisons: bool = True,
     max_set: int = 3,
     selection: Selection = "coverage",
     settings: Settings | None = None,
 ) -> FeatureSet:
-    """The features of a workload, the most useful first, each with the queries that it subsumes as its weight.
+    """The features of a workload, the most useful first.
+
+    A feature's weight is what it adds to those before it, I(F) in 3.3.3: queries that it additionally subsumes, or by
+    coverage queries' worth of rows that it additionally skips. So the lightest are the first to do without. What a
+    blocking should weigh by is counted for each segment; see :mod:`layoutopt.features.weights`.
 
     Args:
         queries: the analysed queries of one table.
         threshold: T, in queries; :func:`default_threshold` when None.
         num_features: numFeat, the most features.
         exclude_columns: columns that make no features, in any case (see :func:`default_excluded`).
+        exclude_comparisons: whether comparisons of such columns with each other make none either.
         max_set: the most predicates of a feature.
         selection: how candidates are ranked.
         settings: what the features' meaning depends on; the defaults when None.
@@ -45,9 +52,10 @@ def mine_features(
         At most `num_features` features; none where no predicate set reaches the threshold.
     """
     least = default_threshold(queries) if threshold is None else threshold
-    candidates = find_candidates(queries, threshold=least, exclude_columns=exclude_columns, max_set=max_set)
+    exclusion = Exclusion.of(exclude_columns, comparisons=exclude_comparisons)
+    candidates = find_candidates(queries, threshold=least, exclusion=exclusion, max_set=max_set)
     ranked = rank(candidates, num_features, least, selection)
-    return FeatureSet(tuple(_feature(candidates, place) for place, _ in ranked), settings or Settings())
+    return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or Settings())
 
 
 def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:
@@ -65,7 +73,3 @@ def default_threshold(queries: Sequence[Query]) -> int:
 def default_excluded(schema: Schema) -> tuple[str, ...]:
     """The columns that make no features unless asked for: dates and timestamps, which partition pruning serves."""
     return tuple(column.name for column in schema.columns if column.type.startswith(("date", "timestamp")))
-
-
-def _feature(candidates: Candidates, place: int) -> Feature:
-    return Feature(candidates.sets[place], float(candidates.weights @ candidates.shares[:, place]))

@@ -55,9 +55,9 @@ class Implications:
 
     def _find_implied(self, node: Node) -> Bools:
         if isinstance(node, And):
-            return np.logical_or.reduce([self.implied(child) for child in node.children])
+            return np.array(np.any([self.implied(child) for child in node.children], axis=0))
         if isinstance(node, Or):
-            return np.logical_and.reduce([self.implied(child) for child in node.children])
+            return np.array(np.all([self.implied(child) for child in node.children], axis=0))
         row = np.zeros(len(self._predicates), dtype=np.bool_)
         if not isinstance(node, Constant):
             row[[i for i in self._about(columns_of(node)) if implies(node, self._predicates[i])]] = True
@@ -71,11 +71,11 @@ class Implications:
 
     def _find_shares(self, node: Node) -> Floats:
         if isinstance(node, And):
-            return np.max([self.shares(child) for child in node.children], axis=0)
+            return np.array(np.max([self.shares(child) for child in node.children], axis=0))
         parts: Sequence[Node] = node.children if isinstance(node, Or) else single_parts(node)
         if len(parts) < 2:
             return np.zeros(len(self._predicates))
-        return np.mean([self.shares(part) for part in parts], axis=0)
+        return np.array(np.mean([self.shares(part) for part in parts], axis=0))
 
 
 def single_parts(node: Node) -> tuple[Literal, ...]:

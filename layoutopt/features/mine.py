@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from layoutopt.features.augment import Augmented, augment, subject_of
+from layoutopt.features.augment import Augmented, Exclusion, augment, subject_of
 from layoutopt.features.implications import Bools, Floats, single_parts
 from layoutopt.features.selectivity import assumed_selectivity, share_of
 from layoutopt.model.predicate import Literal, Predicate
@@ -48,7 +48,7 @@ class Candidates:
     @cached_property
     def subsumes(self) -> Bools:
         """Which set subsumes which filter: bool, shape (filters, sets)."""
-        return self.shares == 1.0
+        return np.equal(self.shares, 1.0)
 
     @cached_property
     def support(self) -> Floats:
@@ -57,7 +57,7 @@ class Candidates:
 
 
 def find_candidates(
-    queries: Sequence[Query], *, threshold: float, exclude_columns: Collection[str] = (), max_set: int = 3
+    queries: Sequence[Query], *, threshold: float, exclusion: Exclusion | None = None, max_set: int = 3
 ) -> Candidates:
     """The predicate sets that subsume at least T queries (3.3.2), and single literals that could help as many.
 
@@ -67,10 +67,10 @@ def find_candidates(
     Args:
         queries: the workload.
         threshold: T, in queries (the sum of their weights).
-        exclude_columns: columns that make no features, in any case.
+        exclusion: what makes no features; nothing when None.
         max_set: the most predicates of a set.
     """
-    workload = augment(queries, threshold, exclude_columns)
+    workload = augment(queries, threshold, exclusion)
     selectivity = assumed_selectivity(workload.predicates)
     found = [*_frequent(workload, selectivity, threshold, max_set), *_partial(workload, threshold)]
     members = _strictest(found, workload)
@@ -91,9 +91,7 @@ def _frequent(
     support = workload.weights @ workload.subsumes
     frequent = np.flatnonzero(support >= threshold)
     yield from ((int(i),) for i in frequent)
-    narrowing = _strictest(
-        [(int(i),) for i in frequent if share_of(workload.predicates[i], selectivity) <= _MOST_NARROWING], workload
-    )
+    narrowing = _strictest([(int(i),) for i in frequent if _narrows(workload.predicates[i], selectivity)], workload)
     combined = sorted((m[0] for m in narrowing), key=lambda i: (-support[i], i))[:MOST_COMBINED]
     subjects = [subject_of(predicate) for predicate in workload.predicates]
     for members in _grow(workload, sorted(combined), threshold, max_set):
@@ -101,6 +99,11 @@ def _frequent(
             count = workload.weights @ workload.subsumes[:, list(members)].all(axis=1)
             if count >= threshold:
                 yield members
+
+
+def _narrows(predicate: Predicate, selectivity: Mapping[Literal, float]) -> bool:
+    """Whether a predicate is worth combining: it restricts one expression, to less than most of the rows."""
+    return len(predicate.literals) == 1 and share_of(predicate, selectivity) <= _MOST_NARROWING
 
 
 def _grow(workload: Augmented, items: Sequence[int], threshold: float, max_set: int) -> list[Members]:
@@ -138,7 +141,7 @@ def _set_shares(members: Members, workload: Augmented) -> Floats:
     """A single predicate's shares; a larger set counts only where it subsumes the whole filter."""
     if len(members) == 1:
         return workload.shares[:, members[0]]
-    return workload.subsumes[:, list(members)].all(axis=1).astype(np.float64)
+    return np.where(workload.subsumes[:, list(members)].all(axis=1), 1.0, 0.0)
 
 
 def _no_shares(workload: Augmented) -> Floats:
@@ -154,8 +157,8 @@ def _strictest(found: Sequence[Members], workload: Augmented) -> list[Members]:
     for group in groups.values():
         stricter = _stricter_sets(group, workload)
         # Of two equivalent sets the first stays.
-        dominated = np.tril(stricter & stricter.T, -1).T | (stricter & ~stricter.T)
-        kept += [m for m, worse in zip(group, dominated.any(axis=0), strict=True) if not worse]
+        dominates = np.tril(stricter & stricter.T, -1).T | (stricter & ~stricter.T)
+        kept += [group[i] for i in np.flatnonzero(~dominates.any(axis=0))]
     return kept
 
 

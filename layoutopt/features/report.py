@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from layoutopt.features.analysis import LogAnalysis
 from layoutopt.features.stability import Curve
+from layoutopt.features.weights import feature_shares, feature_weights
 from layoutopt.model.predicate import describe
 
 if TYPE_CHECKING:
@@ -29,7 +32,9 @@ def summary(analysis: LogAnalysis, output: Path) -> dict[str, object]:
         "skipped_by_reason": analysis.reasons,
         "threshold": analysis.threshold,
         "exclude_columns": list(document.exclude_columns),
-        "features": [{"filter": text, "weight": weight} for text, weight in _features(analysis)],
+        "features": [
+            {"filter": text, "weight": weight, "queries": queries} for text, weight, queries in _features(analysis)
+        ],
         "commonality": _points(analysis.commonality, _COMMON_AT),
         "stability": _points(analysis.stability, _STABLE_AT),
     }
@@ -45,8 +50,9 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     table.add_column("#", justify="right")
     table.add_column("filter", overflow="fold")
     table.add_column("queries", justify="right")
-    for i, (text, weight) in enumerate(_features(analysis)):
-        table.add_row(str(i), Text(text), f"{weight:.4g}")
+    table.add_column("adds", justify="right")
+    for i, (text, weight, queries) in enumerate(_features(analysis)):
+        table.add_row(str(i), Text(text), f"{queries:.4g}", f"{weight:.4g}")
     console.print(table)
     used, statements = analysis.counts["used"], analysis.counts["statements"]
     console.print(f"{used} of {statements} statements used, T = {analysis.threshold}")
@@ -75,8 +81,13 @@ def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
         console.print(f"  and {left} more; --json lists them all")
 
 
-def _features(analysis: LogAnalysis) -> list[tuple[str, float]]:
-    return [(" AND ".join(describe(p) for p in f.predicates), f.weight) for f in analysis.document.features]
+def _features(analysis: LogAnalysis) -> list[tuple[str, float, float]]:
+    """Each feature's text, its weight, and the queries that it helps (a part of a list counting as a part)."""
+    document = analysis.document
+    weights = np.array([query.weight for query in document.queries])
+    helped = feature_weights(feature_shares(document.features, document.queries), weights).tolist()
+    texts = [" AND ".join(describe(p) for p in feature.predicates) for feature in document.features]
+    return list(zip(texts, document.features.weights.tolist(), helped, strict=True))
 
 
 def _points(curve: Curve, at: tuple[float, ...]) -> dict[str, float]:

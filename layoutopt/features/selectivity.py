@@ -64,7 +64,7 @@ def _cell_weights(cells: Bools, sets: Sequence[ValueSet]) -> Floats:
     closed = [bool(v.intervals) and all(None not in pair for pair in v.intervals) for v in sets]
     named = cells[closed].any(axis=0) if any(closed) else np.ones(cells.shape[1], dtype=np.bool_)
     weights = np.where(named, 1.0, 1.0 / max(1, int((~named).sum())))
-    return weights / weights.sum()
+    return np.array(weights / weights.sum())
 
 
 def _other_shares(literals: Sequence[Literal]) -> dict[Literal, float]:

@@ -40,12 +40,11 @@ def commonality(queries: Sequence[Query]) -> Curve:
     frequency: Counter[Predicate] = Counter()
     for predicates, weight in zip(used, weights, strict=True):
         for predicate in predicates:
-            frequency[predicate] += weight  # type: ignore[assignment]  # weights are floats
+            frequency[predicate] += weight
     order = {predicate: i for i, (predicate, _) in enumerate(frequency.most_common())}
     # A query is counted from its most frequent predicate on.
     first = [min(order[predicate] for predicate in predicates) for predicates in used]
-    counts = np.bincount(first, weights=weights, minlength=len(order)) if first else np.zeros(0)
-    return _curve(counts)
+    return _curve(_sums(first, weights, len(order)))
 
 
 def stability(queries: Sequence[Query], windows: int = WINDOWS) -> Curve:
@@ -68,7 +67,14 @@ def _window(used: Sequence[frozenset[Predicate]], weights: Floats) -> Curve:
         for predicate in predicates:
             seen_at.setdefault(predicate, i)
     first = [min(seen_at[predicate] for predicate in predicates) for predicates in used]
-    return _curve(np.bincount(first, weights=weights, minlength=len(used)), weights)
+    return _curve(_sums(first, weights, len(used)), weights)
+
+
+def _sums(places: Sequence[int], weights: Floats, length: int) -> Floats:
+    """The weights added up by place, float64, shape (length,)."""
+    sums = np.zeros(length)
+    np.add.at(sums, np.array(places, dtype=np.int64), weights)
+    return sums
 
 
 def _curve(gains: Floats, steps: Floats | None = None) -> Curve:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layoutopt.features.augment import Augmented, augment, stricter_than, subject_of
+from layoutopt.features.augment import Augmented, Exclusion, augment, stricter_than, subject_of
 from layoutopt.features.implications import Implications
 from layoutopt.model.predicate import Node, Predicate
 from layoutopt.model.subsume import subsumes
@@ -75,7 +75,7 @@ def test_equal_filters_are_one_row_with_their_weights_added() -> None:
 
 
 def test_excluded_columns_make_no_items_in_any_case() -> None:
-    augmented = augment(EXAMPLE_1, threshold=1, exclude_columns=["REVENUE"])
+    augmented = augment(EXAMPLE_1, threshold=1, exclusion=Exclusion.of(["REVENUE"]))
     assert set(augmented.predicates) == {predicate(SHOES), predicate(SHIRTS), predicate(BOTH)}
 
 

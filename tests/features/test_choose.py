@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 
 import pytest
 
 from layoutopt.features.choose import default_excluded, default_threshold, mine_features
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicate import describe
+from layoutopt.model.predicate import Col, Comparison, describe
 from layoutopt.model.schema import Column, Schema
 from tests.features.workloads import (
     EXAMPLE_1,
@@ -31,15 +32,17 @@ def test_at_most_num_features_the_best_first() -> None:
     assert len(features) == 4
     first = next(iter(features))
     assert first.predicates == (predicate(is_in(REGION, "r")),)
-    assert first.weight == 9.0
+    assert features.weights.tolist() == sorted(features.weights, reverse=True)
+    assert 0 < first.weight < 9.0
 
 
-def test_the_weight_is_the_number_of_queries_subsumed() -> None:
-    features = mine_features(EXAMPLE_1, threshold=1, num_features=10)
-    for feature in features:
-        subsumed = [f for f, held in zip(EXAMPLE_1, features.matrix(EXAMPLE_1).T, strict=False) if held.any()]
-        assert subsumed
-        assert feature.weight >= 1
+def test_the_weight_in_the_text_is_the_number_of_queries_additionally_subsumed() -> None:
+    queries = [query(is_in(PRODUCT, "a"), weight=5.0), query(comparison(PRODUCT, "<>", "b"), weight=3.0, number=1)]
+    features = mine_features(queries, threshold=2, num_features=10, selection="text")
+    assert [(f.predicates, f.weight) for f in features] == [
+        ((predicate(is_in(PRODUCT, "a")),), 5.0),
+        ((predicate(comparison(PRODUCT, "<>", "b")),), 3.0),
+    ]
 
 
 def test_a_higher_threshold_gives_no_feature() -> None:
@@ -82,3 +85,12 @@ def test_dates_and_timestamps_are_excluded_by_default() -> None:
     types = {"a": "date", "b": "timestamp", "c": "timestamp_ntz", "d": "int", "e": "string"}
     schema = Schema(tuple(Column(name, type_) for name, type_ in types.items()))
     assert default_excluded(schema) == ("a", "b", "c")
+
+
+def test_a_comparison_of_excluded_columns_is_excluded_only_when_asked() -> None:
+    late = Comparison(Col("shipped", "date"), "<", Col("due", "date"))
+    queries = workload((late,), (late, comparison(Col("due", "date"), ">", datetime.date(2026, 1, 1))), (late,))
+    dates = ("Shipped", "DUE")
+    kept = mine_features(queries, threshold=2, exclude_columns=dates, exclude_comparisons=False)
+    assert [f.predicates for f in kept] == [(predicate(late),)]
+    assert len(mine_features(queries, threshold=1, exclude_columns=dates)) == 0
