@@ -21,7 +21,9 @@ from layoutopt.model.vectors import Ints
 
 # 3 is a tenth more work than 1 for 2 % fewer bytes; 9 is four times the work for 4 % more.
 ZSTD_LEVEL = 3
-_SAMPLE_ROWS = 12_000
+# A sample is one row in so many, within these bounds: four candidates then cost a sixth of the writing.
+_SAMPLE_SHARE = 25
+_FEWEST_SAMPLE_ROWS, _MOST_SAMPLE_ROWS = 2_000, 12_000
 _LONGEST_INTEGER_DECIMAL = 18
 _DICTIONARY = "dictionary"
 _INTEGER_ENCODINGS = (_DICTIONARY, "PLAIN", "DELTA_BINARY_PACKED")
@@ -75,10 +77,11 @@ def choose_encodings(table: pa.Table, offsets: Ints, codec: str) -> Encodings:
 
 
 def _sample(table: pa.Table, offsets: Ints) -> Iterator[pa.Table]:
-    """Whole blocks spread evenly over the table, of about ``_SAMPLE_ROWS`` rows together, at least one."""
+    """Whole blocks spread evenly over the table, at least one."""
     n_blocks = len(offsets) - 1
     mean = max(1.0, table.num_rows / max(n_blocks, 1))
-    wanted = min(n_blocks, max(1, int(_SAMPLE_ROWS / mean)))
+    rows = min(max(table.num_rows // _SAMPLE_SHARE, _FEWEST_SAMPLE_ROWS), _MOST_SAMPLE_ROWS)
+    wanted = min(n_blocks, max(1, round(rows / mean)))
     for block in ((np.arange(wanted) * 2 + 1) * n_blocks // (2 * max(wanted, 1))).tolist():
         yield table.slice(int(offsets[block]), int(offsets[block + 1] - offsets[block]))
 

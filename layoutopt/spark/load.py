@@ -26,7 +26,7 @@ from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import DATA, new_load_id, partition_key
 from layoutopt.catalog.snapshot import Scalar, Snapshot
-from layoutopt.errors import BoundError, ContentMismatchError, LayoutoptError
+from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import Plan
 from layoutopt.model.vectors import words_for
@@ -175,9 +175,14 @@ def load(
         written = _write(one, in_task)
         say("comparing with the source")
         _check(one, written.blocks, written.observed)
-        say("committing")
+    except BaseException:
+        _delete_written(one)
+        raise
+    say("committing")
+    try:
         snapshot = _commit(one, base, written.blocks, whole_table, at)
-    except (LayoutoptError, KeyboardInterrupt):
+    except (CommitConflictError, PlanError, SchemaError):
+        # Refused for certain. After any other failure the snapshot may exist, and name these files.
         _delete_written(one)
         raise
     return _report(one, snapshot, written)

@@ -1,4 +1,4 @@
-"""The jobs as users start them: in processes of their own, under separate executors, and with tasks that are retried."""
+"""The jobs as users start them: in processes of their own, on separate executors, and with tasks that are retried."""
 
 from __future__ import annotations
 
