@@ -1,0 +1,68 @@
+"""GSOP: from a problem to a scheme of disjoint layouts (Sun 2017, chapter 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.partitioning.partition import Partitioner
+from layoutopt.search.baselines import hillclimb, hyrise
+from layoutopt.search.grouping import Group, Grouping, cost_of, merge_bottom_up, served_by
+from layoutopt.search.local import choose_features
+from layoutopt.search.problem import Problem
+from layoutopt.search.rows import Estimate, computed, rows_estimator
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search's result.
+
+    Attributes:
+        best: the grouping with the least exact objective.
+        passed: every grouping whose exact objective was computed, in order.
+    """
+
+    best: Grouping
+    passed: tuple[Grouping, ...]
+
+
+def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate = "coarse") -> Search:
+    """The best column grouping found: bottom-up merging (4.4.4), and never worse than SOP or GSOP-single.
+
+    Both ends of the spectrum (4.3.2) are candidates too, by the same exact objective on the same samples.
+    """
+    exact = computed(problem, partitioner)
+    passed = merge_bottom_up(problem, rows_estimator(problem, estimate, partitioner), exact)
+    ends = [whole(problem), singles(problem)]
+    passed += [Grouping(groups, cost_of(problem, groups, exact)) for groups in ends]
+    return Search(min(passed, key=lambda grouping: (grouping.cost, len(grouping.groups))), tuple(passed))
+
+
+def whole(problem: Problem) -> tuple[Group, ...]:
+    """All columns in one group: SOP."""
+    return (frozenset(range(len(problem.columns))),)
+
+
+def singles(problem: Problem) -> tuple[Group, ...]:
+    """Every column alone: GSOP-single (4.3.1)."""
+    return tuple(frozenset((column,)) for column in range(len(problem.columns)))
+
+
+GROUPINGS = {"gsop-single": singles, "gsop-hillclimb": hillclimb, "gsop-hyrise": hyrise}
+"""The groupings that need no search, by method."""
+
+
+def scheme_of(problem: Problem, groups: tuple[Group, ...], partitioner: str) -> Scheme:
+    """The scheme of a grouping: each group with its own local features (4.5), all its columns master columns.
+
+    A group that no query reads keeps the order of the source, which compresses as the source does.
+    """
+    return Scheme(tuple(_layout(problem, group, partitioner) for group in sorted(groups, key=min)))
+
+
+def _layout(problem: Problem, group: Group, partitioner: str) -> Layout:
+    columns = tuple(problem.columns[column] for column in sorted(group))
+    served = served_by(problem, group)
+    features = tuple(choose_features(problem, served).tolist()) if served.any() else ()
+    blocking = ByVectors(partitioner) if features else ByOrder("input")
+    return Layout(columns, features, columns, blocking)

@@ -1,0 +1,163 @@
+"""What a search optimises over: a sample of rows as feature vectors, and query classes as masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from layoutopt.features.weights import feature_shares
+from layoutopt.model.clauses import clause_table, membership
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.query import Query
+from layoutopt.model.vectors import VectorCounts
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Sampled rows of one segment.
+
+    Attributes:
+        vectors: distinct global feature vectors and how many sampled rows have each.
+        rows: rows of the whole segment; ``rows / vectors.rows`` is the sampling factor.
+        query_weights: ``float64[queries]``, 0 for a query that the segment's own bounds exclude.
+    """
+
+    vectors: VectorCounts
+    rows: int
+    query_weights: Floats
+
+    @property
+    def scale(self) -> float:
+        """Rows of the segment for each sampled row."""
+        return self.rows / max(1, self.vectors.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """What reading costs: a ``cell`` of each column, ``float64[columns]``, and a ``tid`` (all 1 in Eq. 4.3)."""
+
+    cell: Floats
+    tid: float
+
+    @classmethod
+    def cells(cls, n_columns: int) -> Unit:
+        """The thesis's unit: every cell and every tid costs 1."""
+        return cls(np.ones(n_columns), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A workload over samples, in arrays. Queries are classes of equal masks, with their weights added.
+
+    Attributes:
+        columns: the table's column names; a column's number is its position.
+        reads: which query reads which column, ``bool[queries, columns]``.
+        shares: how much of each query's filter each feature covers, ``float64[queries, features]``.
+        members: which feature is a member of which clause, ``float32[features, clauses]``.
+        skips: which query skips a block by which clause, ``bool[queries, clauses]``.
+        samples: sampled segments.
+        unit: what a cell and a tid cost.
+        block_rows: mean rows of a block, of the table (not of the sample).
+        max_vectors: about how many distinct vectors a layout's local features may make (4.5).
+        seed: of everything with chance.
+    """
+
+    columns: tuple[str, ...]
+    reads: Bools
+    shares: Floats
+    members: Singles
+    skips: Bools
+    samples: tuple[Sample, ...]
+    unit: Unit
+    block_rows: int
+    max_vectors: int
+    seed: int = 0
+
+    @cached_property
+    def bits(self) -> tuple[Bools, ...]:
+        """Each sample's vectors as ``bool[distinct vectors, features]``."""
+        return tuple(sample.vectors.bits() for sample in self.samples)
+
+    @cached_property
+    def selectivity(self) -> Floats:
+        """The share of sampled rows that match each feature, ``float64[features]``."""
+        matching = sum(s.vectors.counts @ bits for s, bits in zip(self.samples, self.bits, strict=True))
+        return np.asarray(matching / max(1, sum(s.vectors.rows for s in self.samples)), dtype=np.float64)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Query weights, ``float64[samples, queries]``."""
+        return np.stack([s.query_weights for s in self.samples])
+
+    def skippable(self, unions: Bools, queries: Bools | None = None) -> Bools:
+        """Which query can skip which block by its clauses, ``bool[blocks, queries]``.
+
+        Args:
+            unions: union bits, ``bool[blocks, features]``; what was not measured is 1.
+            queries: only these, ``bool[all queries]``.
+        """
+        skips = self.skips if queries is None else self.skips[queries]
+        used = skips.any(axis=0)
+        holds = unions.astype(np.float32) @ self.members[:, used] == 0
+        found: Bools = (holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0
+        return found
+
+
+def make_problem(
+    queries: Sequence[Query],
+    features: FeatureSet,
+    columns: Sequence[str],
+    samples: Sequence[Sample],
+    *,
+    unit: Unit | None = None,
+    block_rows: int,
+    max_vectors: int,
+    seed: int = 0,
+) -> Problem:
+    """Put a workload into arrays; queries of equal columns and equal clauses become one class.
+
+    Args:
+        queries: the training queries.
+        features: the plan's, whose vectors the samples hold.
+        columns: the table's.
+        samples: with query weights of shape ``[len(queries)]``.
+        unit: cells where left out.
+        block_rows, max_vectors, seed: as in :class:`Problem`.
+    """
+    clauses, skips = clause_table(queries, features)
+    number = {name: i for i, name in enumerate(columns)}
+    reads = np.zeros((len(queries), len(columns)), dtype=np.bool_)
+    for q, query in enumerate(queries):
+        reads[q, [number[name] for name in query.columns]] = True
+    first, of_query = _equal_rows(np.concatenate([reads, skips], axis=1))
+    return Problem(
+        columns=tuple(columns),
+        reads=reads[first],
+        shares=feature_shares(features, queries)[first],
+        members=membership(clauses, len(features)),
+        skips=skips[first],
+        samples=tuple(Sample(s.vectors, s.rows, _summed(s.query_weights, of_query, len(first))) for s in samples),
+        unit=unit or Unit.cells(len(columns)),
+        block_rows=block_rows,
+        max_vectors=max_vectors,
+        seed=seed,
+    )
+
+
+def _equal_rows(masks: Bools) -> tuple[Ints, Ints]:
+    """The first row of each class of equal rows, and each row's class."""
+    _, first, inverse = np.unique(np.packbits(masks, axis=1), axis=0, return_index=True, return_inverse=True)
+    return first, inverse.reshape(-1)
+
+
+def _summed(weights: Floats, of_query: Ints, n_classes: int) -> Floats:
+    return np.bincount(of_query, weights=weights, minlength=n_classes).astype(np.float64)

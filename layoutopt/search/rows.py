@@ -1,0 +1,102 @@
+"""r_i^q, the rows that query q reads of group i: computed, or estimated (Sun 2017, 4.4.3).
+
+A group matters only through the queries that read it: two groups read by the same queries have the same local
+features, hence the same blocks and the same r. Everything is remembered under that set of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from layoutopt.partitioning.partition import Partitioner
+from layoutopt.search.local import block_sample, choose_features, local_vectors, local_weights
+from layoutopt.search.problem import Bools, Floats, Problem
+
+Estimate = Literal["coarse", "block", "selectivity", "full"]
+RowsRead = Callable[[Bools], Floats]
+"""From the queries served, ``bool[queries]``, to the rows each reads, ``float64[samples, queries]``; 0 for others."""
+
+_COARSE_VECTORS = 300
+"""Vectors of the coarse estimate: enough to see conflicts, few enough for a partitioning in milliseconds."""
+
+
+def remembered(rows_read: RowsRead) -> RowsRead:
+    """The same function, remembering every set of queries it was asked for."""
+    seen: dict[bytes, Floats] = {}
+
+    def answer(served: Bools) -> Floats:
+        key = np.packbits(served).tobytes()
+        if key not in seen:
+            seen[key] = rows_read(served)
+        return seen[key]
+
+    return answer
+
+
+def computed(problem: Problem, partitioner: Partitioner) -> RowsRead:
+    """The exact value on the samples: choose local features, partition, look at the union vectors."""
+
+    def rows_read(served: Bools) -> Floats:
+        features = choose_features(problem, served)
+        weights = local_weights(problem, served)
+        read = np.zeros((len(problem.samples), len(served)))
+        for s, sample in enumerate(problem.samples):
+            blocks = block_sample(problem, sample, problem.bits[s], features, weights[s], partitioner)
+            read[s, served] = blocks.rows @ ~problem.skippable(blocks.unions, served)
+        return read
+
+    return remembered(rows_read)
+
+
+def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
+    """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
+    return computed(replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS)), partitioner)
+
+
+def block_estimate(problem: Problem) -> RowsRead:
+    """The block-based estimate: rows of equal local vectors fill blocks of their own (4.4.3, step c).
+
+    An upper bound of the rows read: each vector that q skips spares ``floor(count / b)`` blocks of ``b`` rows.
+    """
+
+    def rows_read(served: Bools) -> Floats:
+        features = choose_features(problem, served)
+        read = np.zeros((len(problem.samples), len(served)))
+        for s, sample in enumerate(problem.samples):
+            vectors = local_vectors(problem.bits[s], sample.vectors.counts, features)
+            full_blocks = np.floor(vectors.counts * sample.scale / problem.block_rows)
+            bits = np.ones((len(vectors), problem.bits[s].shape[1]), dtype=np.bool_)
+            bits[:, features] = vectors.bits()
+            spared = problem.block_rows * (full_blocks @ problem.skippable(bits, served))
+            read[s, served] = sample.rows - spared
+        return read
+
+    return remembered(rows_read)
+
+
+def selectivity_estimate(problem: Problem) -> RowsRead:
+    """The baseline: the rows that no clause of the query excludes, as if rows could be skipped one by one."""
+
+    def rows_read(served: Bools) -> Floats:
+        read = np.zeros((len(problem.samples), len(served)))
+        for s, sample in enumerate(problem.samples):
+            skipped = sample.vectors.counts @ problem.skippable(problem.bits[s], served)
+            read[s, served] = sample.rows - sample.scale * skipped
+        return read
+
+    return remembered(rows_read)
+
+
+def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitioner) -> RowsRead:
+    """The estimator of that name."""
+    if estimate == "coarse":
+        return coarse_estimate(problem, partitioner)
+    if estimate == "block":
+        return block_estimate(problem)
+    if estimate == "selectivity":
+        return selectivity_estimate(problem)
+    return computed(problem, partitioner)
