@@ -45,9 +45,8 @@ class Filter(HashedOnce):
         Those about fewest columns come first, and those that follow from another are left out. Beyond the bounds
         predicates are left out too, which only makes their conjunction weaker. A tree that is never TRUE has none.
         """
-        clauses = _strongest(_clauses(self.root, self.max_clauses))
-        kept = [p for p in map(predicate_of, clauses) if p is not None and len(p.literals) <= self.max_literals]
-        return tuple(kept[: self.max_clauses])
+        candidates = [predicate_of(clause) for clause in _clauses(self.root, self.max_clauses)]
+        return tuple(_strongest(p for p in candidates if p is not None and len(p.literals) <= self.max_literals))
 
     @property
     def columns(self) -> Columns:
@@ -91,18 +90,11 @@ def _usefulness(clause: Node) -> tuple[int, int, str]:
     return len(clause.columns), literals, order_of(clause)
 
 
-def _strongest(clauses: list[Node]) -> list[Node]:
-    """The clauses without those that another one implies; of two that imply each other the first stays."""
-    kept: list[Node] = []
-    for clause in clauses:
-        predicate = predicate_of(clause)
-        if predicate is None or any(implies(other, predicate) for other in kept):
-            continue
-        kept = [other for other in kept if not _follows(other, clause)]
-        kept.append(clause)
+def _strongest(predicates: Iterable[Predicate]) -> list[Predicate]:
+    """The predicates without those that follow from another one; of two that are equivalent the first stays."""
+    kept: list[Predicate] = []
+    for predicate in predicates:
+        if not any(implies(other.node, predicate) for other in kept):
+            kept = [other for other in kept if not implies(predicate.node, other)]
+            kept.append(predicate)
     return kept
-
-
-def _follows(general: Node, specific: Node) -> bool:
-    predicate = predicate_of(general)
-    return predicate is not None and implies(specific, predicate)

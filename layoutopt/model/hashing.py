@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 
 class HashedOnce:
@@ -13,12 +13,14 @@ class HashedOnce:
     hash is not pickled: that of a string differs from process to process.
     """
 
+    _hash: ClassVar[int]  # of the object; a ClassVar so that dataclasses take it for no field
+
     def __hash__(self) -> int:
         try:
-            return int(self.__dict__["_hash"])
-        except KeyError:
+            return self._hash
+        except AttributeError:
             computed = hash((type(self).__name__, *self._values()))
-            self.__dict__["_hash"] = computed
+            object.__setattr__(self, "_hash", computed)
             return computed
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -235,10 +235,15 @@ class Predicate(HashedOnce):
         """The columns of all literals."""
         return _columns(self.literals)
 
-    @property
+    @cached_property
     def node(self) -> Node:
         """The predicate as a tree."""
         return self.literals[0] if len(self.literals) == 1 else Or(self.literals)
+
+    @cached_property
+    def is_always_true(self) -> bool:
+        """Whether one literal is TRUE of every row; only a set of all values and NULL is."""
+        return any(isinstance(x, InSet) and x.null and x.values.is_all for x in self.literals)
 
 
 def columns_of(x: Expr | Node | Predicate) -> Columns:

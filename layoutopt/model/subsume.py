@@ -13,7 +13,6 @@ from typing import Final
 from layoutopt.model.keys import Key
 from layoutopt.model.like import ANY_STRING, Pattern, are_disjoint, includes, literal_prefix, matches
 from layoutopt.model.nodes import And, Comparison, Constant, InSet, Like, Literal, Node, Or, Predicate
-from layoutopt.model.normal import simplified
 from layoutopt.model.values import Interval, ValueSet, successor
 
 _MOST_PARTS: Final = 256
@@ -37,21 +36,20 @@ def implies(node: Node, predicate: Predicate) -> bool:
     """Whether every row for which the node is TRUE makes the predicate TRUE. Sound; FALSE when unsure."""
     if node.columns.isdisjoint(predicate.columns):
         return _implies_whatever(node, predicate)
-    return _implies(node, predicate)
-
-
-def _implies_whatever(node: Node, predicate: Predicate) -> bool:
-    """The cases in which the columns do not matter: a node that is never TRUE, a predicate that always is."""
-    never_true = isinstance(node, Constant) and not node.value
-    return never_true or any(simplified(literal) == Constant(True) for literal in predicate.literals)
-
-
-@lru_cache(maxsize=1 << 18)
-def _implies(node: Node, predicate: Predicate) -> bool:
     if isinstance(node, And):
         return any(implies(child, predicate) for child in node.children)
     if isinstance(node, Or):
         return all(implies(child, predicate) for child in node.children)
+    return _leaf_implies(node, predicate)
+
+
+def _implies_whatever(node: Node, predicate: Predicate) -> bool:
+    """The cases in which the columns do not matter: a node that is never TRUE, a predicate that always is."""
+    return predicate.is_always_true or (isinstance(node, Constant) and not node.value)
+
+
+@lru_cache(maxsize=1 << 18)
+def _leaf_implies(node: Literal | Constant, predicate: Predicate) -> bool:
     if isinstance(node, Constant):
         return _implies_whatever(node, predicate)
     if any(_literal_implies(node, literal) for literal in predicate.literals):

@@ -189,7 +189,8 @@ def _compared(left: Any, op: str, right: Any) -> bool | None:
     elif isinstance(left, str):
         left, right = (side.encode("utf-8", "surrogatepass") for side in (left, right))
     less, same = left < right, left == right
-    return {"=": same, "<>": not same, "<": less, "<=": less or same, ">": not less and not same, ">=": not less}[op]
+    results = {"=": same, "<>": not same, "<": less, "<=": less or same, ">": not less and not same, ">=": not less}
+    return bool(results[op])
 
 
 def _double_rank(value: float) -> tuple[bool, float]:

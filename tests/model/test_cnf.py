@@ -19,6 +19,8 @@ from layoutopt.model.predicate import (
     conjunction,
     describe,
     disjunction,
+    like,
+    parse_like,
     predicate_of,
 )
 from layoutopt.model.subsume import implies
@@ -78,6 +80,14 @@ def test_predicates_about_fewest_columns_come_first_and_the_bound_is_kept() -> N
     assert widths == sorted(widths)
     assert len(predicates) <= 8
     assert widths[:6] == [1] * 6
+
+
+def test_several_literals_about_one_column_come_before_fewer_about_two() -> None:
+    patterns = [like(col("s"), parse_like(f"%{letter}%")) for letter in "xyz"]
+    one_column, two_columns = disjunction(patterns), disjunction([_in("a", "x"), _in("b", "x")])
+    for root in (conjunction([one_column, two_columns]), conjunction([two_columns, one_column])):
+        assert [len(predicate.columns) for predicate in Filter.of(root).predicates] == [1, 2]
+        assert Filter.of(root, max_clauses=1).predicates == (predicate_of(one_column),)
 
 
 def test_predicates_of_too_many_literals_are_left_out() -> None:

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.keys import NAN_KEY, ceil_float32, domain, float_key, float_keys, from_key, key_to_float, to_key
+from layoutopt.model.keys import (
+    NAN_KEY,
+    Key,
+    ceil_float32,
+    domain,
+    float_key,
+    float_keys,
+    from_key,
+    key_to_float,
+    to_key,
+)
 from tests.model.conditions import TYPES, VALUES, Compare, truth
 
 
@@ -110,7 +120,14 @@ def test_values_that_a_type_does_not_hold_are_refused(value: object, type: str) 
 
 
 def test_keys_that_are_none_are_refused() -> None:
-    for key, type in [(128, "tinyint"), ("a", "int"), (1, "string"), (True, "boolean"), (2**31 - 1, "date")]:
+    cases: list[tuple[Key, str]] = [
+        (128, "tinyint"),
+        ("a", "int"),
+        (1, "string"),
+        (True, "boolean"),
+        (2**31 - 1, "date"),
+    ]
+    for key, type in cases:
         with pytest.raises(ValueError, match=";"):
             from_key(key, type)
 
@@ -118,7 +135,7 @@ def test_keys_that_are_none_are_refused() -> None:
 @pytest.mark.parametrize("name", VALUES)
 def test_keys_lie_in_the_domain(name: str) -> None:
     low, high = domain(TYPES[name])
-    keys = sorted(to_key(value, TYPES[name]) for value in VALUES[name])  # type: ignore[type-var]
+    keys = sorted(to_key(value, TYPES[name]) for value in VALUES[name])
     assert low is not None
     for small, large in pairwise([low, *keys, *([high] if high is not None else [])]):
         assert small <= large  # type: ignore[operator]

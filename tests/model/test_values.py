@@ -27,7 +27,7 @@ def _members(values: ValueSet) -> set[int]:
 
 
 def _is_in(key: Any, intervals: tuple[Interval, ...] | list[Interval]) -> bool:
-    return any((low is None or low <= key) and (high is None or key < high) for low, high in intervals)  # type: ignore[operator]
+    return any((low is None or low <= key) and (high is None or key < high) for low, high in intervals)
 
 
 def _is_canonical(intervals: tuple[Any, ...]) -> bool:
@@ -94,6 +94,11 @@ def test_a_prefix_holds_exactly_the_strings_that_start_with_it(prefix: str, text
     values = ValueSet.prefix(prefix)
     for sample in (text, prefix, prefix + text, prefix[:-1] + text, prefix + "\U0010ffff" * 3):
         assert values.contains(sample) == sample.startswith(prefix)
+
+
+def test_the_bound_after_a_prefix_is_text_that_can_be_encoded() -> None:
+    assert ValueSet.prefix("a\ud7ff").intervals == (("a\ud7ff", "a\ue000"),)
+    assert ValueSet.prefix("a\U0010ffff").intervals == (("a\U0010ffff", "b"),)
 
 
 CASES = [(name, op, value) for name in CONSTANTS for op in OPERATORS for value in CONSTANTS[name]]
