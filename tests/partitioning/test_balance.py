@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.balance import join_remainder, min_rows_for, split_heavy
 from layoutopt.partitioning.calibrate import calibrate_min_rows
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.partition import Partition, Weights
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.segments import random_segment
 
@@ -54,6 +55,22 @@ def test_the_calibrated_mean_is_within_a_tenth_of_the_one_wanted(block_rows: int
     min_rows = calibrate_min_rows(ward, pairs, block_rows, seed=0)
     blocks = sum(ward(vectors, weights, min_rows, 0).n_blocks for vectors, weights in pairs)
     assert 24_000 / blocks == pytest.approx(block_rows, rel=0.1)
+
+
+@pytest.mark.parametrize("mean_over_min", [1.05, 1.4, 1.9])
+def test_calibration_finds_min_rows_whatever_the_partitioner_makes_of_it(mean_over_min: float) -> None:
+    def always_so(vectors: VectorCounts, weights: Weights, min_rows: int, seed: int) -> Partition:
+        n_blocks = round(vectors.rows / (min_rows * mean_over_min))
+        return split_evenly(vectors.rows, n_blocks)
+
+    sample = random_segment(n_rows=90_000, n_features=3, seed=0, min_rows=1)
+    min_rows = calibrate_min_rows(always_so, [(sample.vectors, sample.weights)], 700, seed=0)
+    assert min_rows * mean_over_min == pytest.approx(700, rel=0.035)
+
+
+def split_evenly(rows: int, n_blocks: int) -> Partition:
+    blocks = np.arange(n_blocks)
+    return Partition.of(np.zeros(n_blocks, dtype=np.int64), blocks, rows // n_blocks + (blocks < rows % n_blocks))
 
 
 def test_calibration_without_rows_is_the_usual_ratio() -> None:

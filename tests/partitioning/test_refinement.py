@@ -27,7 +27,7 @@ def test_refining_never_scans_more_and_keeps_the_sizes(segment: Segment, seed: i
     objective: Objective = clause_objective(segment, seed)
     if not clauses:
         objective = FeatureObjective.of(segment.weights, vectors.rows)
-    before = ward(vectors, segment.weights, min_rows, 0)
+    before = ward(vectors, np.zeros(vectors.n_features), min_rows, 0)  # without weights any merge will do
     after = refine(before, vectors, objective, min_rows, seed)
     assert scanned(objective, after, vectors) <= scanned(objective, before, vectors)
     sizes = after.sizes()
@@ -53,6 +53,23 @@ def test_a_misplaced_vector_moves_home() -> None:
         1,
     ]  # too few would stay
     assert refine(start, vectors, objective, min_rows=6, seed=0).block.tolist() == [0, 0, 1, 1, 1]  # no room
+
+
+def test_no_single_move_is_left_that_would_scan_less() -> None:
+    """What a local optimum is, looked for with nothing but the objective: the search's own counters were right."""
+    segment = random_segment(n_rows=300, n_features=6, seed=4, min_rows=30)
+    vectors, min_rows, objective = segment.vectors, segment.min_rows, clause_objective(segment, 2)
+    start = ward(vectors, np.zeros(vectors.n_features), min_rows, 0)
+    after = refine(start, vectors, objective, min_rows, seed=0, max_passes=100)
+    least, sizes = scanned(objective, after, vectors), after.sizes()
+    assert least < scanned(objective, start, vectors)
+    for share, rows in enumerate(after.rows.tolist()):
+        for target in range(after.n_blocks):
+            block = after.block.copy()
+            block[share] = target
+            moved = Partition.of(after.vector, block, after.rows)
+            if sizes[after.block[share]] - rows >= min_rows and sizes[target] + rows < 2 * min_rows:
+                assert scanned(objective, moved, vectors) >= least
 
 
 def test_refining_finds_something_on_correlated_rows() -> None:
