@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from layoutopt.bench.experiment import MONTH_BLOCK_ROWS, Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.bench.experiment import (
+    MONTH_BLOCK_ROWS,
+    SOP_BY_MONTH,
+    Bench,
+    stream_for_testing,
+    table_folder,
+    table_step,
+)
 from layoutopt.bench.report import comparison_table, percent
 from layoutopt.bench.runner import baselines, results_of
 from layoutopt.bench.session import spark_when_needed
@@ -18,19 +25,12 @@ from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import STREAMS
 
 STREAM: Final = "chapter3"
-MONTHS_FROM_SCALE: Final = 0.5  # below, a month has too few rows to be cut into blocks of 700: partition by year
 # What the demo asks of the finished table: aggregates over the filters of the test stream.
 AGGREGATES: Final = {
     "q6": "sum(l_extendedprice * l_discount) AS revenue",
     "q12": "count(*) AS line_items",
     "q19": "sum(l_extendedprice) AS price",
 }
-
-
-def demo_variants(scale: float) -> tuple[Variant, ...]:
-    """The demo's methods: the baselines of 3.7.3, and SOP last."""
-    partition_by = "o_month" if scale >= MONTHS_FROM_SCALE else "o_year"
-    return (*baselines(partition_by, MONTH_BLOCK_ROWS), Variant("SOP", "sop", partition_by, MONTH_BLOCK_ROWS))
 
 
 def run_demo(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console | None = None) -> None:
@@ -52,7 +52,7 @@ def run_demo(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console 
     def say(step: str) -> None:
         console.print(f"[dim]{time.monotonic() - started:4.0f} s[/dim]  {step}")
 
-    chosen = demo_variants(scale)
+    chosen = (*baselines("o_month", MONTH_BLOCK_ROWS), SOP_BY_MONTH)
     with spark_when_needed("layoutopt-demo") as spark:
         bench = Bench(TpchData(scale, root), spark)
         results = results_of(bench, STREAM, chosen, say)
@@ -62,7 +62,10 @@ def run_demo(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console 
     show_queries(console, table, evaluated["queries"])
     console.print()
     console.print(comparison_table(results, len(stream_for_testing(STREAM))))
-    console.print(f'\nTry: .venv/bin/layoutopt explain {table} "SELECT count(*) FROM tpch WHERE l_quantity < 24"')
+    console.print("\nTry what a query skips, and why not more:")
+    console.print(
+        f'  .venv/bin/layoutopt explain {table} "SELECT count(*) FROM tpch WHERE l_quantity < 24"', soft_wrap=True
+    )
 
 
 def show_queries(console: Console, table: Path, evaluated: Sequence[Mapping[str, Any]]) -> None:
