@@ -173,7 +173,8 @@ def _float_before(key: int, type: str) -> int | None:
         return None
     if type == "double" or key_to_float(key) != key_to_float(key):
         return key - 1
-    return float_key(float(np.nextafter(np.float32(key_to_float(key)), np.float32(-np.inf))))
+    with np.errstate(over="ignore"):  # numpy warns of the step down from infinity
+        return float_key(float(np.nextafter(np.float32(key_to_float(key)), np.float32(-np.inf))))
 
 
 def _is_shorter(key: int, other: int) -> bool:
