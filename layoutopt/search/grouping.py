@@ -24,7 +24,7 @@ class Grouping:
 
 def served_by(problem: Problem, group: Group) -> Bools:
     """W^G: the queries that read a column of the group, bool (queries,)."""
-    served: Bools = problem.reads[:, sorted(group)].any(axis=1)
+    served: Bools = np.any(problem.reads[:, sorted(group)], axis=1)
     return served
 
 

@@ -76,23 +76,31 @@ def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
     return _written(rows, ordering.block, ordering.n_blocks)
 
 
-def segment_weights(plan: Plan, shares: Weights, table: pa.Table, words: Words) -> Weights:
-    """The worth of each feature in this segment, ``float64[f]``.
+def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
+    """The weight of each training query, ``float64[n_queries]``; 0 where the segment's own bounds exclude it."""
+    facts = segment_facts(plan.schema, table, _filter_columns(plan))
+    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in plan.queries]
+    return np.asarray(reached, dtype=np.float64)
 
-    Only training queries that the segment's own bounds don't exclude count, and a query counts for a feature only by
-    the share of rows that its more selective features leave (DESIGN 8: both repair Equation 3.1).
+
+def layout_weights(plan: Plan, layout: Layout, shares: Weights, reached: Weights, matching: Weights) -> Weights:
+    """The worth of each feature to the layout's blocking in this segment, ``float64[f]``.
+
+    Only training queries that read the layout and reach the segment count (4.5), and a query counts for a feature only
+    by the share of rows that its more selective features leave (DESIGN 8: both repair Equation 3.1).
 
     Args:
         plan: with its queries.
+        layout: one of the plan's.
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
-        table: the segment's rows.
-        words: their feature vectors, ``uint64[n, w]``.
+        reached: of :func:`queries_reaching`, ``float64[n_queries]``.
+        matching: the share of the segment's rows that match each feature, ``float64[f]``.
     """
     if not plan.queries:
         return plan.features.weights
-    facts = segment_facts(plan.schema, table, _filter_columns(plan))
-    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in plan.queries]
-    return weights_from(shares, np.asarray(reached, dtype=np.float64), VectorCounts.of_rows(words, len(plan.features)))
+    columns = set(layout.columns)
+    served = np.array([not columns.isdisjoint(query.columns) for query in plan.queries])
+    return feature_weights(shares[served], reached[served], matching, marginal=True)
 
 
 def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:

@@ -24,13 +24,21 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import BoundError, LayoutoptError, TableError
 from layoutopt.model.layout import Plan
-from layoutopt.model.vectors import Ints, Words
+from layoutopt.model.vectors import Ints, Words, matching_share
 from layoutopt.partitioning.partition import Weights
 from layoutopt.spark.checksum import block_sums, is_hashable
 from layoutopt.spark.encodings import Encodings, choose_encodings, column_bytes
 from layoutopt.spark.failures import marked
 from layoutopt.spark.featurize import words_of
-from layoutopt.spark.routing import Routing, in_equal_blocks, present_rows, route, segment_weights, union_words
+from layoutopt.spark.routing import (
+    Routing,
+    in_equal_blocks,
+    layout_weights,
+    present_rows,
+    queries_reaching,
+    route,
+    union_words,
+)
 from layoutopt.spark.segments import POSITION, SEGMENT
 
 BLOCK = "_block"
@@ -105,9 +113,12 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _result(job: WriteJob, segment: _Segment) -> pa.RecordBatch:
-    weights = segment_weights(job.plan, job.shares, segment.table, segment.words)
-    layouts = range(len(job.plan.scheme.layouts))
-    written = [blocks for layout in layouts for blocks in _write_layout(job, segment, layout, weights)]
+    reached = queries_reaching(job.plan, segment.table)
+    matching = matching_share(segment.words, len(job.plan.features))
+    written = []
+    for index, layout in enumerate(job.plan.scheme.layouts):
+        weights = layout_weights(job.plan, layout, job.shares, reached, matching)
+        written += list(_write_layout(job, segment, index, weights))
     blocks = pa.concat_tables([table for table, _ in written])
     if job.at is not None:
         job.at("segment-written")

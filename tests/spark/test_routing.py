@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.vectors import VectorCounts, Words, pack
-from layoutopt.spark.routing import limit_vectors, route, segment_weights, union_words
+from layoutopt.model.vectors import VectorCounts, Words, matching_share, pack
+from layoutopt.spark.routing import layout_weights, limit_vectors, queries_reaching, route, union_words
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
@@ -68,11 +70,22 @@ def test_queries_beyond_the_segments_bounds_weigh_nothing() -> None:
     table, words = rows()
     plan = a_plan()
     shares = np.eye(4)
-    everything = segment_weights(plan, shares, table, words)
+    matching = matching_share(words, 4)
+    everything = layout_weights(plan, plan.scheme.layouts[0], shares, queries_reaching(plan, table), matching)
     assert (everything > 0).all()
     few = np.flatnonzero(np.arange(200) % 5 <= 1)
-    weights = segment_weights(plan, shares, table.take(pa.array(few)), words[few])
+    reached = queries_reaching(plan, table.take(pa.array(few)))
+    weights = layout_weights(plan, plan.scheme.layouts[0], shares, reached, matching_share(words[few], 4))
     assert (weights > 0).tolist() == [True, True, False, False]
+
+
+def test_queries_that_read_no_column_of_a_layout_weigh_nothing_there() -> None:
+    table, words = rows()
+    kind_only = tuple(replace(query, columns=("kind",)) for query in a_plan().queries)
+    plan = replace(a_plan(), queries=kind_only)
+    layout = Layout(("id",), (0, 1, 2, 3), ("id",), ByVectors())
+    weights = layout_weights(plan, layout, np.eye(4), queries_reaching(plan, table), matching_share(words, 4))
+    assert weights.tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
 def test_rare_vectors_join_the_nearest_by_weight() -> None:

@@ -1,0 +1,154 @@
+"""The methods: each turns what planning knows into a scheme, with what it expects of it. Methods join by METHODS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from layoutopt.errors import PlanError
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.model.predicate import columns_of
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.model.skipping import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.model.values import key_kind
+from layoutopt.partitioning.calibrate import calibrate_min_rows
+from layoutopt.partitioning.order import ORDER_KINDS
+from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.search.grouping import cost_of
+from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
+from layoutopt.search.problem import Problem, Sample, make_problem
+from layoutopt.search.rows import Estimate, computed
+from layoutopt.spark.planning import Designed, Method, PartitionPairs, Planning
+from layoutopt.spark.routing import MIN_ROWS
+
+PARTITIONER = "ward"
+# Partitions on which blocks are calibrated and rows scanned predicted; spread evenly over all.
+_SAMPLED_PARTITIONS = 6
+# Columns that an order takes from the workload where the user names none.
+_MOST_ORDER_COLUMNS = 4
+
+
+def sop(planning: Planning) -> Designed:
+    """One layout, blocked by all features with Ward's method (Sun 2017, chapter 3)."""
+    sample = _sampled(planning.partitions)
+    partitioner = find_partitioner(PARTITIONER)
+    pairs = [(partition.vectors, partition.weights) for partition in sample]
+    min_rows = calibrate_min_rows(partitioner, pairs, planning.block_rows, planning.seed)
+    blocking = ByVectors(PARTITIONER, ((MIN_ROWS, min_rows),))
+    return Designed(_one_layout(planning, blocking), predicted_rows(planning, sample, blocking, min_rows))
+
+
+def by_order(kind: str, planning: Planning) -> Designed:
+    """One layout, rows ordered by columns or a curve over them."""
+    columns = () if kind == "input" else planning.by or order_columns(planning.queries, planning.schema)
+    return Designed(_one_layout(planning, ByOrder(kind, columns)), {})
+
+
+def gsop(planning: Planning, estimate: Estimate = "coarse") -> Designed:
+    """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
+    problem = problem_of(planning)
+    search = search_groups(problem, find_partitioner(PARTITIONER), estimate)
+    return _designed(planning, scheme_of(problem, search.best.groups, PARTITIONER), search.best.cost)
+
+
+def gsop_by(method: str, planning: Planning) -> Designed:
+    """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
+    problem = problem_of(planning)
+    groups = GROUPINGS[method](problem)
+    cost = cost_of(problem, groups, computed(problem, find_partitioner(PARTITIONER)))
+    return _designed(planning, scheme_of(problem, groups, PARTITIONER), cost)
+
+
+def problem_of(planning: Planning) -> Problem:
+    """The search problem of what planning knows."""
+    samples = [
+        Sample(
+            vectors=partition.vectors,
+            rows=min(partition.rows, planning.segment_rows),
+            query_weights=partition.query_weights * max(1.0, partition.rows / planning.segment_rows),
+        )
+        for partition in planning.partitions
+    ]
+    return make_problem(
+        planning.queries,
+        planning.features,
+        planning.schema.names,
+        samples,
+        block_rows=planning.block_rows,
+        max_vectors=planning.max_vectors,
+        seed=planning.seed,
+    )
+
+
+def _designed(planning: Planning, scheme: Scheme, cost: float) -> Designed:
+    """The scheme with the share of a full scan's cells (and tids) that the training queries read on the samples."""
+    rows = sum(partition.rows for partition in planning.partitions)
+    full = rows * sum(query.weight * len(query.columns) for query in planning.queries)
+    return Designed(scheme, {"cells_and_tids_fraction": round(cost / full, 6) if full else 0.0})
+
+
+def _sampled(partitions: Sequence[PartitionPairs]) -> list[PartitionPairs]:
+    count = min(len(partitions), _SAMPLED_PARTITIONS)
+    return [partitions[(2 * i + 1) * len(partitions) // (2 * count)] for i in range(count)]
+
+
+def _one_layout(planning: Planning, blocking: ByVectors | ByOrder) -> Scheme:
+    names = planning.schema.names
+    return Scheme((Layout(names, tuple(range(len(planning.features))), names, blocking),))
+
+
+def predicted_rows(
+    planning: Planning, sample: Sequence[PartitionPairs], blocking: ByVectors, min_rows: int
+) -> dict[str, float]:
+    """What the training queries would scan, by partition bounds and features alone, on sampled partitions.
+
+    Returns:
+        ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``block_rows``: the mean block.
+    """
+    index = FeatureIndex(planning.features)
+    partitioner = find_partitioner(blocking.algorithm)
+    scanned = full = blocks = rows = 0.0
+    for part in sample:
+        partition = partitioner(part.vectors, part.weights, min_rows, planning.seed)
+        sizes = partition.sizes()
+        facts = BlockFacts(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
+        for query, weight in zip(planning.queries, part.query_weights.tolist(), strict=True):
+            full += query.weight * part.vectors.rows
+            if weight:
+                scanned += weight * float(sizes[~cannot_match(query.filter.root, facts, index)].sum())
+        blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
+    if not full or not blocks:
+        return {}
+    return {"rows_scanned_fraction": round(scanned / full, 6), "block_rows": round(rows / blocks, 1)}
+
+
+def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
+    """The columns that filters use most, by weight, at most four; of equals the first in the schema.
+
+    Raises:
+        PlanError: no query filters by an orderable column.
+    """
+    used: dict[str, float] = defaultdict(float)
+    for query in queries:
+        for name in columns_of(query.filter.root):
+            used[name] += query.weight
+    orderable = [c.name for c in schema.columns if used[c.name] and key_kind(c.type) is not None]
+    if not orderable:
+        raise PlanError("no query filters by a column that rows can be ordered by; name columns with --by")
+    return tuple(sorted(orderable, key=lambda name: -used[name])[:_MOST_ORDER_COLUMNS])
+
+
+BY_ORDER: Mapping[str, Method] = MappingProxyType(
+    {kind: partial(by_order, kind) for kind in ORDER_KINDS if kind != "input"}
+)
+SAMPLED: Mapping[str, Method] = MappingProxyType(
+    {"gsop": gsop, **{method: partial(gsop_by, method) for method in GROUPINGS}}
+)
+"""Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {"sop": sop, **SAMPLED, "input-order": partial(by_order, "input"), **BY_ORDER}
+)

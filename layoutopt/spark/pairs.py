@@ -1,0 +1,158 @@
+"""What planning counts of the source: (vector, count) pairs of each partition, and which queries reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from layoutopt.catalog.keys import key_array
+from layoutopt.errors import BoundError, PlanError
+from layoutopt.features.weights import feature_shares
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.predicate import columns_of
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.model.skipping import BlockFacts, ColumnBounds, cannot_match
+from layoutopt.model.values import NAN_KEY, key_kind
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.partitioning.partition import Weights
+from layoutopt.spark.featurize import vector_counts
+from layoutopt.spark.planning import PartitionPairs
+from layoutopt.spark.routing import weights_from
+from layoutopt.spark.sampling import sample_vectors, spread
+
+Progress = Callable[[str], None]
+_FLOATS = ("float", "double")
+
+
+def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
+    """The heaviest features, in the order they had; of equal weights the first."""
+    if count is None or count >= len(features):
+        return features
+    kept = np.sort(np.argsort(-features.weights, kind="stable")[:count]).tolist()
+    return only(features, kept)
+
+
+def only(features: FeatureSet, kept: Sequence[int]) -> FeatureSet:
+    """Some of the features, in the order given."""
+    return replace(features, features=tuple(features[i] for i in kept))
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What the pairs are counted of, for whom, and within what."""
+
+    rows: DataFrame
+    queries: tuple[Query, ...]
+    schema: Schema
+    partition_by: str | None
+    max_vectors: int
+    say: Progress
+
+
+def count_pairs(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionPairs, ...]]:
+    """The features that fit ``max_vectors``, and every partition's pairs under them."""
+    features, counts = _countable(of, features)
+    kept = features_within(features, list(counts.values()), of.max_vectors)
+    for i in sorted(set(range(len(features))) - set(kept)):
+        of.say(f"gave up feature {i} (weight {features[i].weight:g}) to stay within max_vectors={of.max_vectors}")
+    features = only(features, kept)
+    return features, _with_weights(of, features, {value: vectors.project(kept) for value, vectors in counts.items()})
+
+
+def sample_pairs(of: Counting, features: FeatureSet) -> tuple[PartitionPairs, ...]:
+    """Vectors of a sample of some partitions, over all of the features.
+
+    Raises:
+        PlanError: the source has no rows.
+    """
+    reached = _reached(of)
+    if not reached:
+        raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
+    sampled = {value: reached[value][0] for value in spread(sorted(reached, key=_null_first))}
+    return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
+
+
+_Reached = Mapping[object, tuple[int, Weights]]
+
+
+def _with_weights(
+    of: Counting, features: FeatureSet, counts: Mapping[object, VectorCounts], reached: _Reached | None = None
+) -> tuple[PartitionPairs, ...]:
+    reached = _reached(of) if reached is None else reached
+    shares = feature_shares(features, of.queries)
+    return tuple(
+        PartitionPairs(value, rows, counts[value], of_queries, weights_from(shares, of_queries, counts[value]))
+        for value in sorted(counts, key=_null_first)
+        for rows, of_queries in (reached[value],)
+    )
+
+
+def _null_first(value: object) -> tuple[bool, object]:
+    return value is not None, value if value is not None else 0
+
+
+def _countable(of: Counting, features: FeatureSet) -> tuple[FeatureSet, dict[object, VectorCounts]]:
+    """The pairs of as many of the heaviest features as the driver can hold the pairs of."""
+    while True:
+        try:
+            return features, vector_counts(of.rows, features.features, of.partition_by)
+        except BoundError:
+            if len(features) <= 1:
+                raise
+            of.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
+            features = heaviest(features, len(features) * 3 // 4)
+
+
+def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_vectors: int) -> list[int]:
+    """The indices of the most of the heaviest features with which no partition has more distinct vectors than allowed.
+
+    Fewer features never make more vectors, so the number is found by bisection.
+    """
+    by_weight = np.argsort(-features.weights, kind="stable")
+
+    def fit(count: int) -> bool:
+        kept = np.sort(by_weight[:count]).tolist()
+        return all(len(vectors.project(kept)) <= max_vectors for vectors in counts)
+
+    if fit(len(features)):
+        return list(range(len(features)))
+    fits, fails = 0, len(features)
+    while fails - fits > 1:
+        count = (fits + fails) // 2
+        fits, fails = (count, fails) if fit(count) else (fits, count)
+    return [int(i) for i in np.sort(by_weight[:fits])]
+
+
+def _reached(of: Counting) -> _Reached:
+    """By partition, its rows and each query's weight, 0 where its bounds exclude the query; from one aggregate."""
+    used = frozenset().union(*(columns_of(query.filter.root) for query in of.queries))
+    columns = [column for column in of.schema.columns if column.name in used and key_kind(column.type) is not None]
+    aggregates = [F.count(F.lit(1)).alias("_rows")]
+    for i, column in enumerate(columns):
+        value = F.col("`" + column.name.replace("`", "``") + "`")
+        aggregates += [F.min(value).alias(f"_low{i}"), F.max(value).alias(f"_high{i}"), F.count(value).alias(f"_n{i}")]
+    key = F.lit(None).cast("int") if of.partition_by is None else F.col(f"`{of.partition_by}`")
+    bounds = of.rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
+    counted = np.asarray(bounds["_rows"], dtype=np.int64)
+    known = {column.name: _bounds(bounds, i, column.type, counted) for i, column in enumerate(columns)}
+    facts = BlockFacts(rows=counted, bounds=known)
+    excluded = np.array([cannot_match(query.filter.root, facts, None) for query in of.queries])
+    weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
+    rows = counted.tolist()
+    return {value: (rows[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
+
+
+def _bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:
+    nulls = rows - np.asarray(table[f"_n{i}"], dtype=np.int64)
+    high = key_array(table[f"_high{i}"], type)
+    if type in _FLOATS:
+        # Spark's max is NaN where there is one, which is the largest key already; this says so.
+        high = np.where(np.asarray(pc.fill_null(pc.is_nan(table[f"_high{i}"]), False)), NAN_KEY, high)
+    return ColumnBounds(low=key_array(table[f"_low{i}"], type), high=high, known=nulls < rows, nulls=nulls, type=type)

@@ -1,0 +1,73 @@
+"""What a method plans from, and what it gives: a method turns what planning knows into a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.layout import Scheme
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.partitioning.partition import Weights
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionPairs:
+    """What planning knows of one partition.
+
+    Attributes:
+        value: of the partition column.
+        rows: of the whole partition.
+        vectors: the (vector, count) pairs, of all its rows or of a sample.
+        query_weights: of each query, 0 where the partition's own bounds exclude it; ``float64[n_queries]``.
+        weights: of each feature here, ``float64[f]``.
+    """
+
+    value: object
+    rows: int
+    vectors: VectorCounts
+    query_weights: Weights
+    weights: Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Planning:
+    """What a method has to make a scheme of.
+
+    Attributes:
+        schema: the table's.
+        features: those of the plan.
+        queries: classes of the training queries.
+        partitions: the pairs, in the order of the partitions' values; empty for methods by order.
+        by: the columns that the user wants rows ordered by.
+        block_rows, segment_rows, max_vectors, seed: the plan's.
+    """
+
+    schema: Schema
+    features: FeatureSet
+    queries: tuple[Query, ...]
+    partitions: tuple[PartitionPairs, ...]
+    by: tuple[str, ...]
+    block_rows: int
+    segment_rows: int
+    max_vectors: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Designed:
+    """A method's result: the scheme, and what it expects of it by name (``rows_scanned_fraction``, ...)."""
+
+    scheme: Scheme
+    predicted: Mapping[str, float]
+
+
+class Method(Protocol):
+    """A way to lay out a table."""
+
+    def __call__(self, planning: Planning) -> Designed:
+        """Make a scheme. Deterministic; bounded by work, not by the clock."""
+        ...

@@ -1,0 +1,61 @@
+"""Samples of rows as feature vectors, for methods that search over more features than rows can be counted by.
+
+With hundreds of global features nearly every row has a vector of its own (Sun 2017, 4.5 samples too). Rows are chosen
+by a hash of their content, so that the same source gives the same sample on any number of cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import MapType
+
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.spark.featurize import vector_counts
+
+SAMPLED_PARTITIONS = 3
+SAMPLE_ROWS = 40_000
+"""Rows sampled of one partition."""
+
+
+def spread(values: Sequence[object], count: int = SAMPLED_PARTITIONS) -> list[object]:
+    """At most ``count`` of the values, spread evenly.
+
+    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998])
+    [1993, 1995, 1997]
+    """
+    count = min(len(values), count)
+    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]
+
+
+def sample_vectors(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    partition_rows: Mapping[object, int],
+    sample_rows: int = SAMPLE_ROWS,
+) -> dict[object, VectorCounts]:
+    """About ``sample_rows`` rows' vectors of each of some partitions.
+
+    Args:
+        rows: the source.
+        features: bit ``i`` is feature ``i``.
+        partition_by: the partition column, or None.
+        partition_rows: the rows of each partition to sample, by its value.
+        sample_rows: rows wanted of each.
+    """
+    hashable = [f"`{field.name}`" for field in rows.schema.fields if not isinstance(field.dataType, MapType)]
+    draw = F.pmod(F.xxhash64(*hashable), F.lit(1_000_000))
+    found: dict[object, VectorCounts] = {}
+    for value, count in partition_rows.items():
+        share = min(1.0, sample_rows / max(1, count))
+        some = rows.where(draw < F.lit(round(1_000_000 * share)))
+        if partition_by is not None:
+            some = some.where(F.col(f"`{partition_by}`").eqNullSafe(F.lit(value)))
+        of_value = vector_counts(some, features.features)
+        if of_value:
+            (found[value],) = of_value.values()
+    return found
