@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -20,7 +21,7 @@ from layoutopt.config import (
     VerifySettings,
 )
 from layoutopt.console import Session, add_verb, run_app
-from layoutopt.errors import DataFileError
+from layoutopt.errors import DataFileError, PlanError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,9 +57,11 @@ def plan(settings: PlanSettings, session: Session) -> None:
     """Decide how a table's partitions will be laid out, from its rows and a features file, and write a plan."""
     from layoutopt.model.document import FeaturesDocument
     from layoutopt.reports import plan_report, print_plan
+
+    document = FeaturesDocument.loads(_read(settings.features, "layoutopt analyze"))
+    # Only now: Spark takes seconds to import, and a bad file should not wait for it.
     from layoutopt.spark.plan import make_plan
 
-    document = FeaturesDocument.loads(settings.features.read_bytes())
     with session.working("planning") as work:
         made = make_plan(
             _spark(session),
@@ -84,9 +87,12 @@ def plan(settings: PlanSettings, session: Session) -> None:
 def load(settings: LoadSettings, session: Session) -> None:
     """Write a source's partitions as blocks into a table, and commit them once rows and checksums agree."""
     from layoutopt.model.layout import Plan
+
+    made = Plan.loads(_read(settings.plan, "layoutopt plan"))
+    # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    from layoutopt.reports import print_load
     from layoutopt.spark.load import load as load_table
 
-    made = Plan.loads(settings.plan.read_bytes())
     with session.working("loading") as work:
         report = load_table(
             _spark(session),
@@ -96,7 +102,7 @@ def load(settings: LoadSettings, session: Session) -> None:
             partitions=settings.partition or None,
             progress=work.say,
         )
-    session.show(report.to_json(), lambda console: console.print(report))
+    session.show(report.to_json(), lambda console: print_load(console, report))
 
 
 @add_verb(
@@ -182,6 +188,18 @@ def bench(settings: BenchSettings, session: Session) -> None:
         from layoutopt.bench.figures import run_micro
 
         run_micro(settings.sf, root=settings.folder)
+
+
+def _read(path: Path, maker: str) -> bytes:
+    """A document's bytes.
+
+    Raises:
+        PlanError: the file can't be read; the message names the verb that makes it.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `{maker}`") from error
 
 
 def _open(path: str) -> Table:

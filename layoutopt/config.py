@@ -101,7 +101,7 @@ class PlanSettings(VerbSettings):
     by: Names = Field((), description="the columns that order the rows [default: the workload's favourites]")
     block_rows: int = Field(10_000, ge=1, description="the mean number of rows of a block")
     segment_rows: int = Field(
-        2_000_000, ge=1, description="the most rows partitioned together; bounds the memory of a load's tasks"
+        1_000_000, ge=1, description="the most rows partitioned together; bounds the memory of a load's tasks"
     )
     max_vectors: int = Field(
         20_000, ge=1, description="the most distinct feature vectors of a segment; features beyond that are given up"

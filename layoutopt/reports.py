@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from layoutopt.model.layout import Plan
+    from layoutopt.spark.load import LoadReport
     from layoutopt.workload.analyze import Skipped
 
+_MOST_NAMED = 20
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -43,6 +45,16 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     for name, value in plan.predicted.items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     console.print(Text(f"Written: {output}"))
+
+
+def print_load(console: Console, report: LoadReport) -> None:
+    """Print what a load did."""
+    partitions = ", ".join(report.partitions[:_MOST_NAMED]) + (", ..." if len(report.partitions) > _MOST_NAMED else "")
+    console.print(f"Snapshot {report.snapshot}: {report.rows:,} rows in {report.blocks:,} blocks, {report.files} files")
+    console.print(f"{format_bytes(report.bytes)} of columns written")
+    console.print(Text(f"{len(report.partitions)} partition(s): {partitions}"))
+    for note in report.notes:
+        console.print(Text(note))
 
 
 def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:

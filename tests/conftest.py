@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ SPARK_SETTINGS = {
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One local Spark session on two cores, in UTC, for all tests; stopped at the end."""
     os.environ.setdefault("TZ", "UTC")
+    # Workers are started by name otherwise, and may be another Python without our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("layoutopt-tests")

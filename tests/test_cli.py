@@ -25,6 +25,7 @@ SELECT product FROM sales WHERE product IN ('shoes', 'shirts') AND sold = DATE '
 SELECT nothing FROM sales;
 """
 SCHEMA = "CREATE TABLE sales (product STRING, revenue INT, sold DATE)"
+ROOT = Path(__file__).parent.parent
 COMMON = ("--conf", "--json", "--progress", "--debug")
 
 
@@ -93,6 +94,7 @@ def test_without_arguments_the_verbs_are_listed(capsys: pytest.CaptureFixture[st
         (["plan", "rows", "--method", "magic"], "method = 'magic'"),
         (["files", "t", "--conf", "nowhere.toml"], "nowhere.toml"),
         (["files", "nowhere"], "nowhere"),
+        (["analyze", "log.sql", "--schema", "schema.sql", "--plot", "figure.txt"], "figure.txt"),
         (["analyze", "log.sql", "--schema", "missing.parquet"], "missing.parquet"),
         (["analyze", "missing.sql", "--schema", "schema.sql"], "missing.sql"),
         (["analyze", "log.sql", "--schema", "schema.sql", "--exclude-columns", "colour"], "colour"),
@@ -146,8 +148,8 @@ def test_analyze_writes_features_and_prints_a_table(here: Path, capsys: pytest.C
     said = capsys.readouterr()
     assert "shoes" in said.out
     assert "3 of 4 statements used" in said.out
-    assert "commonality" in said.out
-    assert "stability" in said.out
+    assert "Commonality" in said.out
+    assert "Stability" in said.out
     assert said.err == ""
     document = json.loads((here / "features.json").read_text(encoding="utf-8"))
     assert document["table"] == "sales"
@@ -207,3 +209,41 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.spark
+def test_from_a_log_to_a_table_and_back(here: Path, spark: object, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ROOT / "data"
+    source = str(data / "tpch_sample.parquet")
+    table = str(here / "table")
+
+    def said(*words: str) -> Any:
+        assert main([*words, "--json"]) == DONE
+        return json.loads(capsys.readouterr().out)
+
+    features = said("analyze", str(data / "tpch_queries.sql"), "--schema", source, "--num-features", "8")["features"]
+    planned = said("plan", source, "--partition-by", "o_year", "--block-rows", "100")
+    assert planned["features"] == [feature["filter"] for feature in features]
+    rows = said("load", source, table)["rows"]
+    (one,) = said("query", table, "SELECT count(*) FROM tpch WHERE l_shipmode = 'AIR'")["rows"]
+    for engine in ("duckdb", "spark"):
+        sql = "SELECT l_orderkey FROM tpch WHERE l_shipmode = 'AIR'"
+        answer = said("query", table, sql, "--engine", engine, "--limit", "3")
+        assert [len(answer["rows"]), answer["rows_total"]] == [3, *one]
+    totals = said("evaluate", table, str(data / "tpch_queries.sql"), "--actual")["totals"]
+    assert totals["rows_matching"] <= totals["rows_scanned"] < totals["rows_scanned_by_statistics"] < 80 * rows
+    assert said("explain", table, "SELECT 1 FROM tpch WHERE l_shipmode = 'AIR'")["table"] == "tpch"
+    assert said("verify", table)["rows"] == rows
+    files = said("files", table)
+    assert [each["rows"] for each in said("history", table)] == [rows]
+    Path(files[0]).write_bytes(b"damaged")
+    assert main(["verify", table]) == FAILED
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "maker"), [(["plan", "rows"], "analyze"), (["load", "rows", "table"], "plan")])
+def test_a_missing_document_names_the_verb_that_makes_it(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], maker: str
+) -> None:
+    assert main(words) == BAD_USAGE
+    assert f"`layoutopt {maker}`" in capsys.readouterr().err

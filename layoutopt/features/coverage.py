@@ -109,7 +109,8 @@ class _Reading:
         if len(restriction.literals) == 1:
             return np.full(len(helped), restriction.selectivity)
         given = [np.minimum(1.0, share / self._of(subject)[helped]) for subject, share in restriction.literals]
-        return np.minimum(1.0, np.array(given).sum(axis=0))
+        together: Floats = np.minimum(1.0, np.sum(given, axis=0))
+        return together
 
     def _of(self, subject: Hashable) -> Floats:
         left = self._left.get(subject)

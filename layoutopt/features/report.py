@@ -58,13 +58,12 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     console.print(f"{used} of {statements} statements used, T = {analysis.threshold}")
     _print_skipped(console, analysis)
     for name, curve, at in (
-        ("most frequent filters (commonality)", analysis.commonality, _COMMON_AT),
-        ("first queries (stability)", analysis.stability, _STABLE_AT),
+        ("Commonality: the most frequent filters, and the queries that use them", analysis.commonality, _COMMON_AT),
+        ("Stability: the queries seen, and all that use their filters", analysis.stability, _STABLE_AT),
     ):
-        points = ", ".join(f"{x:.0%}: {curve.at(x):.0%}" for x in at)
-        console.print(f"Queries that use the filters of the {name}: {points}")
+        console.print(f"{name}: " + ", ".join(f"{x:.0%} {curve.at(x):.0%}" for x in at))
     if document.exclude_columns:
-        console.print(Text(f"No features from: {', '.join(document.exclude_columns)}"))
+        console.print(Text(f"Filters on these columns make no features: {', '.join(document.exclude_columns)}"))
     console.print(Text(f"Written: {output}"))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from layoutopt.errors import SettingError
 from layoutopt.features.implications import Floats
 from layoutopt.model.predicate import Predicate
 from layoutopt.model.query import Query
@@ -94,7 +95,7 @@ def plot(queries: Sequence[Query], path: Path) -> None:
     """Draw figure 3.2 to an image file; its suffix (`.png`, `.svg`, `.pdf`) says which kind.
 
     Raises:
-        ValueError: an unknown suffix.
+        SettingError: an unknown suffix.
         OSError: the file can't be written.
     """
     # Imported here, and without pyplot: the figure needs no display and leaves no global state.
@@ -108,7 +109,10 @@ def plot(queries: Sequence[Query], path: Path) -> None:
     _draw(right, stability(queries), "Filter stability", "% of the queries seen")
     right.plot([0, 100], [0, 100], linestyle="--", color="grey", label="no filter recurs")
     right.legend()
-    figure.savefig(path)
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise SettingError(f"the plot {str(path)!r} is of no known kind; name it .png, .svg or .pdf") from error
 
 
 def _draw(axes: object, curve: Curve, title: str, label: str) -> None:
