@@ -104,7 +104,7 @@ class PlanSettings(VerbSettings):
         1_000_000, ge=1, description="the most rows partitioned together; bounds the memory of a load's tasks"
     )
     max_vectors: int = Field(
-        20_000, ge=1, description="the most distinct feature vectors of a segment; features beyond that are given up"
+        3_000, ge=1, description="the most distinct feature vectors of a segment; features beyond that are given up"
     )
     seed: int = Field(0, ge=0, description="the seed of everything that draws at random")
     codec: Literal["zstd", "snappy", "gzip", "lz4", "none"] = Field("zstd", description="the Parquet compression")

@@ -101,7 +101,7 @@ class _Check:
                 if self.statistics is not None:
                     proved |= np.packbits(self.statistics.cannot(node))
                 if isinstance(node, InSet) and self.bits is not None:  # bounds have looked at all pieces already
-                    proved |= self._all_of(_pieces(node))
+                    proved |= self._all_of(pieces(node))
         return proved
 
     def _all_of(self, nodes: tuple[Node, ...]) -> Packed:
@@ -127,7 +127,7 @@ class _Check:
         return np.zeros(-(-self.n // 8), dtype=np.uint8)
 
 
-def _pieces(literal: InSet) -> tuple[Node, ...]:
+def pieces(literal: InSet) -> tuple[Node, ...]:
     """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
 
     None if that is a single piece, or if there are too many.

@@ -20,9 +20,8 @@ from layoutopt.spark.source import check_partition_column, conformed, open_sourc
 
 __all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan"]
 
-MAX_VECTORS = 20_000
-MAX_LOCAL_VECTORS = 3_000
-"""Distinct vectors of a layout's local features where there are several layouts (4.5)."""
+MAX_VECTORS = 3_000
+"""Distinct vectors of a segment in a layout (4.5): Ward's time grows with their square, and a load runs it often."""
 
 
 def make_plan(
@@ -34,7 +33,7 @@ def make_plan(
     partition_by: str | None = None,
     block_rows: int = 10_000,
     segment_rows: int = 1_000_000,
-    max_vectors: int | None = None,
+    max_vectors: int = MAX_VECTORS,
     seed: int = 0,
     by: Sequence[str] = (),
     min_features: int = 1,
@@ -52,8 +51,7 @@ def make_plan(
         partition_by: the column by which the table is partitioned, None for none.
         block_rows: the mean block.
         segment_rows: rows that one task takes into memory.
-        max_vectors: distinct vectors that blocking takes of a layout, 20,000 for one layout and 3,000 for several where
-            left out; the lightest features go until it holds.
+        max_vectors: distinct vectors that blocking takes of a layout; the lightest features go until it holds.
         seed: of everything with chance.
         by: columns to order by, for methods by order; chosen from the workload where left out.
         min_features: fewer features than these are not worth a plan by features.
@@ -69,8 +67,6 @@ def make_plan(
         BoundError: there are too many distinct vectors, even of few features.
     """
     say = progress or (lambda sentence: None)
-    if max_vectors is None:
-        max_vectors = MAX_LOCAL_VECTORS if method in SAMPLED else MAX_VECTORS
     _check_numbers(method, block_rows=block_rows, segment_rows=segment_rows, max_vectors=max_vectors)
     if by and method not in BY_ORDER:
         raise SettingError(f"method {method!r} takes no columns to order by; leave --by out")
