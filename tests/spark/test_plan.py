@@ -13,8 +13,9 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.spark.featurize import vector_counts
-from layoutopt.spark.plan import METHODS, features_within, heaviest, make_plan
+from layoutopt.spark.plan import features_within, heaviest, make_plan
 from layoutopt.spark.source import schema_of
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
@@ -62,7 +63,7 @@ class TestMakePlan:
         with pytest.raises(PlanError, match="max_vectors=1"):
             make_plan(spark, source, simple_document(source), max_vectors=1, min_features=1)
 
-    @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("sop", "input-order")])
+    @pytest.mark.parametrize("method", [kind for kind in ORDER_KINDS if kind != "input"])
     def test_orders_take_columns_from_the_user_or_the_workload(self, spark: SparkSession, method: str) -> None:
         source = simple_rows(spark)
         blocking = make_plan(spark, source, simple_document(source), method=method).scheme.layouts[0].blocking
