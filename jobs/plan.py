@@ -29,6 +29,7 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
         method=settings.method,
         partition_by=settings.partition_by,
         by=settings.by,
+        num_features=settings.num_features,
         block_rows=settings.block_rows,
         segment_rows=settings.segment_rows,
         max_vectors=settings.max_vectors,

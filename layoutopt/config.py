@@ -47,7 +47,18 @@ def _filled(value: object) -> object:
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
 
-Method = Literal["sop", "input-order", "sort", "range", "zorder", "hilbert"]
+Method = Literal[
+    "sop",
+    "gsop",
+    "gsop-single",
+    "gsop-hillclimb",
+    "gsop-hyrise",
+    "input-order",
+    "sort",
+    "range",
+    "zorder",
+    "hilbert",
+]
 
 
 class Positional:
@@ -76,7 +87,7 @@ class AnalyzeSettings(VerbSettings):
     threshold: int | None = Field(
         None, ge=1, description="T: a feature helps at least this many queries [default: 1 % of them, at least 2]"
     )
-    num_features: int = Field(28, ge=1, le=1024, description="numFeat: the most features")
+    num_features: int = Field(128, ge=1, le=1024, description="the most features to find")
     exclude_columns: Names | None = Field(
         None, description="columns that make no features [default: those of date and timestamp types]"
     )
@@ -99,6 +110,12 @@ class PlanSettings(VerbSettings):
     partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
     method: Method = Field("sop", description="how rows are put into blocks")
     by: Names = Field((), description="the columns that order the rows [default: the workload's favourites]")
+    num_features: int | None = Field(
+        None,
+        ge=1,
+        description="numFeat: the most features that guide blocking; all others are only measured "
+        "[default: 28 for one layout, all for several]",
+    )
     block_rows: int = Field(10_000, ge=1, description="the mean number of rows of a block")
     segment_rows: int = Field(
         1_000_000, ge=1, description="the most rows partitioned together; bounds the memory of a load's tasks"

@@ -61,7 +61,7 @@ def count_pairs(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[P
     features, counts = _countable(of, features)
     kept = features_within(features, list(counts.values()), of.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
-        of.say(f"gave up feature {i} (weight {features[i].weight:g}) to stay within max_vectors={of.max_vectors}")
+        of.say(f"gave up blocking by feature {i} (weight {features[i].weight:g}) for max_vectors={of.max_vectors}")
     features = only(features, kept)
     return features, _with_weights(of, features, {value: vectors.project(kept) for value, vectors in counts.items()})
 

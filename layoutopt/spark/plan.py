@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import classes
 from layoutopt.spark.designs import BY_ORDER, METHODS, SAMPLED
@@ -22,6 +24,9 @@ __all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan"]
 
 MAX_VECTORS = 3_000
 """Distinct vectors of a segment in a layout (4.5): Ward's time grows with their square, and a load runs it often."""
+
+NUM_FEATURES = 28
+"""Features that guide the blocking of a single layout."""
 
 
 def make_plan(
@@ -55,7 +60,8 @@ def make_plan(
         seed: of everything with chance.
         by: columns to order by, for methods by order; chosen from the workload where left out.
         min_features: fewer features than these are not worth a plan by features.
-        num_features: at most so many features, the heaviest.
+        num_features: numFeat, the most features that guide the blocking; 28 for one layout and all for several where
+            left out. Every feature of the document is measured all the same, and skips.
         codec: the Parquet compression.
         progress: called with a short sentence at each stage, and for every feature given up.
 
@@ -74,7 +80,7 @@ def make_plan(
     rows = conformed(open_source(spark, source), document.schema, "the features document")
     check_partition_column(rows, partition_by)
     partition_by = None if partition_by is None else document.schema.find(partition_by).name
-    features = heaviest(document.features, num_features)
+    features = guiding_features(document.features, method, num_features)
     queries = tuple(classes(document.queries))
     partitions: tuple[PartitionPairs, ...] = ()
     if method in SAMPLED or method == "sop":
@@ -102,7 +108,7 @@ def make_plan(
         schema=document.schema,
         partition_by=partition_by,
         method=method,
-        features=features,
+        features=with_measured(features, document.features),
         queries=queries,
         scheme=designed.scheme,
         block_rows=block_rows,
@@ -113,6 +119,20 @@ def make_plan(
         settings=document.features.settings,
         predicted=designed.predicted,
     )
+
+
+def guiding_features(features: FeatureSet, method: str, num_features: int | None) -> FeatureSet:
+    """The features that blocking is to care for: few for one layout, where they compete (Sun 2017, figure 3.7)."""
+    if num_features is None and method not in SAMPLED:
+        num_features = NUM_FEATURES
+    return heaviest(features, num_features)
+
+
+def with_measured(guiding: FeatureSet, features: FeatureSet) -> FeatureSet:
+    """The guiding features, followed by all others: their bits are measured, so they skip where they can (DESIGN 2)."""
+    chosen = set(guiding.features)
+    others = tuple(feature for feature in features if feature not in chosen)
+    return replace(guiding, features=guiding.features + others)
 
 
 def _check_numbers(method: str, **numbers: int) -> None:

@@ -48,15 +48,22 @@ class TestMakePlan:
         plan = make_plan(spark, source, outside, partition_by="day", block_rows=20)
         assert plan.predicted["rows_scanned_fraction"] == 0
 
-    def test_features_beyond_max_vectors_are_given_up_lightest_first_and_named(self, spark: SparkSession) -> None:
+    def test_features_beyond_max_vectors_guide_no_blocking_lightest_first_and_named(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         said: list[str] = []
         plan = make_plan(spark, source, simple_document(source), max_vectors=3, block_rows=20, progress=said.append)
-        assert [feature.weight for feature in plan.features] == [3.0, 4.0]
+        assert plan.scheme.layouts[0].features == (0, 1)
+        assert [feature.weight for feature in plan.features] == [3.0, 4.0, 1.0, 2.0]
         assert [line for line in said if "gave up" in line] == [
-            "gave up feature 0 (weight 1) to stay within max_vectors=3",
-            "gave up feature 1 (weight 2) to stay within max_vectors=3",
+            "gave up blocking by feature 0 (weight 1) for max_vectors=3",
+            "gave up blocking by feature 1 (weight 2) for max_vectors=3",
         ]
+
+    def test_features_beyond_num_features_are_measured_only(self, spark: SparkSession) -> None:
+        source = simple_rows(spark)
+        plan = make_plan(spark, source, simple_document(source), num_features=1, block_rows=20)
+        assert plan.scheme.layouts[0].features == (0,)
+        assert [feature.weight for feature in plan.features] == [4.0, 1.0, 2.0, 3.0]
 
     def test_too_few_features_make_no_plan(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
