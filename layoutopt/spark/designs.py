@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -17,12 +18,12 @@ from layoutopt.model.values import key_kind
 from layoutopt.partitioning.calibrate import calibrate_min_rows
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.grouping import cost_of
+from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.problem import Problem, Sample, make_problem
 from layoutopt.search.rows import Estimate, computed
 from layoutopt.spark.planning import Designed, Method, PartitionPairs, Planning
-from layoutopt.spark.routing import MIN_ROWS
+from layoutopt.spark.routing import CUT_BY, MIN_ROWS
 
 PARTITIONER = "ward"
 # Partitions on which blocks are calibrated and rows scanned predicted; spread evenly over all.
@@ -37,7 +38,7 @@ def sop(planning: Planning) -> Designed:
     partitioner = find_partitioner(PARTITIONER)
     pairs = [(partition.vectors, partition.weights) for partition in sample]
     min_rows = calibrate_min_rows(partitioner, pairs, planning.block_rows, planning.seed)
-    blocking = ByVectors(PARTITIONER, ((MIN_ROWS, min_rows),))
+    blocking = ByVectors(PARTITIONER, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
     return Designed(_one_layout(planning, blocking), predicted_rows(planning, sample, blocking, min_rows))
 
 
@@ -51,7 +52,7 @@ def gsop(planning: Planning, estimate: Estimate = "coarse") -> Designed:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
     problem = problem_of(planning)
     search = search_groups(problem, find_partitioner(PARTITIONER), estimate)
-    return _designed(planning, scheme_of(problem, search.best.groups, PARTITIONER), search.best.cost)
+    return _designed(planning, _scheme(planning, problem, search.best.groups), search.best.cost)
 
 
 def gsop_by(method: str, planning: Planning) -> Designed:
@@ -59,7 +60,7 @@ def gsop_by(method: str, planning: Planning) -> Designed:
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
     cost = cost_of(problem, groups, computed(problem, find_partitioner(PARTITIONER)))
-    return _designed(planning, scheme_of(problem, groups, PARTITIONER), cost)
+    return _designed(planning, _scheme(planning, problem, groups), cost)
 
 
 def problem_of(planning: Planning) -> Problem:
@@ -81,6 +82,18 @@ def problem_of(planning: Planning) -> Problem:
         max_vectors=planning.max_vectors,
         seed=planning.seed,
     )
+
+
+def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...]) -> Scheme:
+    """The scheme of a grouping, with what each layout's rows of one vector are cut by."""
+    scheme = scheme_of(problem, groups, PARTITIONER)
+    return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
+
+
+def _with_cut(planning: Planning, layout: Layout) -> Layout:
+    if isinstance(layout.blocking, ByOrder):
+        return layout
+    return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
 
 
 def _designed(planning: Planning, scheme: Scheme, cost: float) -> Designed:
@@ -131,14 +144,31 @@ def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     Raises:
         PlanError: no query filters by an orderable column.
     """
+    orderable = _most_filtered(queries, schema)
+    if not orderable:
+        raise PlanError("no query filters by a column that rows can be ordered by; name columns with --by")
+    return orderable[:_MOST_ORDER_COLUMNS]
+
+
+def cut_param(planning: Planning, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The parameter that says by which column rows of one vector are cut into blocks, if by any.
+
+    The most filtered of these columns that no feature is about: features say nothing of it, so rows of equal vectors
+    are free to be apart by it, and blocks then have narrow ranges that statistics skip by.
+    """
+    said = frozenset().union(*(feature.columns for feature in planning.features))
+    free = [name for name in _most_filtered(planning.queries, planning.schema) if name in columns and name not in said]
+    return ((CUT_BY, free[0]),) if free else ()
+
+
+def _most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
+    """The orderable columns that filters use, the most used (by weight) first; of equals the first in the schema."""
     used: dict[str, float] = defaultdict(float)
     for query in queries:
         for name in columns_of(query.filter.root):
             used[name] += query.weight
     orderable = [c.name for c in schema.columns if used[c.name] and key_kind(c.type) is not None]
-    if not orderable:
-        raise PlanError("no query filters by a column that rows can be ordered by; name columns with --by")
-    return tuple(sorted(orderable, key=lambda name: -used[name])[:_MOST_ORDER_COLUMNS])
+    return tuple(sorted(orderable, key=lambda name: -used[name]))
 
 
 BY_ORDER: Mapping[str, Method] = MappingProxyType(

@@ -26,6 +26,9 @@ from layoutopt.partitioning.registry import find_partitioner
 MIN_ROWS = "min_rows"
 """The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
 
+CUT_BY = "cut_by"
+"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
+
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
 
@@ -58,7 +61,11 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: We
     rows = np.flatnonzero(present_rows(layout, words))
     if isinstance(layout.blocking, ByOrder):
         return _route_by_order(plan, layout.blocking, table, rows)
-    return _route_by_vectors(plan, layout, layout.blocking, words[rows], weights, rows)
+    cut_by = dict(layout.blocking.params).get(CUT_BY)
+    order = (
+        None if cut_by is None else _ranks(table[str(cut_by)].take(pa.array(rows)), plan.schema.find(str(cut_by)).type)
+    )
+    return _route_by_vectors(plan, layout, layout.blocking, words[rows], weights, rows, order)
 
 
 def present_rows(layout: Layout, words: Words) -> Bits:
@@ -126,7 +133,7 @@ def _filter_columns(plan: Plan) -> frozenset[str]:
 
 
 def _route_by_vectors(
-    plan: Plan, layout: Layout, blocking: ByVectors, words: Words, weights: Weights, rows: Ints
+    plan: Plan, layout: Layout, blocking: ByVectors, words: Words, weights: Weights, rows: Ints, order: Ints | None
 ) -> Routing:
     if not len(rows):
         return Routing(rows, np.zeros(1, dtype=np.int64))
@@ -138,7 +145,7 @@ def _route_by_vectors(
     min_rows = int(params.get(MIN_ROWS, min_rows_for(plan.block_rows)))
     partition = find_partitioner(blocking.algorithm)(pairs, local, min_rows, plan.seed)
     joined = int((kept != np.arange(len(kept))).sum())
-    return _written(rows, assign_rows(partition, inverse), partition.n_blocks, joined)
+    return _written(rows, assign_rows(partition, inverse, order), partition.n_blocks, joined)
 
 
 def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:
