@@ -36,6 +36,8 @@ class ClauseFinder:
     def clauses(self, node: Node) -> tuple[Clause, ...]:
         """The minimal clauses of a node, smallest first; none where no feature can help.
 
+        A node that no row makes TRUE has the empty clause, which holds everywhere.
+
         Sound: where all features of a clause are 0 in a block, no row of the block makes the node TRUE.
         """
         found = self._seen.get(node)
@@ -45,6 +47,8 @@ class ClauseFinder:
 
     def _find(self, node: Node) -> Iterable[Clause]:
         if isinstance(node, Constant):
+            if not node.value:
+                yield frozenset()
             return
         yield from (frozenset((i,)) for i in self._index.subsuming(node))
         if isinstance(node, And):

@@ -1,0 +1,89 @@
+"""Random search problems: samples of rows, queries with clauses and the columns they read."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from layoutopt.model.clauses import Clause, membership
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.search.problem import Bools, Problem, Sample, Unit
+
+WARD: Partitioner = find_partitioner("ward")
+
+
+def random_problem(
+    seed: int,
+    *,
+    n_columns: int = 4,
+    n_features: int = 4,
+    n_queries: int = 5,
+    n_samples: int = 1,
+    block_rows: int = 10,
+    max_vectors: int = 1000,
+    scale: int = 1,
+    least_rows: int = 1,
+    in_bytes: bool = False,
+) -> Problem:
+    """A problem of this shape, everything else by chance; each vector has at least ``least_rows`` rows."""
+    rng = np.random.default_rng(seed)
+    clauses = tuple(sorted({_clause(rng, n_features) for _ in range(2 * n_features)}, key=sorted))
+    skips = rng.random((n_queries, len(clauses))) < 0.3
+    samples = []
+    for _ in range(n_samples):
+        bits = rng.random((int(rng.integers(1, 200)), n_features)) < rng.random(n_features)
+        found = VectorCounts.of_rows(pack(bits), n_features)
+        vectors = VectorCounts(found.words, found.counts + least_rows - 1, n_features)
+        weights = rng.integers(0, 4, n_queries).astype(np.float64)
+        samples.append(Sample(vectors, vectors.rows * scale, weights))
+    unit = Unit(rng.integers(1, 30, n_columns) / 4, 0.75) if in_bytes else Unit.cells(n_columns)
+    return Problem(
+        columns=tuple(f"c{i}" for i in range(n_columns)),
+        reads=rng.random((n_queries, n_columns)) < 0.5,
+        shares=shares_of(clauses, skips, n_features),
+        members=membership(clauses, n_features),
+        skips=skips,
+        samples=tuple(samples),
+        unit=unit,
+        block_rows=block_rows,
+        max_vectors=max_vectors,
+    )
+
+
+def _clause(rng: np.random.Generator, n_features: int) -> Clause:
+    size = min(n_features, int(rng.integers(1, 4)))
+    return frozenset(rng.choice(n_features, size, replace=False).tolist())
+
+
+def shares_of(clauses: tuple[Clause, ...], skips: Bools, n_features: int) -> np.ndarray:
+    """A feature covers a query by one over the size of the smallest of its clauses that it is in."""
+    shares = np.zeros((len(skips), n_features))
+    for q, c in zip(*np.nonzero(skips), strict=True):
+        for feature in clauses[c]:
+            shares[q, feature] = max(shares[q, feature], 1 / len(clauses[c]))
+    return shares
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, least_rows: int = 1, max_vectors: int | None = None) -> Problem:
+    return random_problem(
+        draw(st.integers(0, 10_000)),
+        n_columns=draw(st.integers(1, 6)),
+        n_features=draw(st.integers(1, 6)),
+        n_queries=draw(st.integers(1, 7)),
+        n_samples=draw(st.integers(1, 2)),
+        block_rows=draw(st.integers(1, 40)),
+        max_vectors=draw(st.sampled_from([2, 5, 1000])) if max_vectors is None else max_vectors,
+        scale=draw(st.sampled_from([1, 7])),
+        least_rows=least_rows,
+        in_bytes=draw(st.booleans()),
+    )
+
+
+def queries_of(problem: Problem, numbers: list[int]) -> Bools:
+    """A set of queries as a mask."""
+    served = np.zeros(len(problem.reads), dtype=np.bool_)
+    served[[number % len(served) for number in numbers]] = True
+    return served

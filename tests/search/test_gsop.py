@@ -1,0 +1,99 @@
+"""GSOP's search, and the scheme that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.model.layout import ByOrder, ByVectors
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.search.baselines import hillclimb, hyrise
+from layoutopt.search.grouping import cost_of, served_by
+from layoutopt.search.gsop import scheme_of, search_groups, singles, whole
+from layoutopt.search.local import choose_features
+from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.rows import Estimate, computed
+from tests.search.problems import WARD, problems, random_problem
+
+estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "selectivity", "full"])
+
+
+@settings(max_examples=150)
+@given(problems(), estimates)
+def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem: Problem, estimate: Estimate) -> None:
+    found = search_groups(problem, WARD, estimate)
+    exact = computed(problem, WARD)
+    assert found.best.cost == pytest.approx(cost_of(problem, found.best.groups, exact))
+    assert found.best.cost <= cost_of(problem, whole(problem), exact) + 1e-6
+    assert found.best.cost <= cost_of(problem, singles(problem), exact) + 1e-6
+    assert found.best.cost <= min(passed.cost for passed in found.passed)
+    for passed in found.passed:
+        assert sorted(c for group in passed.groups for c in group) == list(range(len(problem.columns)))
+
+
+@settings(max_examples=30)
+@given(problems(), estimates)
+def test_the_same_problem_has_the_same_scheme(problem: Problem, estimate: Estimate) -> None:
+    first, second = (search_groups(one, WARD, estimate) for one in (problem, replace(problem)))
+    assert first.passed == second.passed
+    assert scheme_of(problem, first.best.groups, "ward") == scheme_of(problem, second.best.groups, "ward")
+
+
+def conflicting() -> Problem:
+    """Two families of queries with columns of their own that want the rows cut in different ways."""
+    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
+    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
+    family = np.repeat([0, 1], 4)
+    return Problem(
+        columns=("a", "b", "c", "d"),
+        reads=np.array([[f == 0, f == 0, f == 1, f == 1] for f in family]),
+        shares=np.eye(8),
+        members=np.eye(8, dtype=np.float32),
+        skips=np.eye(8, dtype=np.bool_),
+        samples=(Sample(vectors, 160, np.ones(8)),),
+        unit=Unit.cells(4),
+        block_rows=56,  # blocks of 40 rows at least: four vectors, all of a row or all of a column of the square
+        max_vectors=100,
+    )
+
+
+@pytest.mark.parametrize("estimate", ["coarse", "block", "selectivity", "full"])
+def test_families_of_queries_in_conflict_are_given_groups_of_their_own(estimate: Estimate) -> None:
+    found = search_groups(conflicting(), WARD, estimate).best
+    assert set(found.groups) == {frozenset({0, 1}), frozenset({2, 3})}
+    # Each query reads its 40 rows of two columns, and no tids: nothing better is possible.
+    assert found.cost == 8 * 40 * 2
+
+
+def test_columns_always_read_together_stay_together() -> None:
+    problem = random_problem(5, n_columns=5)
+    together = replace(problem, reads=np.ones_like(problem.reads))
+    assert search_groups(together, WARD).best.groups == whole(together)
+
+
+@given(problems())
+def test_a_scheme_has_each_groups_columns_and_local_features(problem: Problem) -> None:
+    for groups in (search_groups(problem, WARD).best.groups, singles(problem), hillclimb(problem), hyrise(problem)):
+        scheme = scheme_of(problem, groups, "ward")
+        assert [layout.columns for layout in scheme.layouts] == [
+            tuple(problem.columns[c] for c in sorted(group)) for group in sorted(groups, key=min)
+        ]
+        for layout, group in zip(scheme.layouts, sorted(groups, key=min), strict=True):
+            served = served_by(problem, group)
+            assert layout.master == layout.columns
+            assert layout.features == tuple(choose_features(problem, served).tolist())
+            assert layout.blocking == (ByVectors("ward") if layout.features else ByOrder("input"))
+
+
+def test_columns_that_nobody_reads_keep_the_order_of_the_source() -> None:
+    problem = random_problem(6, n_columns=3)
+    reads = problem.reads.copy()
+    reads[:, 2] = False
+    reads[:, :2] = True
+    scheme = scheme_of(replace(problem, reads=reads), (frozenset({0, 1}), frozenset({2})), "ward")
+    assert isinstance(scheme.layouts[0].blocking, ByVectors)
+    assert scheme.layouts[1].blocking == ByOrder("input")

@@ -1,0 +1,157 @@
+"""The rows that queries read of a group: computed, and estimated (Sun 2017, 4.4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.partition import assign_rows
+from layoutopt.search.local import choose_features, local_vectors, local_weights
+from layoutopt.search.problem import Bools, Floats, Problem, Sample, Unit
+from layoutopt.search.rows import (
+    Estimate,
+    block_estimate,
+    computed,
+    remembered,
+    rows_estimator,
+    selectivity_estimate,
+)
+from tests.search.problems import WARD, problems, queries_of
+
+some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+
+
+def skips_vector(problem: Problem, query: int, bits: np.ndarray) -> bool:
+    """Whether some clause of the query has only features whose bit is 0, one clause after the other."""
+    for clause in np.flatnonzero(problem.skips[query]):
+        if not bits[np.flatnonzero(problem.members[:, clause])].any():
+            return True
+    return False
+
+
+def read_naively(problem: Problem, s: int, served: Bools) -> list[float]:
+    """Block by block and query by query, from the rows themselves."""
+    sample, bits = problem.samples[s], problem.bits[s]
+    features = choose_features(problem, served)
+    vectors = local_vectors(bits, sample.vectors.counts, features)
+    weights = local_weights(problem, served)[s][features]
+    partition = WARD(vectors, weights, max(1, round(min_rows_for(problem.block_rows) / sample.scale)), problem.seed)
+    rows = np.repeat(bits, sample.vectors.counts, axis=0)
+    local = rows[:, features]
+    kinds = {tuple(vector): i for i, vector in enumerate(vectors.bits().tolist())}
+    block = assign_rows(partition, np.array([kinds[tuple(row)] for row in local.tolist()]))
+    read = [0.0] * len(served)
+    for number in range(partition.n_blocks):
+        union = np.ones(bits.shape[1], dtype=np.bool_)
+        union[features] = local[block == number].any(axis=0)
+        for query in np.flatnonzero(served).tolist():
+            if not skips_vector(problem, query, union):
+                read[query] += sample.scale * float((block == number).sum())
+    return read
+
+
+@given(problems(), some_queries)
+def test_computed_rows_are_those_of_the_blocks_that_queries_cannot_skip(problem: Problem, asked: list[int]) -> None:
+    served = queries_of(problem, asked)
+    found = computed(problem, WARD)(served)
+    assert found.shape == (len(problem.samples), len(served))
+    for s in range(len(problem.samples)):
+        assert found[s] == pytest.approx(read_naively(problem, s, served))
+
+
+def every_estimate(problem: Problem, served: Bools) -> dict[str, Floats]:
+    names: list[Estimate] = ["coarse", "block", "selectivity", "full"]
+    return {name: rows_estimator(problem, name, WARD)(served) for name in names}
+
+
+@given(problems(), some_queries)
+def test_selectivity_is_below_and_all_rows_above_every_other(problem: Problem, asked: list[int]) -> None:
+    served = queries_of(problem, asked)
+    found = every_estimate(problem, served)
+    rows = np.array([[sample.rows] for sample in problem.samples])
+    for read in found.values():
+        assert (found["selectivity"] <= read + 1e-6).all()
+        assert (read <= rows + 1e-6).all()
+        assert not read[:, ~served].any()
+
+
+@given(problems(least_rows=40), some_queries)
+def test_the_block_estimate_is_above_where_each_vector_fills_blocks_of_its_own(
+    problem: Problem, asked: list[int]
+) -> None:
+    served = queries_of(problem, asked)
+    found = every_estimate(problem, served)
+    assert (found["block"] >= found["full"] - 1e-6).all()
+
+
+@given(problems(), some_queries)
+def test_coarse_is_exact_where_its_few_vectors_are_enough(problem: Problem, asked: list[int]) -> None:
+    served = queries_of(problem, asked)
+    found = every_estimate(problem, served)
+    assert np.array_equal(found["coarse"], found["full"])
+
+
+def one_vector_a_query(counts: list[int], block_rows: int) -> Problem:
+    """Query i asks for feature i alone; vector i has feature i alone, and so many rows."""
+    n = len(counts)
+    vectors = VectorCounts(pack(np.eye(n, dtype=np.bool_)), np.array(counts), n)
+    return Problem(
+        columns=("a",),
+        reads=np.ones((n, 1), dtype=np.bool_),
+        shares=np.eye(n),
+        members=np.eye(n, dtype=np.float32),
+        skips=np.eye(n, dtype=np.bool_),
+        samples=(Sample(vectors, vectors.rows, np.ones(n)),),
+        unit=Unit.cells(1),
+        block_rows=block_rows,
+        max_vectors=100,
+    )
+
+
+def test_the_estimates_by_hand() -> None:
+    problem = one_vector_a_query([25, 10, 9], block_rows=10)
+    everyone = np.ones(3, dtype=np.bool_)
+    assert selectivity_estimate(problem)(everyone).tolist() == [[25, 10, 9]]
+    # Whole blocks of 10 spared: of the others, query 0 spares 10 + 0, query 1 20 + 0, query 2 20 + 10.
+    assert block_estimate(problem)(everyone).tolist() == [[34, 24, 14]]
+    assert computed(problem, WARD)(everyone).tolist() == [[25, 10, 9]]
+
+
+def test_blocks_too_large_to_be_pure_are_read_by_all_whose_rows_they_have() -> None:
+    problem = one_vector_a_query([6, 6, 6, 6], block_rows=14)
+    everyone = np.ones(4, dtype=np.bool_)
+    assert computed(problem, WARD)(everyone).tolist() == [[12, 12, 12, 12]]
+    assert block_estimate(problem)(everyone).tolist() == [[24, 24, 24, 24]]
+
+
+def test_queries_without_clauses_read_everything() -> None:
+    problem = one_vector_a_query([6, 6], block_rows=3)
+    blind = replace(problem, skips=np.zeros((2, 2), dtype=np.bool_), shares=np.zeros((2, 2)))
+    everyone = np.ones(2, dtype=np.bool_)
+    for read in every_estimate(blind, everyone).values():
+        assert read.tolist() == [[12, 12]]
+
+
+def test_nobody_reads_nothing() -> None:
+    problem = one_vector_a_query([6, 6], block_rows=3)
+    for read in every_estimate(problem, np.zeros(2, dtype=np.bool_)).values():
+        assert read.tolist() == [[0, 0]]
+
+
+def test_every_set_of_queries_is_computed_once() -> None:
+    asked: list[list[bool]] = []
+
+    def rows_read(served: Bools) -> Floats:
+        asked.append(served.tolist())
+        return np.zeros((1, len(served)))
+
+    twice = remembered(rows_read)
+    for served in ([True, False], [False, True], [True, False]):
+        twice(np.array(served))
+    assert asked == [[True, False], [False, True]]
