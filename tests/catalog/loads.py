@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from layoutopt.model.feature import FeatureSet, Settings
-from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.commit import CommitHook, commit_load, partition_entries
@@ -17,6 +15,8 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import words_for
 

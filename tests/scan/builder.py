@@ -16,14 +16,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.locators import block_schema
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack, words_for
 from layoutopt.scan.table import Table, open_table
