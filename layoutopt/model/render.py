@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class _Style:
     constant: Callable[[Key | None, str], str]
     longest_list: int | None = None
 
+
+_All: TypeAlias = Sequence[str]
+"""Conditions that all hold."""
 
 _SQL: Final = _Style(identifier_sql, constant_sql)
 _SHORT: Final = _Style(str, short_constant, longest_list=5)
@@ -74,17 +77,28 @@ def _text(x: Noun, style: _Style) -> str:
             pattern = style.constant(like_text(x.pattern), "string")
             return f"{_expression(x.subject, style)} {'NOT ' * x.negated}LIKE {pattern}"
         case InSet():
-            return " OR ".join(_set_parts(x, style)) or "FALSE"
+            parts = _set_parts(x, style)
+            return " OR ".join(_all_of(part, bracketed=len(parts) > 1) for part in parts) or "FALSE"
 
 
 def _joined(texts: Sequence[str], connector: str, children: Sequence[Node]) -> str:
-    bracketed = [f"({text})" if _is_compound(child) else text for text, child in zip(texts, children, strict=True)]
+    bracketed = [
+        f"({text})" if _is_compound(child, connector) else text for text, child in zip(texts, children, strict=True)
+    ]
     return f" {connector} ".join(bracketed)
 
 
-def _is_compound(node: Node) -> bool:
-    """Whether the node's text needs brackets within another: AND binds more tightly than OR, so only an OR does."""
-    return isinstance(node, And | Or) or (isinstance(node, InSet) and len(_set_parts(node, _SHORT)) > 1)
+def _is_compound(node: Node, connector: str) -> bool:
+    """Whether the node's text needs brackets among others: nobody should have to know that AND binds more tightly."""
+    if isinstance(node, And | Or):
+        return True
+    parts = _set_parts(node, _SHORT) if isinstance(node, InSet) else []
+    return len(parts) > 1 or (connector == "OR" and any(len(part) > 1 for part in parts))
+
+
+def _all_of(conditions: _All, bracketed: bool) -> str:
+    text = " AND ".join(conditions)
+    return f"({text})" if bracketed and len(conditions) > 1 else text
 
 
 def _expression(x: Expr, style: _Style) -> str:
@@ -96,20 +110,20 @@ def _expression(x: Expr, style: _Style) -> str:
     return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{x.fn}({arguments})"
 
 
-def _set_parts(x: InSet, style: _Style) -> list[str]:
-    """The conditions whose OR is the set; none where it is empty."""
+def _set_parts(x: InSet, style: _Style) -> list[_All]:
+    """The set as an OR of ANDs; none where it is empty."""
     subject, type = _expression(x.subject, style), x.subject.type
     parts = _value_parts(subject, x.values, type, style)
-    return [*parts, f"{subject} IS NULL"] if x.null else parts
+    return [*parts, [f"{subject} IS NULL"]] if x.null else parts
 
 
-def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> list[str]:
+def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> list[_All]:
     if values.is_empty:
         return []
     if values.is_all:
-        return [f"{subject} IS NOT NULL"]
+        return [[f"{subject} IS NOT NULL"]]
     if type == "boolean":
-        return [subject if values.contains(1) else f"NOT {subject}"]
+        return [[subject if values.contains(1) else f"NOT {subject}"]]
     holes = ValueSet.normalised(values.complement().intervals, type).points()
     if holes:
         return [_all_differ(subject, holes, type, style)]
@@ -118,17 +132,17 @@ def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> li
     return [*_any_equal(subject, points, type, style), *(_range(subject, pair, type, style) for pair in ranges)]
 
 
-def _any_equal(subject: str, keys: Sequence[Key], type: str, style: _Style) -> list[str]:
+def _any_equal(subject: str, keys: Sequence[Key], type: str, style: _Style) -> list[_All]:
     # Spark looks long IN lists up by bits, which takes -0.0 and 0.0 as different: floats are compared one by one.
     if len(keys) < 2 or type in _FLOATS:
-        return [f"{subject} = {style.constant(key, type)}" for key in keys]
-    return [f"{subject} IN ({_list(keys, type, style)})"]
+        return [[f"{subject} = {style.constant(key, type)}"] for key in keys]
+    return [[f"{subject} IN ({_list(keys, type, style)})"]]
 
 
-def _all_differ(subject: str, keys: Sequence[Key], type: str, style: _Style) -> str:
+def _all_differ(subject: str, keys: Sequence[Key], type: str, style: _Style) -> _All:
     if len(keys) < 2 or type in _FLOATS:
-        return " AND ".join(f"{subject} <> {style.constant(key, type)}" for key in keys)
-    return f"{subject} NOT IN ({_list(keys, type, style)})"
+        return [f"{subject} <> {style.constant(key, type)}" for key in keys]
+    return [f"{subject} NOT IN ({_list(keys, type, style)})"]
 
 
 def _list(keys: Sequence[Key], type: str, style: _Style) -> str:
@@ -137,15 +151,15 @@ def _list(keys: Sequence[Key], type: str, style: _Style) -> str:
     return ", ".join(texts) + (f", ... {len(keys) - len(shown)} more" if len(keys) > len(shown) else "")
 
 
-def _range(subject: str, interval: Interval, type: str, style: _Style) -> str:
+def _range(subject: str, interval: Interval, type: str, style: _Style) -> _All:
     low, high = interval
     if isinstance(low, str) and low and ValueSet.prefix(low).intervals == (interval,):
-        return f"{subject} LIKE {style.constant(like_text((low,)) + '%', 'string')}"
+        return [f"{subject} LIKE {style.constant(like_text((low,)) + '%', 'string')}"]
     first = None if low is None else _lower(low, type)
     last = None if high is None else _upper(high, type)
     if first and last and first[0] == ">=" and last[0] == "<=":
-        return f"{subject} BETWEEN {style.constant(first[1], type)} AND {style.constant(last[1], type)}"
-    return " AND ".join(f"{subject} {op} {style.constant(key, type)}" for op, key in filter(None, (first, last)))
+        return [f"{subject} BETWEEN {style.constant(first[1], type)} AND {style.constant(last[1], type)}"]
+    return [f"{subject} {op} {style.constant(key, type)}" for op, key in filter(None, (first, last))]
 
 
 def _lower(low: Key, type: str) -> tuple[str, Key]:

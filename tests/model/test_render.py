@@ -33,6 +33,7 @@ def _of(name: str, op: str, value: object) -> InSet:
 
 
 TWO = disjunction([_of("i", "<", 1), _of("s", "=", "a")])
+OPEN = InSet(col("s"), compare(">", "a", "string").intersect(compare("<", "b", "string")))
 CASES: list[tuple[Node, str, str]] = [
     (_of("i", ">=", 1), "i >= 1", "`i` >= 1"),
     (_of("i", "<", 1), "i <= 0", "`i` <= 0"),
@@ -61,6 +62,18 @@ CASES: list[tuple[Node, str, str]] = [
     (_of("y", ">=", dt.date(1994, 1, 1)), "y >= 1994-01-01", "`y` >= DATE'1994-01-01'"),
     (Comparison(col("i"), "<", col("j")), "i < j", "`i` < `j`"),
     (conjunction([TWO, _of("i", "<>", 5)]), "i <> 5 AND (i <= 0 OR s = 'a')", "`i` <> 5 AND (`i` <= 0 OR `s` = 'a')"),
+    (
+        disjunction([conjunction([_of("i", "<", 1), _of("s", "=", "a")]), _of("j", "=", 2)]),
+        "(i <= 0 AND s = 'a') OR j = 2",
+        "(`i` <= 0 AND `s` = 'a') OR `j` = 2",
+    ),
+    (disjunction([OPEN, _of("i", "<", 1)]), "i <= 0 OR (s > 'a' AND s < 'b')", "`i` <= 0 OR (`s` > 'a' AND `s` < 'b')"),
+    (conjunction([OPEN, _of("i", "<", 1)]), "i <= 0 AND s > 'a' AND s < 'b'", "`i` <= 0 AND `s` > 'a' AND `s` < 'b'"),
+    (
+        InSet(OPEN.subject, OPEN.values, True),
+        "(s > 'a' AND s < 'b') OR s IS NULL",
+        "(`s` > 'a' AND `s` < 'b') OR `s` IS NULL",
+    ),
     (FALSE, "FALSE", "FALSE"),
 ]
 
