@@ -45,7 +45,7 @@ def is_wide_decimal(type: str) -> bool:
 def key_array(array: ArrowValues, type: str) -> Keys:
     """The keys of a column, shape [rows]: int64 where 64 bits hold them, else an object array of int, str or bytes.
 
-    A null's place holds 0, "" or b""; ask the Arrow array which are null.
+    A null's place holds 0, "" or b"", and so does that of text that is no UTF-8: ask :func:`has_key` which are keys.
 
     Raises:
         SchemaError: the type has no order, or the array's values are no values of it.
@@ -61,10 +61,29 @@ def _object_keys(stored: pa.Array, type: str) -> npt.NDArray[np.object_]:
     if key_kind(type) == "int":
         keys[:] = [int(value or 0) for value in stored.to_pylist()]
     elif key_kind(type) == "str":
-        keys[:] = [(value or b"").decode("utf-8", "surrogateescape") for value in stored.to_pylist()]
+        keys[:] = [decoded(value) or "" for value in stored.to_pylist()]
     else:
         keys[:] = [value or b"" for value in stored.to_pylist()]
     return keys
+
+
+def has_key(array: ArrowValues, type: str) -> npt.NDArray[np.bool_]:
+    """Which values of a column of an ordered type have a key, bool[rows]: neither null nor text that is no UTF-8.
+
+    Spark orders texts by their bytes, and no str stands for such bytes in the right place among all others: what stands
+    for U+DCFF sorts below U+1F600, but 0xFF above its bytes. So they are unknown, and unknown never skips.
+    """
+    if key_kind(type) == "str":
+        return np.array([decoded(value) is not None for value in stored_keys(array, type).to_pylist()], dtype=np.bool_)
+    return np.asarray(array.is_valid())
+
+
+def decoded(value: bytes | None) -> str | None:
+    """The text of UTF-8 bytes; None for None and for bytes that are no UTF-8."""
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def stored_keys(array: ArrowValues, type: str) -> pa.Array:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from layoutopt.catalog.keys import key_array
+from layoutopt.catalog.keys import Keys, has_key, key_array
 from layoutopt.model.predicate import (
     And,
     Col,
@@ -38,7 +38,7 @@ Bits = npt.NDArray[np.bool_]
 def matching_rows(node: Node, rows: pa.Table | pa.RecordBatch) -> Bits | None:
     """The rows for which a filter is TRUE, bool[n]; None where it calls a function or has a type without order.
 
-    ``rows`` needs the filter's columns, each in the Arrow form of its Spark type.
+    None too for LIKE on texts that are no UTF-8. ``rows`` needs the filter's columns, in the Arrow forms of their types.
     """
     match node:
         case Constant():
@@ -76,7 +76,9 @@ def count_matching(table: Table, root: Node) -> int | None:
     for plan in table.prune(root, [column.name for column in columns]):
         for batch in read_segments(table.catalog.files, segments_to_read(plan), columns):
             matched = matching_rows(root, batch)
-            total += 0 if matched is None else int(matched.sum())
+            if matched is None:
+                return None
+            total += int(matched.sum())
     return total
 
 
@@ -90,18 +92,27 @@ def _in_set(literal: InSet, rows: pa.Table | pa.RecordBatch) -> Bits | None:
     elif key_kind(literal.subject.type) is None:
         return None
     else:
-        inside = in_values(key_array(column, literal.subject.type), literal.values)
+        inside = in_values(_comparable(column, literal.subject.type), literal.values)
     return np.where(null, literal.null, inside).astype(np.bool_)
+
+
+def _comparable(column: pa.Array | pa.ChunkedArray, type: str) -> Keys:
+    """The column's keys, but texts as their bytes: so Spark compares them, also those that are no UTF-8."""
+    return key_array(column, "binary" if key_kind(type) == "str" else type)
 
 
 def in_values(keys: npt.NDArray[np.generic], values: ValueSet) -> Bits:
     """Which keys lie in a set of values, bool[n]: an odd number of its bounds lies at or below each.
+
+    Texts may stand as their bytes, whose order is the same.
 
     >>> in_values(np.array([1, 2, 3]), ValueSet.interval(2, 3)).tolist()
     [False, True, False]
     """
     starts_open = bool(values.intervals) and values.intervals[0][0] is None
     ends = [end for interval in values.intervals for end in interval if end is not None]
+    if len(keys) and isinstance(keys[0], bytes):
+        ends = [end.encode("utf-8", "surrogatepass") if isinstance(end, str) else end for end in ends]
     if keys.dtype != object and any(isinstance(end, int) and not -(2**63) <= end < 2**63 for end in ends):
         keys = keys.astype(object)
     bounds = np.array(ends, dtype=object if keys.dtype == object else np.int64)
@@ -114,6 +125,8 @@ def _like(literal: Like, rows: pa.Table | pa.RecordBatch) -> Bits | None:
     if not isinstance(literal.subject, Col) or literal.subject.type != "string":
         return None
     column = rows.column(literal.subject.name)
+    if not has_key(column, "string")[np.asarray(column.is_valid())].all():
+        return None  # how LIKE takes bytes that are no UTF-8 is for Spark to say
     texts = {text: matches(literal.pattern, text) for text in column.unique().to_pylist() if text is not None}
     return np.array(
         [text is not None and texts[text] != literal.negated for text in column.to_pylist()], dtype=np.bool_
@@ -127,7 +140,7 @@ def _compare(literal: Comparison, rows: pa.Table | pa.RecordBatch) -> Bits | Non
     if key_kind(literal.left.type) is None:
         return None
     columns = [rows.column(side.name) for side in sides if isinstance(side, Col)]
-    left, right = (key_array(column, literal.left.type) for column in columns)
+    left, right = (_comparable(column, literal.left.type) for column in columns)
     holds = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal}[literal.op](left, right)
     null = np.asarray(columns[0].is_null()) | np.asarray(columns[1].is_null())
     result: Bits = np.asarray(holds, dtype=np.bool_) & ~null

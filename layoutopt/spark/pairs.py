@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.catalog.keys import key_array
+from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.errors import BoundError, PlanError
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.feature import FeatureSet
@@ -151,8 +151,9 @@ def _reached(of: Counting) -> _Reached:
 
 def _bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:
     nulls = rows - np.asarray(table[f"_n{i}"], dtype=np.int64)
-    high = key_array(table[f"_high{i}"], type)
+    low, high = key_array(table[f"_low{i}"], type), key_array(table[f"_high{i}"], type)
+    known = has_key(table[f"_low{i}"], type) & has_key(table[f"_high{i}"], type)
     if type in _FLOATS:
         # Spark's max is NaN where there is one, which is the largest key already; this says so.
         high = np.where(np.asarray(pc.fill_null(pc.is_nan(table[f"_high{i}"]), False)), NAN_KEY, high)
-    return ColumnBounds(low=key_array(table[f"_low{i}"], type), high=high, known=nulls < rows, nulls=nulls, type=type)
+    return ColumnBounds(low=low, high=high, known=known, nulls=nulls, type=type)
