@@ -38,7 +38,7 @@ Bits = npt.NDArray[np.bool_]
 def matching_rows(node: Node, rows: pa.Table | pa.RecordBatch) -> Bits | None:
     """The rows for which a filter is TRUE, bool[n]; None where it calls a function or has a type without order.
 
-    None too for LIKE on texts that are no UTF-8. ``rows`` needs the filter's columns, in the Arrow forms of their types.
+    None too for LIKE on texts that are no UTF-8. ``rows`` has the filter's columns, in their types' Arrow forms.
     """
     match node:
         case Constant():
