@@ -140,7 +140,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
     with session.working("evaluating") as work:
         result = evaluate_queries(table, found.queries, settings.actual, work.step)
-    skipped = [{"id": s.id, "reason": s.reason_code, "detail": s.detail} for s in found.skipped]
+    skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
     session.show({**result, "skipped": skipped}, lambda console: print_evaluation(console, result, found.skipped))
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from layoutopt.model.document import SkippedStatement
     from layoutopt.model.layout import Plan
     from layoutopt.spark.load import LoadReport
-    from layoutopt.workload.analyze import Skipped
 
 _MOST_NAMED = 20
 _UNITS = ("B", "KB", "MB", "GB", "TB")
@@ -82,7 +82,7 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
         console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
 
 
-def print_evaluation(console: Console, result: Mapping[str, Any], skipped: Sequence[Skipped]) -> None:
+def print_evaluation(console: Console, result: Mapping[str, Any], skipped: Sequence[SkippedStatement]) -> None:
     """Print what a log would read, a line a query, and the sums."""
     totals = result["totals"]
     table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pyarrow as pa
 from rich.console import Console
 
+from layoutopt.model.document import SkippedStatement
 from layoutopt.reports import answer_report, format_bytes, print_answer, print_evaluation, print_history, print_load
-from layoutopt.workload.analyze import Skipped
 
 ANSWER = pa.table({"a": [1, None, 3], "b": ["x", "[bold]y[/bold]", None]})
 
@@ -60,7 +60,7 @@ def test_an_evaluation_has_a_line_a_query_and_the_sums() -> None:
         "bytes_scanned": 1500,
     }
     result = {"table": "t", "snapshot": 3, "queries": [{"id": 7, **query}], "totals": {**query, "rows_matching": 11}}
-    skipped = (Skipped(8, "parse-error", "no", "SELEC"),)
+    skipped = (SkippedStatement(8, "parse-error", "no", "SELEC"),)
     said = printed(lambda console: print_evaluation(console, result, skipped))
     assert all(text in said for text in ("t, snapshot 3", " 7 ", "25.0%", "50.0%", "1/4", "1.5 KB", "match: 11"))
     assert "1 statements could not be used" in said

@@ -11,7 +11,7 @@ from layoutopt.config import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.choose import default_excluded, default_threshold, mine_features
 from layoutopt.features.stability import Curve, commonality, stability
-from layoutopt.model.document import FeaturesDocument, SkippedStatement
+from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -79,7 +79,7 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
             schema=schema,
             features=features,
             queries=found.queries,
-            skipped=tuple(SkippedStatement(s.id, s.reason_code, s.detail, s.sql) for s in found.skipped),
+            skipped=found.skipped,
             exclude_columns=excluded,
         ),
         found.counts,

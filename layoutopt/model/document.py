@@ -22,7 +22,7 @@ class SkippedStatement:
 
     Attributes:
         id: its place in the log, from 0.
-        reason: a stable code.
+        reason: a stable code, a key of the workload package's ``STATEMENT_REASONS``.
         detail: one sentence that names the offending text.
         sql: the statement's text.
     """

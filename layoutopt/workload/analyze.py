@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from layoutopt.errors import LogError
+from layoutopt.model.document import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -16,23 +17,6 @@ from layoutopt.workload.dialect import parse_statement
 from layoutopt.workload.log import LogEntry
 from layoutopt.workload.problems import StatementError
 from layoutopt.workload.scans import TableScan, scans_of
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A statement of the log that gave no query.
-
-    Attributes:
-        id: its place in the log, from 0.
-        reason_code: a key of :data:`layoutopt.workload.problems.STATEMENT_REASONS`.
-        detail: one sentence that names the offending text.
-        sql: the statement.
-    """
-
-    id: int
-    reason_code: str
-    detail: str
-    sql: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +33,7 @@ class Analysis:
 
     table: str
     queries: tuple[Query, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedStatement, ...]
     counts: Mapping[str, int]
 
 
@@ -79,13 +63,13 @@ def analyze(
     entries = list(entries)
     name = table if table is not None else _most_read(entries, dialect)
     queries: list[Query] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
     for entry in entries:
         try:
             scans = _scans(entry, {name: schema}, dialect, settings or Settings(), deterministic_udfs)
         except StatementError as problem:
-            skipped.append(Skipped(entry.id, problem.code, problem.detail, entry.sql))
+            skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
             counts.update(["skipped", f"skipped:{problem.code}"])
             continue
         counts.update(["used"])

@@ -50,14 +50,14 @@ def test_each_scan_is_a_query_and_each_other_statement_has_a_reason() -> None:
     assert found.queries[-1].filter.root == InSet(Col("a", "int"), ValueSet.point(1))
     last = found.queries[-1]
     assert (last.weight, last.timestamp, last.user, last.table) == (5.0, "2024-01-01", "ann", "t")
-    assert [(s.id, s.reason_code) for s in found.skipped] == [
+    assert [(s.id, s.reason) for s in found.skipped] == [
         (1, "parse-error"),
         (3, "no-table"),
         (4, "unknown-column"),
         (5, "not-a-query"),
         (6, "bad-record"),
     ]
-    assert {s.reason_code for s in found.skipped} <= set(STATEMENT_REASONS)
+    assert {s.reason for s in found.skipped} <= set(STATEMENT_REASONS)
     assert found.counts["statements"] == 8
     assert (found.counts["used"], found.counts["skipped"], found.counts["scans"]) == (3, 5, 4)
     assert found.counts["skipped:unknown-column"] == 1
