@@ -87,7 +87,7 @@ class AnalyzeSettings(VerbSettings):
     threshold: int | None = Field(
         None, ge=1, description="T: a feature helps at least this many queries [default: 1 % of them, at least 2]"
     )
-    num_features: int = Field(128, ge=1, le=1024, description="the most features to find")
+    num_features: int = Field(64, ge=1, le=1024, description="the most features to find")
     exclude_columns: Names | None = Field(
         None, description="columns that make no features [default: those of date and timestamp types]"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -17,6 +19,8 @@ LOCAL_DEFAULTS: Final = {
     # What is bound there must be asked for there: large task results are fetched from this address.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
+    # What fails becomes one sentence; Spark's own account of it, a page of Java, would bury that.
+    "spark.log.level": "OFF",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Routing rows is one job whose tasks are the segments: nobody should coalesce them.
@@ -24,6 +28,24 @@ LOCAL_DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+_HUGE_METHOD_LIMIT = "spark.sql.codegen.hugeMethodLimit"
+_JIT_LIMIT = "8000"
+
+
+@contextmanager
+def compiled_in_parts(spark: SparkSession) -> Iterator[None]:
+    """Let Spark generate small methods within the block, as for an expression of many features.
+
+    The JVM interprets methods above 8,000 bytes of bytecode, which 64 features in one exceed: five times slower. With
+    this limit Spark falls back to code that it splits by expression.
+    """
+    before = spark.conf.get(_HUGE_METHOD_LIMIT)
+    spark.conf.set(_HUGE_METHOD_LIMIT, _JIT_LIMIT)
+    try:
+        yield
+    finally:
+        spark.conf.set(_HUGE_METHOD_LIMIT, str(before))
 
 
 def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
