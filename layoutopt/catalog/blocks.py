@@ -222,6 +222,10 @@ class BlockTable:
         """The column's checksum in each block, int64[n]; -1 where it is absent or unknown."""
         return self._numbers(name, "sum")
 
+    def column_tid_sums(self, name: str) -> Ints:
+        """The column's sum of hash(tid, value) in each block, int64[n]; -1 where it is absent or unknown."""
+        return self._numbers(name, "tid_sum")
+
     @cached_property
     def _numbers(self) -> Callable[[str, str], Ints]:
         return cache(self._read_numbers)

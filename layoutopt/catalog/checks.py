@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from layoutopt.errors import ContentMismatchError
 
+Positions = Mapping[tuple[str, int, int], Mapping[str, int]]
+"""Sums of hash(tid, value) by (partition key, segment, layout) and column; a column without one is left out."""
+
 
 @dataclass(frozen=True)
 class Content:
@@ -36,6 +39,28 @@ def check_content(source: Content, written: Content, place: str) -> None:
             f"{place} differs from the source in {', '.join(differing)}; nothing was committed, "
             "load again, from a source that nobody changes meanwhile"
         )
+
+
+def check_positions(expected: Positions, written: Positions, place: str) -> None:
+    """Refuse rows that would be put together wrongly: values that lie at other tids than they have in the source.
+
+    Args:
+        expected: from the source's rows.
+        written: from the blocks.
+        place: names the source in messages.
+
+    Raises:
+        ContentMismatchError: sums differ, or only one side has one; segments and columns are named.
+    """
+    for where in [*expected, *(where for where in written if where not in expected)]:
+        sums, found = expected.get(where, {}), written.get(where, {})
+        differing = [name for name in dict.fromkeys([*sums, *found]) if sums.get(name) != found.get(name)]
+        if differing:
+            partition, segment, layout = where
+            raise ContentMismatchError(
+                f"in segment {segment} of partition {partition!r} layout {layout} has {', '.join(differing)} at other "
+                f"row positions than {place}; nothing was committed, load again and report it if it happens twice"
+            )
 
 
 def _all_names(source: Content, written: Content) -> list[str]:

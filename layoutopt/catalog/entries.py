@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import merged
-from layoutopt.catalog.checks import Content
+from layoutopt.catalog.checks import Content, Positions
 from layoutopt.catalog.paths import blocks_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
 from layoutopt.model.layout import Plan
@@ -77,6 +77,23 @@ def written_content(table: BlockTable) -> Content:
 def written_rows(table: BlockTable) -> int:
     """Rows of all the blocks, each counted once however many layouts it lies in."""
     return _rows(table, np.arange(table.n))
+
+
+def written_positions(table: BlockTable) -> Positions:
+    """The sums of hash(tid, value) of each segment's columns in each layout; none where a block's is unknown."""
+    places, group = np.unique(
+        np.stack([table.partition, table.segment, table.layout], axis=1), axis=0, return_inverse=True
+    )
+    found: dict[tuple[str, int, int], dict[str, int]] = {
+        (table.partitions[p], s, layout): {} for p, s, layout in places.tolist()
+    }
+    for name in table.schema.names:
+        sums, present = table.column_tid_sums(name), table.has_column(name)
+        for number, sums_of_place in enumerate(found.values()):
+            of_place = sums[present & (group.reshape(-1) == number)]
+            if len(of_place) and (of_place >= 0).all():
+                sums_of_place[name] = int(of_place.sum())
+    return found
 
 
 def _rows_by_layout(table: BlockTable, blocks: Ints) -> Ints:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, key_storage, stored_keys
+from layoutopt.catalog.keys import FLOATS, ArrowValues, decoded, key_storage, stored_keys
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 
@@ -33,15 +33,18 @@ def statistics_type(schema: Schema) -> pa.StructType:
 
 
 def column_statistics_type(type: str) -> pa.StructType:
-    """One column's statistics: nulls, nans (floats only), min and max (orderable types only), bytes, sum.
+    """One column's statistics: nulls, nans (floats only), min and max (orderable types only), bytes, sum, tid_sum.
 
     All are nullable: null means unknown. ``min`` and ``max`` are keys, stored as
-    :func:`~layoutopt.catalog.keys.key_storage` says; ``bytes`` is the compressed column chunk, ``sum`` the checksum.
+    :func:`~layoutopt.catalog.keys.key_storage` says; ``bytes`` is the compressed column chunk, ``sum`` the checksum,
+    ``tid_sum`` that of values at their tids (only where the scheme has several layouts).
     """
     storage = key_storage(type)
     nans = [("nans", pa.int64())] if type in FLOATS else []
     extremes = [] if storage is None else [("min", storage), ("max", storage)]
-    return pa.struct([("nulls", pa.int64()), *nans, *extremes, ("bytes", pa.int64()), ("sum", pa.int64())])
+    return pa.struct(
+        [("nulls", pa.int64()), *nans, *extremes, ("bytes", pa.int64()), ("sum", pa.int64()), ("tid_sum", pa.int64())]
+    )
 
 
 def block_statistics(
@@ -50,12 +53,13 @@ def block_statistics(
     schema: Schema,
     column_bytes: Mapping[str, Ints] | None = None,
     sums: Mapping[str, Ints] | None = None,
+    tid_sums: Mapping[str, Ints] | None = None,
 ) -> pa.StructArray:
     """The ``stats`` of blocks that are ranges of rows: block i is ``offsets[i] .. offsets[i+1]-1``.
 
     ``table`` holds the rows in block order and any of the schema's columns; a column that it lacks gets
     null statistics.
-    ``column_bytes`` and ``sums`` have an int64[n_blocks] for each column name, where they are known.
+    ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] for each column name, where they are known.
 
     Raises:
         SchemaError: a column's values are not of the schema's type.
@@ -73,6 +77,7 @@ def block_statistics(
             **measured.by_name(),
             "bytes": (column_bytes or {}).get(column.name),
             "sum": (sums or {}).get(column.name),
+            "tid_sum": (tid_sums or {}).get(column.name),
         }
         children.append(_struct(type, values, len(offsets) - 1))
     fields = list(statistics_type(schema))
@@ -130,7 +135,7 @@ def _measure_objects(keys: pa.Array, offsets: Ints, type: str) -> tuple[list[Any
     found = [pc.min_max(keys.slice(start, size)) for start, size in zip(starts, sizes, strict=True)]
     low, high = ([extreme[name].as_py() for extreme in found] for name in ("min", "max"))
     if key_kind(type) == "str":
-        return _rounded([_decoded(value) for value in low], [_decoded(value) for value in high], _floor, _ceiling_text)
+        return _rounded([decoded(value) for value in low], [decoded(value) for value in high], _floor, _ceiling_text)
     if key_kind(type) == "bytes":
         return _rounded(low, high, _floor, _ceiling_bytes)
     return low, high
@@ -178,13 +183,6 @@ def _rounded(
     pairs = [(None, None) if a is None or b is None else (floor(a), ceiling(b)) for a, b in zip(low, high, strict=True)]
     known = [pair if None not in pair else (None, None) for pair in pairs]
     return [pair[0] for pair in known], [pair[1] for pair in known]
-
-
-def _decoded(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def _floor(value: T) -> T:

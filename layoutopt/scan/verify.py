@@ -31,7 +31,8 @@ from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import BLOCK, TID, damaged, open_parquet
 from layoutopt.scan.table import Table
-from layoutopt.spark.checksum import block_sums, is_hashable
+from layoutopt.spark.checksum import is_hashable, sums_by_block
+from layoutopt.spark.positions import position_sums, value_hashes
 
 Ints = npt.NDArray[np.int64]
 Finding = tuple[str, str]
@@ -178,7 +179,7 @@ def _verify_rows(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets
         except SchemaError as error:
             yield "column", str(error)
             continue
-        yield from _verify_sums(blocks, column, values, offsets)
+        yield from _verify_sums(blocks, column, rows, offsets)
     yield from _verify_bits(source, blocks, rows, offsets)
 
 
@@ -212,14 +213,24 @@ def _verify_statistics(blocks: BlockTable, column: Column, values: pa.ChunkedArr
         yield "statistics", f"the statistics of {column.name!r} are wrong in {int(wrong.sum())} blocks, as in {block}"
 
 
-def _verify_sums(blocks: BlockTable, column: Column, values: pa.ChunkedArray, offsets: Ints) -> Iterator[Finding]:
-    stored = blocks.column_sums(column.name)
-    if not is_hashable(column.type):
+def _verify_sums(blocks: BlockTable, column: Column, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
+    """Whether the values, and with several layouts their places in the segment, are those that were written."""
+    name = column.name
+    stored, at_tids = blocks.column_sums(name), blocks.column_tid_sums(name)
+    hashes = value_hashes(rows.column(name), column.type) if is_hashable(column.type) or (at_tids >= 0).any() else None
+    if hashes is None:
         return
-    wrong = (stored >= 0) & (stored != block_sums(values, offsets, column.type))
+    wrong = (stored >= 0) & (stored != sums_by_block(hashes, offsets))
     if wrong.any():
         block = int(blocks.block_id[np.argmax(wrong)])
-        yield "checksum", f"the content of {column.name!r} was changed in {int(wrong.sum())} blocks, as in {block}"
+        yield "checksum", f"the content of {name!r} was changed in {int(wrong.sum())} blocks, as in {block}"
+    if TID not in rows.column_names:
+        return
+    tids = rows.column(TID).to_numpy()
+    moved = (at_tids >= 0) & (at_tids != position_sums(hashes, tids, offsets)) & ~wrong
+    if moved.any():
+        block = int(blocks.block_id[np.argmax(moved)])
+        yield "tid-checksum", f"values of {name!r} have other tids in {int(moved.sum())} blocks, as in {block}"
 
 
 def _verify_bits(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:

@@ -75,9 +75,13 @@ def block_sums(array: pa.Array | pa.ChunkedArray, offsets: Ints, type: str) -> I
     """
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     hashes = [hash_array(chunk, type) for chunk in chunks if len(chunk)]
+    return sums_by_block(np.concatenate([np.zeros(0, np.uint32), *hashes]), offsets)
+
+
+def sums_by_block(hashes: Hashes, offsets: Ints) -> Ints:
+    """The sum of the hashes of each block, ``int64[n_blocks]``; blocks as in :func:`block_sums`."""
     running = np.zeros(int(offsets[-1]) + 1, dtype=np.int64)
-    if hashes:
-        np.cumsum(np.concatenate(hashes), dtype=np.int64, out=running[1:])
+    np.cumsum(hashes, dtype=np.int64, out=running[1:])
     return np.diff(running[offsets])
 
 
@@ -106,11 +110,11 @@ def _hash_values(array: pa.Array, type: str) -> Hashes:
     if decimal:
         return _hash_decimals(array, int(decimal.group(1)))
     if type in ("float", "double"):
-        return _hash_words(_float_words(_values(array, np.dtype(array.type.to_pandas_dtype()))))
+        return hash_words(_float_words(_values(array, np.dtype(array.type.to_pandas_dtype()))))
     if type in _EIGHT_BYTES:
-        return _hash_words(_long_words(_values(array, np.dtype(np.int64))))
+        return hash_words(_long_words(_values(array, np.dtype(np.int64))))
     width = np.dtype(np.int32) if pa.types.is_date32(array.type) else np.dtype(array.type.to_pandas_dtype())
-    return _hash_words([_values(array, width).astype(np.int32).view(np.uint32)])
+    return hash_words([_values(array, width).astype(np.int32).view(np.uint32)])
 
 
 def _values(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
@@ -140,7 +144,7 @@ def _hash_decimals(array: pa.Array, precision: int) -> Hashes:
     """Unscaled values: as longs where they fit by their type, else as the bytes of a ``BigInteger``."""
     halves = np.frombuffer(array.buffers()[1], "<i8", count=2 * len(array), offset=array.offset * 16)
     if precision <= _LONG_DECIMAL:
-        return _hash_words(_long_words(halves[0::2]))
+        return hash_words(_long_words(halves[0::2]))
     return _hash_texts(*_big_integer_bytes(halves))
 
 
@@ -168,7 +172,7 @@ def _text_buffers(array: pa.Array) -> tuple[Bytes, Ints]:
     return np.frombuffer(data or b"", np.uint8), starts.astype(np.int64)
 
 
-def _hash_words(words: Sequence[Hashes]) -> Hashes:
+def hash_words(words: Sequence[Hashes]) -> Hashes:
     """The hashes of rows of whole words; ``words[k]`` has each row's k-th, ``uint32[n]``."""
     hashes = np.full(len(words[0]), SEED, np.uint32)
     for start in range(0, len(hashes), _CHUNK):

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from layoutopt.catalog.blocks import BlockTable, block_schema
-from layoutopt.catalog.checks import Content, check_content
+from layoutopt.catalog.checks import Content, Positions, check_content, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
-from layoutopt.catalog.entries import written_content
+from layoutopt.catalog.entries import written_content, written_positions
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import DATA, new_load_id, partition_key
 from layoutopt.catalog.snapshot import Scalar, Snapshot
@@ -43,7 +43,7 @@ from layoutopt.spark.segments import (
     with_positions,
     with_segments,
 )
-from layoutopt.spark.session import check_settings
+from layoutopt.spark.session import check_settings, compiled_in_parts
 from layoutopt.spark.source import (
     check_partition_column,
     checksum_column,
@@ -96,11 +96,15 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class _Written:
-    """What the job left: the blocks, the source's content as observed, and joined vectors by partition key."""
+    """What the job left: the blocks, what they are to hold, and joined vectors by partition key.
+
+    ``observed`` is the source's content as the scan saw it, ``positions`` the sums of its values at their tids.
+    """
 
     blocks: pa.Table
     observed: Content
     joined: Mapping[str, int]
+    positions: Positions
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ def load(
         say(f"writing {len(segments)} segments")
         written = _write(one, in_task)
         say("comparing with the source")
-        _check(one, written.blocks, written.observed)
+        _check(one, written)
     except BaseException:
         _delete_written(one)
         raise
@@ -228,7 +232,7 @@ def _write(one: _Load, in_task: Callable[[str], None] | None) -> _Written:
     plan = one.plan
     empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
     if not one.segments:
-        return _Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {})
+        return _Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
@@ -240,7 +244,7 @@ def _write(one: _Load, in_task: Callable[[str], None] | None) -> _Written:
         at=in_task,
     )
     observation = Observation(f"layoutopt {one.load_id}")
-    with clear_failures(one.source_name):
+    with clear_failures(one.source_name), compiled_in_parts(one.spark):
         result = _job(one, job, observation).toArrow()
         observed = content_of(observation.get, plan.schema.names)
     return _collected(one, result, empty, observed)
@@ -258,21 +262,29 @@ def _job(one: _Load, job: WriteJob, observation: Observation) -> DataFrame:
 def _collected(one: _Load, result: pa.Table, empty: pa.Table, observed: Content) -> _Written:
     """The tasks' rows put together, in the order of the segments."""
     tables, joined = [empty], dict.fromkeys(one.values, 0)
+    positions: dict[tuple[str, int, int], Mapping[str, int]] = {}
     for row in sorted(result.to_pylist(), key=lambda row: int(row["segment"])):
         tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
-        key = _key(one.plan, one.segments[row["segment"]].value)
+        segment = one.segments[row["segment"]]
+        key = _key(one.plan, segment.value)
         joined[key] = max(joined[key], row["joined_vectors"])
-    return _Written(pa.concat_tables(tables), observed, joined)
+        for layout, sums in enumerate(row["tid_sums"]):
+            by_name = zip(one.plan.schema.names, sums, strict=True)
+            positions[key, segment.number, layout] = {name: sum for name, sum in by_name if sum is not None}
+    return _Written(pa.concat_tables(tables), observed, joined, positions)
 
 
-def _check(one: _Load, blocks: pa.Table, observed: Content) -> None:
+def _check(one: _Load, written: _Written) -> None:
     """Refuse blocks that are not the source's rows; a task that ran twice may be observed twice, so sum again first."""
-    measured = written_content(BlockTable.from_arrow(blocks, one.plan))
-    written = Content(measured.rows, {**dict(measured.sums), **_read_back(one, blocks)})
+    table = BlockTable.from_arrow(written.blocks, one.plan)
+    measured = written_content(table)
+    content = Content(measured.rows, {**dict(measured.sums), **_read_back(one, written.blocks)})
     try:
-        check_content(observed, written, one.source_name)
+        check_content(written.observed, content, one.source_name)
     except ContentMismatchError:
-        check_content(measure_content(one.source, one.source_name), written, one.source_name)
+        check_content(measure_content(one.source, one.source_name), content, one.source_name)
+    if one.plan.scheme.has_tids:
+        check_positions(written.positions, written_positions(table), one.source_name)
 
 
 def _read_back(one: _Load, blocks: pa.Table) -> dict[str, int]:

@@ -24,12 +24,14 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import BoundError, LayoutoptError, TableError
 from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Column
 from layoutopt.model.vectors import Ints, Words, matching_share
 from layoutopt.partitioning.partition import Weights
-from layoutopt.spark.checksum import block_sums, is_hashable
+from layoutopt.spark.checksum import is_hashable, sums_by_block
 from layoutopt.spark.encodings import Encodings, choose_encodings, column_bytes
 from layoutopt.spark.failures import marked
 from layoutopt.spark.featurize import words_of
+from layoutopt.spark.positions import at_positions, position_sums, value_hashes
 from layoutopt.spark.routing import (
     Routing,
     in_equal_blocks,
@@ -46,9 +48,16 @@ TID = "_tid"
 WHOLE, REST = 0, 1
 
 # What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
-RESULT_SCHEMA = "segment int, rows bigint, joined_vectors bigint, blocks binary"
+# ``tid_sums``: of each layout and column of the schema, from the segment's rows before they were put into blocks.
+RESULT_SCHEMA = "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>"
 _RESULT = pa.schema(
-    [("segment", pa.int32()), ("rows", pa.int64()), ("joined_vectors", pa.int64()), ("blocks", pa.binary())]
+    [
+        ("segment", pa.int32()),
+        ("rows", pa.int64()),
+        ("joined_vectors", pa.int64()),
+        ("blocks", pa.binary()),
+        ("tid_sums", pa.list_(pa.list_(pa.int64()))),
+    ]
 )
 
 
@@ -126,9 +135,30 @@ def _result(job: WriteJob, segment: _Segment) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, blocks.schema) as writer:
         writer.write_table(blocks)
-    values = [[segment.id], [segment.table.num_rows], [joined], [sink.getvalue().to_pybytes()]]
+    tid_sums = _tid_sums(job.plan, segment)
+    values = [[segment.id], [segment.table.num_rows], [joined], [sink.getvalue().to_pybytes()], [tid_sums]]
     arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
+
+
+def _tid_sums(plan: Plan, segment: _Segment) -> list[list[int | None]]:
+    """What the layouts' columns must sum to as hash(tid, value): from the rows as they came, whose places are the tids.
+
+    By layout and column of the schema; None where a layout lacks the column. Empty where there are no tids.
+    """
+    if not plan.scheme.has_tids:
+        return []
+    everywhere = np.ones(len(segment.words), dtype=np.bool_)
+    present = [present_rows(layout, segment.words) for layout in plan.scheme.layouts]
+    sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
+    for column in plan.schema.columns:
+        hashes = value_hashes(segment.table[column.name], column.type)
+        at_tids = None if hashes is None else at_positions(hashes, np.arange(len(hashes)))
+        for layout, held, of_layout in zip(plan.scheme.layouts, present, sums, strict=True):
+            rows = everywhere if column.name in layout.master else held
+            known = at_tids is not None and column.name in layout.columns
+            of_layout.append(int(at_tids[rows].sum(dtype=np.int64)) if at_tids is not None and known else None)
+    return sums
 
 
 def _gather(plan: Plan, batches: Iterable[pa.RecordBatch]) -> _Segment | None:
@@ -191,7 +221,7 @@ def _write_file(
     content = _content(plan, segment.table, columns, routing, first_block)
     sizes = _write_parquet(job, path, content, routing.offsets)
     wanted = [column for column in plan.schema.columns if column.name in columns]
-    sums = {c.name: block_sums(content[c.name], routing.offsets, c.type) for c in wanted if is_hashable(c.type)}
+    sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
         "file": [path] * n_blocks,
         "row_group": np.arange(n_blocks),
@@ -204,11 +234,27 @@ def _write_file(
         "bytes": sum(sizes.values()),
         "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
         "words": list(union_words(segment.words, routing).view(np.int64)),
-        "stats": block_statistics(content.select(list(columns)), routing.offsets, plan.schema, sizes, sums),
+        "stats": block_statistics(content.select(list(columns)), routing.offsets, plan.schema, sizes, sums, tid_sums),
     }
     schema = block_schema(plan.schema, segment.words.shape[1])
     arrays = [values[f.name] if f.name == "stats" else pa.array(values[f.name], f.type) for f in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
+    """Each block's checksums by column name; and those at the rows' tids, where there are tids."""
+    sums: dict[str, Ints] = {}
+    tid_sums: dict[str, Ints] = {}
+    tids = np.asarray(content[TID]) if TID in content.column_names else None
+    for column in columns:
+        hashes = (
+            value_hashes(content[column.name], column.type) if tids is not None or is_hashable(column.type) else None
+        )
+        if hashes is not None and is_hashable(column.type):
+            sums[column.name] = sums_by_block(hashes, offsets)
+        if hashes is not None and tids is not None:
+            tid_sums[column.name] = position_sums(hashes, tids, offsets)
+    return sums, tid_sums
 
 
 def _content(plan: Plan, table: pa.Table, columns: Sequence[str], routing: Routing, first_block: int) -> pa.Table:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.keys import key_array, stored_keys
+from layoutopt.catalog.keys import has_key, key_array, stored_keys
 from layoutopt.catalog.statistics import MAX_TEXT, block_statistics, measure, statistics_type
 from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column, Schema
@@ -159,9 +159,13 @@ def test_rounding_up_steps_over_the_surrogates() -> None:
 
 
 def test_text_that_is_no_utf8_is_unknown() -> None:
-    invalid = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
-    stats = block_statistics(pa.table({"x": invalid}), np.array([0, 2]), Schema((Column("x", "string"),)))
-    assert stats.field("c0").to_pylist()[0]["max"] is None
+    # Spark's order, of bytes: "a", the emoji (F0 ..), FF. A str with a surrogate for FF would sort below the emoji.
+    invalid = pa.array([b"a", "\U0001f600".encode(), b"\xff\xfe", None]).view(pa.string())
+    stats = block_statistics(pa.table({"x": invalid}), np.array([0, 3, 4]), Schema((Column("x", "string"),)))
+    found = stats.field("c0").to_pylist()
+    assert [(block["nulls"], block["min"], block["max"]) for block in found] == [(0, None, None), (1, None, None)]
+    assert has_key(invalid, "string").tolist() == [True, True, False, False]
+    assert key_array(invalid, "string").tolist() == ["a", "\U0001f600", "", ""]
 
 
 def text_statistics(values: list[Any], type: str) -> dict[str, Any]:
@@ -175,13 +179,14 @@ def test_columns_without_an_order_have_nulls_only_and_absent_ones_nothing() -> N
     schema = Schema((Column("a", "array<int>"), Column("gone", "int"), Column("b", "int")))
     table = pa.table({"b": pa.array([1, 2], pa.int32()), "a": pa.array([[1], None])})
     sums = {"b": np.array([77])}
-    stats = block_statistics(table, np.array([0, 2]), schema, column_bytes={"b": np.array([10])}, sums=sums)
+    known = {"column_bytes": {"b": np.array([10])}, "tid_sums": {"a": np.array([5])}}
+    stats = block_statistics(table, np.array([0, 2]), schema, sums=sums, **known)
     assert stats.type == statistics_type(schema)
     assert stats.to_pylist() == [
         {
-            "c0": {"nulls": 1, "bytes": None, "sum": None},
+            "c0": {"nulls": 1, "bytes": None, "sum": None, "tid_sum": 5},
             "c1": None,
-            "c2": {"nulls": 0, "min": 1, "max": 2, "bytes": 10, "sum": 77},
+            "c2": {"nulls": 0, "min": 1, "max": 2, "bytes": 10, "sum": 77, "tid_sum": None},
         }
     ]
 

@@ -28,6 +28,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack, words_for
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.checksum import block_sums, is_hashable
+from layoutopt.spark.positions import position_sums, value_hashes
 from layoutopt.workload.scans import scans_of
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
@@ -199,7 +200,13 @@ def _block_rows(
     }
     unions = np.array([bits[start:end].any(axis=0) for start, end in itertools.pairwise(offsets)])
     words = pack(unions.reshape(n, len(plan.features)))
-    stats = block_statistics(content.select(names), offsets, plan.schema, {name: sizes[name] for name in names}, sums)
+    tids = {
+        name: position_sums(hashes, content["_tid"].to_numpy(), offsets)
+        for name in (names if "_tid" in content.column_names else [])
+        if (hashes := value_hashes(content[name], plan.schema.find(name).type)) is not None
+    }
+    of_columns = {name: sizes[name] for name in names}
+    stats = block_statistics(content.select(names), offsets, plan.schema, of_columns, sums, tids)
     columns: dict[str, Any] = {
         "file": [path] * n,
         "row_group": range(n),
