@@ -143,7 +143,8 @@ def _reached(of: Counting) -> _Reached:
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
     known = {column.name: _bounds(bounds, i, column.type, counted) for i, column in enumerate(columns)}
     facts = BlockFacts(rows=counted, bounds=known)
-    excluded = np.array([cannot_match(query.filter.root, facts, None) for query in of.queries])
+    excluded = np.array([cannot_match(query.filter.root, facts, None) for query in of.queries], dtype=np.bool_)
+    excluded = excluded.reshape(len(of.queries), facts.n)  # also where there are no queries
     weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
     rows = counted.tolist()
     return {value: (rows[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}

@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import MapType
 
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.featurize import vector_counts
+from layoutopt.spark.source import hashable_sql, of_partitions, quoted
 
 SAMPLED_PARTITIONS = 3
 SAMPLE_ROWS = 40_000
 """Rows sampled of one partition."""
+
+_DRAWS = 1_000_000
 
 
 def spread(values: Sequence[object], count: int = SAMPLED_PARTITIONS) -> list[object]:
@@ -47,14 +49,14 @@ def sample_vectors(
         partition_rows: the rows of each partition to sample, by its value.
         sample_rows: rows wanted of each.
     """
-    hashable = [f"`{field.name}`" for field in rows.schema.fields if not isinstance(field.dataType, MapType)]
-    draw = F.pmod(F.xxhash64(*hashable), F.lit(1_000_000))
+    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in rows.schema.fields]
+    draw = F.pmod(F.xxhash64(*values), F.lit(_DRAWS))
     found: dict[object, VectorCounts] = {}
     for value, count in partition_rows.items():
         share = min(1.0, sample_rows / max(1, count))
-        some = rows.where(draw < F.lit(round(1_000_000 * share)))
+        some = rows.where(draw < F.lit(max(1, round(_DRAWS * share))))
         if partition_by is not None:
-            some = some.where(F.col(f"`{partition_by}`").eqNullSafe(F.lit(value)))
+            some = of_partitions(some, partition_by, [value])
         of_value = vector_counts(some, features.features)
         if of_value:
             (found[value],) = of_value.values()

@@ -112,7 +112,7 @@ def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFram
     for column in found.columns:
         if schema.get(column.name) is None:
             raise SchemaError(f"the source's column {column.name!r} is not in {what}; drop it or plan again")
-    return df.select(*(F.col(_quoted(found.find(c.name).name)).alias(c.name) for c in schema.columns))
+    return df.select(*(F.col(quoted(found.find(c.name).name)).alias(c.name) for c in schema.columns))
 
 
 def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
@@ -169,7 +169,7 @@ def _value_asked(text: object, partition_by: str) -> object:
 def of_partitions(df: DataFrame, partition_by: str, values: Sequence[object]) -> DataFrame:
     """The rows of some partitions."""
     type = df.schema[partition_by].dataType
-    column = F.col(_quoted(partition_by))
+    column = F.col(quoted(partition_by))
     return df.where(reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(value).cast(type)) for value in values)))
 
 
@@ -181,7 +181,7 @@ def content_columns(df: DataFrame) -> list[SparkColumn]:
 
 def checksum_column(name: str, type: DataType) -> SparkColumn:
     """The sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.spark.checksum` sums them."""
-    return F.expr(f"coalesce(sum(cast(hash({hashable_sql(_quoted(name), type)}) AS bigint) & 4294967295), 0L)")
+    return F.expr(f"coalesce(sum(cast(hash({hashable_sql(quoted(name), type)}) AS bigint) & 4294967295), 0L)")
 
 
 def hashable_sql(value: str, type: DataType, depth: int = 0) -> str:
@@ -205,7 +205,7 @@ def hashable_sql(value: str, type: DataType, depth: int = 0) -> str:
     if not isinstance(type, StructType):
         return value
     fields = ", ".join(
-        f"'f{i}', {hashable_sql(f'{value}.{_quoted(field.name)}', field.dataType, depth + 1)}"
+        f"'f{i}', {hashable_sql(f'{value}.{quoted(field.name)}', field.dataType, depth + 1)}"
         for i, field in enumerate(type.fields)
     )
     return f"if({value} IS NULL, NULL, named_struct({fields}))"
@@ -234,5 +234,6 @@ def content_of(values: dict[str, int], columns: Sequence[str]) -> Content:
     return Content(int(values[ROWS]), {name: int(values[name]) for name in columns})
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as Spark's SQL takes it."""
     return "`" + name.replace("`", "``") + "`"
