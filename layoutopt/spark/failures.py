@@ -15,7 +15,7 @@ from layoutopt import errors
 from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
 
 _MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
-_FILE = re.compile(r"(?:file:/+|[a-z0-9]+://)?(/?[^\s'\"]+?\.parquet)\b")
+_FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
 )

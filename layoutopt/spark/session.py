@@ -48,6 +48,12 @@ def compiled_in_parts(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_HUGE_METHOD_LIMIT, str(before))
 
 
+# Names of one zone without offsets, whatever a machine's clock settings call it.
+_UTC_NAMES: Final = frozenset(
+    {"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"}
+)
+
+
 def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
     """The running session, the one that spark-submit prepared, or a new local one on all cores.
 
@@ -75,8 +81,9 @@ def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
 
 def session_settings(spark: SparkSession) -> Settings:
     """The session's settings that change what a predicate means (DESIGN 7, promise 9)."""
+    zone = _conf(spark, "spark.sql.session.timeZone")
     return Settings(
-        time_zone=_conf(spark, "spark.sql.session.timeZone"),
+        time_zone="UTC" if zone in _UTC_NAMES else zone,
         ansi=_conf(spark, "spark.sql.ansi.enabled") == "true",
         case_sensitive=_conf(spark, "spark.sql.caseSensitive") == "true",
     )
