@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 settings.register_profile("layoutopt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("layoutopt")
 
+# Tests spend Java's time in compiling what runs once: the quick compiler alone, and no collector's threads.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 SPARK_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",

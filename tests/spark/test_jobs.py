@@ -14,6 +14,7 @@ import pytest
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.model.layout import Plan
+from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(SPARK_HOME),
+        "JDK_JAVA_OPTIONS": QUICK_JAVA,  # for every Java that is started, executors too
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",
     }
