@@ -42,8 +42,8 @@ test-long: install  ## the tests that take minutes
 	$(BIN)/pytest -q -m long
 
 lint: install  ## ruff, mypy --strict and the import contracts
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
