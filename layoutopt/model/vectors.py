@@ -66,16 +66,6 @@ def feature_bit(words: Words, feature: int) -> Bits:
     return bit
 
 
-def matching_share(words: Words, n_features: int) -> npt.NDArray[np.float64]:
-    """The share of vectors that have each feature's bit, ``float64[n_features]``; 0 where there are no vectors.
-
-    >>> matching_share(pack(np.array([[True, False], [True, True]])), 2).tolist()
-    [1.0, 0.5]
-    """
-    ones = [np.count_nonzero(feature_bit(words, feature)) for feature in range(n_features)]
-    return np.asarray(ones, dtype=np.float64) / max(1, len(words))
-
-
 def project(words: Words, features: Sequence[int]) -> Words:
     """The vectors of some features only: bit ``k`` of the result is bit ``features[k]`` (Sun 2017, 4.3.3 step 5).
 

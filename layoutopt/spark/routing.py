@@ -9,19 +9,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import stored_keys
-from layoutopt.catalog.statistics import block_statistics
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicate import columns_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.skipping import BlockFacts, cannot_match
-from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, project
+from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import Weights, assign_rows
 from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.spark.slices import SLICES, facts_of, slice_rows
 
 MIN_ROWS = "min_rows"
 """The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
@@ -48,7 +47,22 @@ class Routing:
     joined_vectors: int = 0
 
 
-def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: Weights) -> Routing:
+@dataclass(frozen=True, eq=False)
+class Guides:
+    """What guides the blocking of one layout in one segment: its local features, and slices (see ``slices``).
+
+    Attributes:
+        words: the guides' bits of each row, packed, ``uint64[n, w]``.
+        weights: the worth of skipping by each guide, ``float64[g]``.
+        slices: how many of the guides, the last ones, are sets of slices.
+    """
+
+    words: Words
+    weights: Weights
+    slices: int = 0
+
+
+def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:
     """Put the rows that the layout holds whole into blocks.
 
     Args:
@@ -56,16 +70,13 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: We
         layout: one of the plan's.
         table: the segment's rows, in the order of the source.
         words: their feature vectors, ``uint64[n, w]``.
-        weights: of all of the plan's features in this segment, ``float64[f]``.
+        guides: of :func:`guides_of`; methods by order need none.
     """
     rows = np.flatnonzero(present_rows(layout, words))
     if isinstance(layout.blocking, ByOrder):
         return _route_by_order(plan, layout.blocking, table, rows)
-    cut_by = dict(layout.blocking.params).get(CUT_BY)
-    order = (
-        None if cut_by is None else _ranks(table[str(cut_by)].take(pa.array(rows)), plan.schema.find(str(cut_by)).type)
-    )
-    return _route_by_vectors(plan, layout, layout.blocking, words[rows], weights, rows, order)
+    ranks = _cut_ranks(plan, layout.blocking, table)
+    return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
 
 
 def present_rows(layout: Layout, words: Words) -> Bits:
@@ -90,24 +101,45 @@ def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
     return np.asarray(reached, dtype=np.float64)
 
 
-def layout_weights(plan: Plan, layout: Layout, shares: Weights, reached: Weights, matching: Weights) -> Weights:
-    """The worth of each feature to the layout's blocking in this segment, ``float64[f]``.
+def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Weights, reached: Weights) -> Guides:
+    """What guides the layout's blocking in this segment.
 
-    Only training queries that read the layout and reach the segment count (4.5), and a query counts for a feature only
-    by the share of rows that its more selective features leave (DESIGN 8: both repair Equation 3.1).
+    Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
+    by the share of rows that its more selective guides leave (DESIGN 8: both repair Equation 3.1).
 
     Args:
         plan: with its queries.
         layout: one of the plan's.
+        table: the segment's rows.
+        words: their feature vectors, ``uint64[n, w]``.
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
         reached: of :func:`queries_reaching`, ``float64[n_queries]``.
-        matching: the share of the segment's rows that match each feature, ``float64[f]``.
     """
-    if not plan.queries:
-        return plan.features.weights
+    if not plan.queries or not isinstance(layout.blocking, ByVectors):
+        return feature_guides(layout, words, plan.features.weights)
+    local = list(layout.features)
+    bits, shares = unpack(project(words, local), len(local)), shares[:, local]
+    ranks = _cut_ranks(plan, layout.blocking, table)
+    slices = 0
+    if ranks is not None:
+        sliced = slice_rows(plan, frozenset(layout.columns), table, ranks)
+        slices = sliced.bits.shape[1]
+        bits, shares = np.hstack([bits, sliced.bits]), np.hstack([shares, sliced.shares])
     columns = set(layout.columns)
     served = np.array([not columns.isdisjoint(query.columns) for query in plan.queries])
-    return feature_weights(shares[served], reached[served], matching, marginal=True)
+    weights = feature_weights(shares[served], reached[served], bits.mean(axis=0), marginal=True)
+    return Guides(pack(bits), weights, slices)
+
+
+def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
+    """The layout's local features as guides, with the weights ``float64[f]`` of all of the plan's features."""
+    return Guides(project(words, layout.features), np.asarray(weights)[list(layout.features)])
+
+
+def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
+    """Each row's rank by the column that the layout is cut by, ``int64[n]``; None if there is none."""
+    name = dict(blocking.params).get(CUT_BY)
+    return None if name is None else _ranks(table[str(name)], plan.schema.find(str(name)).type)
 
 
 def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
@@ -119,31 +151,24 @@ def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts)
 def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
     """The bounds of a whole segment, as of one block, for some columns."""
     used = schema.select(name for name in schema.names if name in columns)
-    rows = np.array([table.num_rows], dtype=np.int64)
-    stats = block_statistics(table.select(list(used.names)), np.array([0, table.num_rows]), used)
-    bounds = {
-        column.name: column_bounds(pc.struct_field(stats, f"c{i}"), rows, column.type)
-        for i, column in enumerate(used.columns)
-    }
-    return BlockFacts(rows=rows, bounds=bounds)
+    return facts_of(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
 
 
 def _filter_columns(plan: Plan) -> frozenset[str]:
     return frozenset().union(*(columns_of(query.filter.root) for query in plan.queries))
 
 
-def _route_by_vectors(
-    plan: Plan, layout: Layout, blocking: ByVectors, words: Words, weights: Weights, rows: Ints, order: Ints | None
-) -> Routing:
+def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Ints, order: Ints | None) -> Routing:
     if not len(rows):
         return Routing(rows, np.zeros(1, dtype=np.int64))
-    local = np.asarray(weights)[list(layout.features)]
-    vectors, inverse, counts = distinct(project(words, layout.features))
-    kept = limit_vectors(VectorCounts(vectors, counts, len(layout.features)), local, plan.max_vectors)
-    pairs, inverse = _reduced(vectors, counts, kept, inverse, len(layout.features))
+    n_guides = len(guides.weights)
+    vectors, inverse, counts = distinct(guides.words[rows])
+    most = plan.max_vectors * (SLICES if guides.slices else 1)
+    kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, most)
+    pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
     params = dict(blocking.params)
     min_rows = int(params.get(MIN_ROWS, min_rows_for(plan.block_rows)))
-    partition = find_partitioner(blocking.algorithm)(pairs, local, min_rows, plan.seed)
+    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed)
     joined = int((kept != np.arange(len(kept))).sum())
     return _written(rows, assign_rows(partition, inverse, order), partition.n_blocks, joined)
 

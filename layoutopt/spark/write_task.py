@@ -25,7 +25,7 @@ from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import BoundError, LayoutoptError, TableError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
-from layoutopt.model.vectors import Ints, Words, matching_share
+from layoutopt.model.vectors import Ints, Words
 from layoutopt.partitioning.partition import Weights
 from layoutopt.spark.checksum import is_hashable, sums_by_block
 from layoutopt.spark.encodings import Encodings, choose_encodings, column_bytes
@@ -33,9 +33,10 @@ from layoutopt.spark.failures import marked
 from layoutopt.spark.featurize import words_of
 from layoutopt.spark.positions import at_positions, position_sums, value_hashes
 from layoutopt.spark.routing import (
+    Guides,
     Routing,
+    guides_of,
     in_equal_blocks,
-    layout_weights,
     present_rows,
     queries_reaching,
     route,
@@ -123,11 +124,10 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 def _result(job: WriteJob, segment: _Segment) -> pa.RecordBatch:
     reached = queries_reaching(job.plan, segment.table)
-    matching = matching_share(segment.words, len(job.plan.features))
     written = []
     for index, layout in enumerate(job.plan.scheme.layouts):
-        weights = layout_weights(job.plan, layout, job.shares, reached, matching)
-        written += list(_write_layout(job, segment, index, weights))
+        guides = guides_of(job.plan, layout, segment.table, segment.words, job.shares, reached)
+        written += list(_write_layout(job, segment, index, guides))
     blocks = pa.concat_tables([table for table, _ in written])
     if job.at is not None:
         job.at("segment-written")
@@ -195,10 +195,10 @@ def _roomy(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_layout(job: WriteJob, segment: _Segment, index: int, weights: Weights) -> Iterator[tuple[pa.Table, int]]:
+def _write_layout(job: WriteJob, segment: _Segment, index: int, guides: Guides) -> Iterator[tuple[pa.Table, int]]:
     """Write a layout's files (a second has the rows that it lacks): the blocks and the joined vectors of each."""
     layout = job.plan.scheme.layouts[index]
-    routing = route(job.plan, layout, segment.table, segment.words, weights)
+    routing = route(job.plan, layout, segment.table, segment.words, guides)
     first = job.first_block + segment.id * job.blocks_a_segment + index * job.plan.segment_rows
     yield _write_file(job, segment, index, WHOLE, layout.columns, routing, first), routing.joined_vectors
     rest = np.flatnonzero(~present_rows(layout, segment.words))

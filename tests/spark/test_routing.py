@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.vectors import VectorCounts, Words, matching_share, pack
-from layoutopt.spark.routing import layout_weights, limit_vectors, queries_reaching, route, union_words
+from layoutopt.model.vectors import VectorCounts, Words, pack, unpack
+from layoutopt.spark.routing import (
+    CUT_BY,
+    Guides,
+    feature_guides,
+    guides_of,
+    limit_vectors,
+    queries_reaching,
+    route,
+    union_words,
+)
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
+
+ONES = np.ones(4)
 
 
 def a_plan(block_rows: int = 20, max_vectors: int = 100) -> Plan:
     kinds = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(4)])
     return plan_of(kinds, block_rows=block_rows, max_vectors=max_vectors)
+
+
+def by_features(plan: Plan, words: Words) -> Guides:
+    return feature_guides(plan.scheme.layouts[0], words, ONES)
 
 
 def rows(n: int = 200) -> tuple[pa.Table, Words]:
@@ -31,7 +47,7 @@ def rows(n: int = 200) -> tuple[pa.Table, Words]:
 def test_rows_of_a_block_keep_the_order_of_the_source() -> None:
     table, words = rows()
     plan = a_plan(block_rows=20)
-    routing = route(plan, plan.scheme.layouts[0], table, words, np.ones(4))
+    routing = route(plan, plan.scheme.layouts[0], table, words, by_features(plan, words))
     assert sorted(routing.rows.tolist()) == list(range(200))
     for start, stop in zip(routing.offsets[:-1], routing.offsets[1:], strict=True):
         assert (np.diff(routing.rows[start:stop]) > 0).all()
@@ -41,7 +57,7 @@ def test_rows_of_a_block_keep_the_order_of_the_source() -> None:
 def test_unions_are_of_the_rows_routed() -> None:
     table, words = rows()
     plan = a_plan(block_rows=20)
-    routing = route(plan, plan.scheme.layouts[0], table, words, np.ones(4))
+    routing = route(plan, plan.scheme.layouts[0], table, words, by_features(plan, words))
     for block, union in enumerate(union_words(words, routing)):
         members = words[routing.rows[routing.offsets[block] : routing.offsets[block + 1]]]
         assert union[0] == np.bitwise_or.reduce(members[:, 0])
@@ -51,8 +67,11 @@ def test_a_layout_of_copies_has_only_rows_of_its_features() -> None:
     table, words = rows()
     plan = a_plan(block_rows=20)
     copies = Layout(("id", "kind"), (1, 2), ("kind",), ByVectors())
-    assert set((route(plan, copies, table, words, np.ones(4)).rows % 5).tolist()) == {1, 2}
-    none = route(plan, copies, table, np.zeros_like(words), np.ones(4))
+    assert set((route(plan, copies, table, words, feature_guides(copies, words, ONES)).rows % 5).tolist()) == {
+        1,
+        2,
+    }
+    none = route(plan, copies, table, np.zeros_like(words), feature_guides(copies, np.zeros_like(words), ONES))
     assert (len(none.rows), none.offsets.tolist()) == (0, [0])
 
 
@@ -61,7 +80,7 @@ def test_every_order_has_every_row_once(kind: str) -> None:
     table, words = rows()
     plan = a_plan(block_rows=30)
     layout = Layout(SCHEMA.names, (), SCHEMA.names, ByOrder(kind, ("kind", "id")))
-    routing = route(plan, layout, table, words, np.ones(4))
+    routing = route(plan, layout, table, words, feature_guides(layout, words, np.ones(4)))
     assert sorted(routing.rows.tolist()) == list(range(200))
     assert (np.diff(routing.offsets) > 0).all()
 
@@ -69,13 +88,12 @@ def test_every_order_has_every_row_once(kind: str) -> None:
 def test_queries_beyond_the_segments_bounds_weigh_nothing() -> None:
     table, words = rows()
     plan = a_plan()
-    shares = np.eye(4)
-    matching = matching_share(words, 4)
-    everything = layout_weights(plan, plan.scheme.layouts[0], shares, queries_reaching(plan, table), matching)
+    (layout,) = plan.scheme.layouts
+    everything = guides_of(plan, layout, table, words, np.eye(4), queries_reaching(plan, table)).weights
     assert (everything > 0).all()
     few = np.flatnonzero(np.arange(200) % 5 <= 1)
-    reached = queries_reaching(plan, table.take(pa.array(few)))
-    weights = layout_weights(plan, plan.scheme.layouts[0], shares, reached, matching_share(words[few], 4))
+    some = table.take(pa.array(few))
+    weights = guides_of(plan, layout, some, words[few], np.eye(4), queries_reaching(plan, some)).weights
     assert (weights > 0).tolist() == [True, True, False, False]
 
 
@@ -84,8 +102,59 @@ def test_queries_that_read_no_column_of_a_layout_weigh_nothing_there() -> None:
     kind_only = tuple(replace(query, columns=("kind",)) for query in a_plan().queries)
     plan = replace(a_plan(), queries=kind_only)
     layout = Layout(("id",), (0, 1, 2, 3), ("id",), ByVectors())
-    weights = layout_weights(plan, layout, np.eye(4), queries_reaching(plan, table), matching_share(words, 4))
+    weights = guides_of(plan, layout, table, words, np.eye(4), queries_reaching(plan, table)).weights
     assert weights.tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_query_weighs_by_its_local_features_alone() -> None:
+    table, words = rows()
+    plan = a_plan()
+    layout = Layout(SCHEMA.names, (0, 2), SCHEMA.names, ByVectors())
+    shares = np.ones((4, 4))
+    guides = guides_of(plan, layout, table, words, shares, queries_reaching(plan, table))
+    assert unpack(guides.words, 2).tolist() == unpack(words, 4)[:, [0, 2]].tolist()
+    # Both match a fifth of the rows: the first has all of the four queries' weight, the second what it leaves.
+    assert guides.weights.tolist() == pytest.approx([4.0, 0.8])
+
+
+class TestSlices:
+    """Rows with ids 0 to 199 in order; queries for an id range are skipped by blocks that are narrow in ids."""
+
+    def plan(self) -> Plan:
+        ranges = document(SCHEMA, [is_value(SCHEMA, "id", "<", 50), is_value(SCHEMA, "id", ">=", 150)])
+        plan = plan_of(ranges, block_rows=20, max_vectors=100)
+        blocking = ByVectors(params=((CUT_BY, "id"),))
+        layout = Layout(SCHEMA.names, (), SCHEMA.names, blocking)
+        return replace(plan, scheme=Scheme((layout,)))
+
+    def test_sets_of_slices_that_queries_reach_guide_the_blocking(self) -> None:
+        table, words = rows()
+        plan = self.plan()
+        (layout,) = plan.scheme.layouts
+        guides = guides_of(plan, layout, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
+        assert guides.slices == 2
+        reached = unpack(guides.words, 2).sum(axis=0).tolist()
+        # Slices are sixths: what is below 50, and what is at least 150, lie in two of them each.
+        assert sorted(reached) == [66, 67]
+
+    def test_blocks_of_sliced_rows_are_narrow(self) -> None:
+        table, words = rows()
+        plan = self.plan()
+        (layout,) = plan.scheme.layouts
+        guides = guides_of(plan, layout, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
+        routing = route(plan, layout, table, words, guides)
+        ids = np.asarray(table["id"])[routing.rows]
+        lows = [ids[start:stop].min() for start, stop in pairwise(routing.offsets)]
+        highs = [ids[start:stop].max() for start, stop in pairwise(routing.offsets)]
+        assert sum(low < 50 for low in lows) <= 4
+        assert sum(high >= 150 for high in highs) <= 4
+
+    def test_columns_without_statistics_in_the_layout_make_no_slices(self) -> None:
+        table, words = rows()
+        plan = self.plan()
+        elsewhere = replace(plan.scheme.layouts[0], columns=("kind",), master=("kind",))
+        guides = guides_of(plan, elsewhere, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
+        assert guides.slices == 0
 
 
 def test_rare_vectors_join_the_nearest_by_weight() -> None:
@@ -105,6 +174,6 @@ def test_rare_vectors_join_the_nearest_by_weight() -> None:
 def test_joined_vectors_are_counted_and_no_row_is_lost() -> None:
     table, words = rows()
     plan = a_plan(block_rows=20, max_vectors=2)
-    routing = route(plan, plan.scheme.layouts[0], table, words, np.ones(4))
+    routing = route(plan, plan.scheme.layouts[0], table, words, by_features(plan, words))
     assert routing.joined_vectors == 3
     assert sorted(routing.rows.tolist()) == list(range(200))
