@@ -1,0 +1,267 @@
+"""Bad input through the command line: one clear sentence, exit 2 or 1, and the table as it was before."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.cli import main
+from layoutopt.console import BAD_USAGE, DONE, FAILED
+from layoutopt.scan.table import open_table
+from layoutopt.spark.load import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+LOG = """
+SELECT product FROM sales WHERE product = 'shoes';
+SELECT product FROM sales WHERE product = 'shoes' AND revenue > 90;
+SELECT revenue FROM sales WHERE product = 'hats';
+SELECT revenue FROM sales WHERE product = 'hats' AND day = 2;
+"""
+ROWS = 300
+Say = Callable[..., str]
+
+
+def rows(number: int = ROWS) -> pa.Table:
+    places = list(range(number))
+    return pa.table(
+        {
+            "day": pa.array([1 + place % 3 for place in places], pa.int32()),
+            "product": [("shoes", "hats", "coats", "bags")[place % 4] for place in places],
+            "revenue": places,
+        }
+    )
+
+
+def write_source(folder: Path, content: pa.Table) -> Path:
+    """Two Parquet files, since Spark asks one of them for the schema."""
+    folder.mkdir()
+    half = content.num_rows // 2
+    pq.write_table(content.slice(0, half), folder / "a.parquet")
+    pq.write_table(content.slice(half), folder / "b.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source, a log, and what the verbs make of them, the loaded table included."""
+    place = tmp_path_factory.mktemp("shop")
+    (place / "log.sql").write_text(LOG, encoding="utf-8")
+    source = str(write_source(place / "source", rows()))
+    features, plan = str(place / "features.json"), str(place / "plan.json")
+    flags = ["--partition-by", "day", "--block-rows", "10"]
+    assert main(["analyze", str(place / "log.sql"), "--schema", source, "--table", "sales", "-o", features]) == DONE
+    assert main(["plan", source, "--features", features, *flags, "-o", plan]) == DONE
+    assert main(["load", source, str(place / "table"), "--plan", plan]) == DONE
+    return place
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs a command that must fail; returns the one sentence that it says."""
+
+    def run(code: int, *words: str | Path) -> str:
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == code
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("layoutopt: ")
+        assert said.err.count("\n") == 1
+        assert "Error" not in said.err  # no class names
+        return said.err
+
+    return run
+
+
+def visible(table: Path) -> dict[str, object]:
+    """What a reader sees of a table, and what lies in its folder."""
+    opened = open_table(str(table))
+    return {
+        "snapshot": opened.catalog.snapshot,
+        "answer": opened.sql("SELECT * FROM sales").sort_by("revenue"),
+        "files": sorted(str(path.relative_to(table)) for path in table.rglob("*") if path.is_file()),
+    }
+
+
+@contextmanager
+def unchanged(table: Path) -> Iterator[None]:
+    """The block leaves the table as it was: its snapshot, its rows, and no leftover."""
+    before = visible(table)
+    assert pc.sum(before["answer"]["revenue"]).as_py() == sum(range(ROWS))  # type: ignore[index]  # an Arrow table
+    yield
+    assert visible(table) == before
+
+
+class TestLogs:
+    @pytest.mark.parametrize(("name", "text"), [("e.sql", ""), ("e.sql", "-- nothing\n"), ("e.jsonl", "\n")])
+    def test_an_empty_log(self, shop: Path, refused: Say, tmp_path: Path, name: str, text: str) -> None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        target = tmp_path / "features.json"
+        said = refused(BAD_USAGE, "analyze", tmp_path / name, "--schema", shop / "source", "-o", target)
+        assert name in said
+        assert not target.exists()
+
+    def test_an_unknown_column_is_counted_and_does_not_stop_anything(
+        self, shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        log = tmp_path / "log.sql"
+        log.write_text(LOG + "SELECT colour FROM sales;", encoding="utf-8")
+        flags = ["--schema", str(shop / "source"), "--table", "sales", "-o", str(tmp_path / "features.json")]
+        assert main(["analyze", str(log), *flags]) == DONE
+        assert "4 of 5 statements used" in capsys.readouterr().out
+        assert main(["evaluate", str(shop / "table"), str(log), "--json"]) == DONE
+        printed = capsys.readouterr().out
+        assert '"reason": "unknown-column"' in printed
+        assert "colour" in printed
+
+    def test_no_feature_reaches_t(self, shop: Path, refused: Say, tmp_path: Path) -> None:
+        flags = ["--schema", shop / "source", "--threshold", "9", "-o", tmp_path / "features.json"]
+        assert "T = 9" in refused(BAD_USAGE, "analyze", shop / "log.sql", *flags)
+        assert not (tmp_path / "features.json").exists()
+
+    def test_a_query_for_an_unknown_column(self, shop: Path, refused: Say) -> None:
+        for engine in ("duckdb", "spark"):
+            assert "colour" in refused(
+                BAD_USAGE, "query", shop / "table", "SELECT colour FROM sales", "--engine", engine
+            )
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda t: t.drop_columns("product"), "lacks the column 'product'"),
+        (lambda t: t.append_column("more", t["day"]), "'more'"),
+        (lambda t: t.set_column(2, "revenue", t["revenue"].cast(pa.string())), "'revenue' is string"),
+    ],
+    ids=["lost", "new", "retyped"],
+)
+def test_a_source_of_another_schema(
+    shop: Path, refused: Say, tmp_path: Path, change: Callable[[pa.Table], pa.Table], named: str
+) -> None:
+    source = write_source(tmp_path / "other", change(rows()))
+    with unchanged(shop / "table"):
+        assert named in refused(BAD_USAGE, "load", source, shop / "table", "--plan", shop / "plan.json")
+    target = tmp_path / "plan.json"
+    assert named in refused(BAD_USAGE, "plan", source, "--features", shop / "features.json", "-o", target)
+    assert not target.exists()
+
+
+class TestPathsOfSomethingElse:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "mine"
+        path.mkdir()
+        (path / "thesis.txt").write_text("mine", encoding="utf-8")
+        return path
+
+    def test_nothing_is_loaded_into_it(self, shop: Path, refused: Say, path: Path) -> None:
+        for target in (path, path / "thesis.txt"):
+            said = refused(BAD_USAGE, "load", shop / "source", target, "--plan", shop / "plan.json")
+            assert str(target) in said
+        assert [each.name for each in path.iterdir()] == ["thesis.txt"]
+        assert (path / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+    @pytest.mark.parametrize(
+        "words",
+        [("query", "SELECT 1 FROM sales"), ("explain", "SELECT 1 FROM sales"), ("verify",), ("files",), ("history",)],
+        ids=lambda words: words[0],
+    )
+    def test_nothing_is_read_from_it(self, refused: Say, path: Path, words: tuple[str, ...]) -> None:
+        for target in (path, path / "thesis.txt", path / "nowhere"):
+            assert str(target) in refused(BAD_USAGE, words[0], target, *words[1:])
+
+
+class TestTruncatedSources:
+    @pytest.fixture(params=["footer", "page"])
+    def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        """A source whose second file lacks its end, or is whole but for bytes in its middle."""
+        victim = write_source(tmp_path / "cut", rows()) / "b.parquet"
+        data = victim.read_bytes()
+        middle = bytes(len(data) // 4)
+        damaged = {"footer": data[: len(data) // 2], "page": data[:4] + middle + data[4 + len(middle) :]}
+        victim.write_bytes(damaged[request.param])
+        return victim.parent
+
+    def test_it_is_named(self, shop: Path, refused: Say, source: Path, tmp_path: Path) -> None:
+        with unchanged(shop / "table"):
+            said = refused(BAD_USAGE, "load", source, shop / "table", "--plan", shop / "plan.json")
+        assert str(source / "b.parquet") in said
+        target = tmp_path / "plan.json"
+        said = refused(BAD_USAGE, "plan", source, "--features", shop / "features.json", "-o", target)
+        assert str(source / "b.parquet") in said
+        assert not target.exists()
+
+    def test_a_new_table_is_no_table_yet(self, shop: Path, refused: Say, source: Path, tmp_path: Path) -> None:
+        refused(BAD_USAGE, "load", source, tmp_path / "table", "--plan", shop / "plan.json")
+        assert not list((tmp_path / "table").rglob("*.parquet"))
+        refused(BAD_USAGE, "query", tmp_path / "table", "SELECT 1 FROM sales")
+
+
+def raise_disk_full(point: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class TestFullDisks:
+    def test_in_a_task(self, shop: Path, refused: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("layoutopt.spark.load.load", partial(load, in_task=raise_disk_full))
+        with unchanged(shop / "table"):
+            said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json")
+        assert "No space left on device" in said
+
+    @pytest.mark.parametrize("folder", ["plans", "blocks", "snapshots"])
+    def test_in_the_commit(self, shop: Path, refused: Say, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+        write_new = TableFiles.write_new
+
+        def full(self: TableFiles, path: str, data: bytes) -> None:
+            if f"/{folder}/" in path:
+                raise_disk_full(path)
+            write_new(self, path, data)
+
+        before = visible(shop / "table")
+        with monkeypatch.context() as patch:
+            patch.setattr(TableFiles, "write_new", full)
+            said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json")
+        assert "No space left on device" in said or "disk is full" in said
+        after = visible(shop / "table")
+        assert (after["snapshot"], after["answer"]) == (before["snapshot"], before["answer"])
+        # The next load is not disturbed by what this one left.
+        assert main(["load", str(shop / "source"), str(shop / "table"), "--plan", str(shop / "plan.json")]) == DONE
+
+    def test_of_a_real_one(self, shop: Path, refused: Say, small_disk: Path, tmp_path: Path) -> None:
+        table = small_disk / "table"
+        shutil.copytree(shop / "table", table)
+        # Values that don't compress: more than the disk holds.
+        many = rows(60_000).set_column(1, "product", pa.array([os.urandom(32).hex() for _ in range(60_000)]))
+        source = write_source(tmp_path / "many", many)
+        with unchanged(table):
+            said = refused(FAILED, "load", source, table, "--plan", shop / "plan.json")
+        assert "No space left on device" in said
+        assert "nothing was committed" in said
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte, where this user may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
