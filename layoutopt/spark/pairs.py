@@ -141,7 +141,7 @@ def _reached(of: Counting) -> _Reached:
     key = F.lit(None).cast("int") if of.partition_by is None else F.col(f"`{of.partition_by}`")
     bounds = of.rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
-    known = {column.name: _bounds(bounds, i, column.type, counted) for i, column in enumerate(columns)}
+    known = {column.name: partition_bounds(bounds, i, column.type, counted) for i, column in enumerate(columns)}
     facts = BlockFacts(rows=counted, bounds=known)
     excluded = np.array([cannot_match(query.filter.root, facts, None) for query in of.queries], dtype=np.bool_)
     excluded = excluded.reshape(len(of.queries), facts.n)  # also where there are no queries
@@ -150,7 +150,11 @@ def _reached(of: Counting) -> _Reached:
     return {value: (rows[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
 
 
-def _bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:
+def partition_bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:
+    """Column ``i``'s bounds by partition, from its least, greatest and count: ``_low{i}``, ``_high{i}``, ``_n{i}``.
+
+    ``rows`` are the partitions', int64[n]. A text that is no UTF-8 bounds nothing.
+    """
     nulls = rows - np.asarray(table[f"_n{i}"], dtype=np.int64)
     low, high = key_array(table[f"_low{i}"], type), key_array(table[f"_high{i}"], type)
     known = has_key(table[f"_low{i}"], type) & has_key(table[f"_high{i}"], type)
