@@ -1,0 +1,169 @@
+"""``verify`` on tables as users make them, by SOP and by GSOP: what was damaged behind the catalog's back is found."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.catalog import snapshot_json
+from layoutopt.catalog.snapshot import FileDigest
+from layoutopt.cli import main
+from layoutopt.config import AnalyzeSettings
+from layoutopt.console import FAILED
+from layoutopt.errors import CatalogError
+from layoutopt.features.analysis import analyze_log
+from layoutopt.scan.table import open_table
+from layoutopt.scan.verify import verify
+from layoutopt.spark.load import load
+from layoutopt.spark.plan import make_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DATA = Path(__file__).parents[2] / "data"
+Change = Callable[[pa.Table, list[int]], pa.Table]
+
+
+@pytest.fixture(scope="module", params=["sop", "gsop"])
+def loaded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample in two segments, laid out by its log."""
+    source = str(DATA / "tpch_sample.parquet")
+    settings = AnalyzeSettings(log=str(DATA / "tpch_queries.sql"), schema_source=source, num_features=8)
+    document = analyze_log(settings).document
+    plan = make_plan(spark, source, document, method=request.param, block_rows=40, segment_rows=1_000)
+    path = tmp_path_factory.mktemp(request.param) / "table"
+    load(spark, source, path, plan)
+    return path
+
+
+@pytest.fixture
+def table(loaded: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(loaded, tmp_path / "table"))
+
+
+def victim(table: Path) -> Path:
+    """A data file of several blocks."""
+    return Path(next(file for file in open_table(str(table)).files() if pq.read_metadata(file).num_row_groups > 2))
+
+
+def found(table: Path) -> set[tuple[str, str]]:
+    """The problems: each check, and the file in which it failed."""
+    return {(problem.check, Path(problem.file).name) for problem in verify(open_table(str(table))).problems}
+
+
+def rewrite(file: Path, change: Change) -> None:
+    """Write a file's changed content with row groups of the sizes that it had."""
+    metadata = pq.read_metadata(file)
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    content, start = change(pq.read_table(file), sizes), 0
+    with pq.ParquetWriter(file, content.schema) as writer:
+        for size in sizes:
+            writer.write_table(content.slice(start, size), row_group_size=size)
+            start += size
+
+
+def test_what_was_just_loaded_is_as_it_should_be(table: Path) -> None:
+    report = verify(open_table(str(table)))
+    assert report.ok, report.problems
+    assert report.rows == 1564 * len(next(iter(open_table(str(table)).catalog.plans.values())).scheme.layouts)
+    assert report.unchecked == ()
+
+
+def test_a_flipped_byte_is_found(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = victim(table)
+    group = pq.read_metadata(file).row_group(1)
+    chunk = max((group.column(i) for i in range(group.num_columns)), key=lambda chunk: chunk.total_compressed_size)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    place, data = start + chunk.total_compressed_size * 3 // 4, bytearray(file.read_bytes())
+    data[place] ^= 0x10
+    file.write_bytes(data)
+    problems = found(table)
+    assert {name for _, name in problems} == {file.name}
+    assert {check for check, _ in problems} & {"file", "checksum"}
+    assert main(["verify", str(table)]) == FAILED
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert file.name in said.out
+
+
+def test_a_missing_file_is_found(table: Path) -> None:
+    file = victim(table)
+    file.unlink()
+    assert found(table) == {("file", file.name)}
+
+
+def test_blocks_that_changed_places_are_found(table: Path) -> None:
+    file = victim(table)
+
+    def swap(content: pa.Table, sizes: list[int]) -> pa.Table:
+        first, second = content.slice(0, sizes[0]), content.slice(sizes[0], sizes[1])
+        return pa.concat_tables([second, first, content.slice(sizes[0] + sizes[1])])
+
+    rewrite(file, swap)
+    assert ("block-column", file.name) in found(table)
+
+
+def test_blocks_that_changed_places_under_their_numbers_are_found(table: Path) -> None:
+    file = victim(table)
+
+    def swap(content: pa.Table, sizes: list[int]) -> pa.Table:
+        order = list(range(content.num_rows))
+        order[0], order[sizes[0]] = order[sizes[0]], order[0]
+        swapped = content.take(pa.array(order))
+        return swapped.set_column(content.column_names.index("_block"), "_block", content["_block"])
+
+    rewrite(file, swap)
+    assert {("checksum", file.name)} <= found(table)
+
+
+def test_tids_that_changed_places_are_found(table: Path) -> None:
+    file = victim(table)
+    if "_tid" not in pq.read_schema(file).names:
+        pytest.skip("one layout has no tids")
+
+    def swap(content: pa.Table, sizes: list[int]) -> pa.Table:
+        tids = content["_tid"].to_pylist()
+        tids[0], tids[1] = tids[1], tids[0]
+        place = content.column_names.index("_tid")
+        return content.set_column(place, content.schema.field("_tid"), pa.array(tids, content["_tid"].type))
+
+    rewrite(file, swap)
+    assert {name for _, name in found(table)} == {file.name}
+
+
+def clear_union_vectors(table: Path) -> Path:
+    """Make the catalog's blocks claim that no row has any feature; returns the blocks file."""
+    (file,) = (table / "_layoutopt/blocks").iterdir()
+    blocks = pq.read_table(file)
+    place = blocks.column_names.index("words")
+    words = [[0] * len(each) for each in blocks["words"].to_pylist()]
+    pq.write_table(blocks.set_column(place, blocks.schema.field("words"), pa.array(words, blocks["words"].type)), file)
+    return file
+
+
+def test_wrong_union_vectors_are_found(table: Path) -> None:
+    before = open_table(str(table)).catalog.snapshot
+    data = clear_union_vectors(table).read_bytes()
+    # A loader with this mistake would have committed it, digests and all.
+    files = {p: FileDigest.of(data) if p.startswith("_layoutopt/blocks/") else d for p, d in before.files.items()}
+    snapshot = table / "_layoutopt/snapshots" / f"{before.number}.json"
+    snapshot.write_bytes(snapshot_json.dumps(replace(before, files=files)))
+    assert {check for check, _ in found(table)} == {"union-vector"}
+
+
+def test_a_changed_blocks_file_is_refused(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = clear_union_vectors(table)
+    with pytest.raises(CatalogError, match=file.name):
+        verify(open_table(str(table)))
+    assert main(["verify", str(table)]) == FAILED
+    assert capsys.readouterr().err.count("\n") == 1
