@@ -44,19 +44,24 @@ def hyrise(problem: Problem) -> tuple[Group, ...]:
 
 def _climb(problem: Problem, start: Sequence[Group], cost: GroupCost) -> tuple[Group, ...]:
     """Merge the pair that lowers the cost most until none does; of equal pairs the first."""
-    groups = list(start)
-    while len(groups) > 1:
-        costs = [cost(problem, group) for group in groups]
-        gains = [
-            (costs[i] + costs[j] - cost(problem, groups[i] | groups[j]), -i, -j)
-            for i, j in combinations(range(len(groups)), 2)
-        ]
-        gain, i, j = max(gains)
-        if gain <= 0:
+    groups = dict(enumerate(start))
+    costs = {i: cost(problem, group) for i, group in groups.items()}
+
+    def gain(i: int, j: int) -> float:
+        return costs[i] + costs[j] - cost(problem, groups[i] | groups[j])
+
+    gains = {(i, j): gain(i, j) for i, j in combinations(groups, 2)}
+    while gains:
+        i, j = min(gains, key=lambda pair: (-gains[pair], pair))
+        if gains[i, j] <= 0:
             break
-        merged = groups[-i] | groups[-j]
-        groups = [group for k, group in enumerate(groups) if k not in (-i, -j)] + [merged]
-    return tuple(sorted(groups, key=min))
+        new = max(groups) + 1
+        groups[new] = groups.pop(i) | groups.pop(j)
+        costs[new] = cost(problem, groups[new])
+        # Only what the merged two were part of changes: wide tables have a hundred thousand pairs.
+        gains = {pair: known for pair, known in gains.items() if not {i, j} & {*pair}}
+        gains |= {(k, new): gain(k, new) for k in groups if k != new}
+    return tuple(sorted(groups.values(), key=min))
 
 
 def _subgraphs(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
