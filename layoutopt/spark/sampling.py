@@ -51,13 +51,14 @@ def sample_vectors(
     """
     values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in rows.schema.fields]
     draw = F.pmod(F.xxhash64(*values), F.lit(_DRAWS))
-    found: dict[object, VectorCounts] = {}
-    for value, count in partition_rows.items():
-        share = min(1.0, sample_rows / max(1, count))
-        some = rows.where(draw < F.lit(max(1, round(_DRAWS * share))))
-        if partition_by is not None:
-            some = of_partitions(some, partition_by, [value])
-        of_value = vector_counts(some, features.features)
-        if of_value:
-            (found[value],) = of_value.values()
-    return found
+    drawn_below = {
+        value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
+    }
+    if partition_by is None:
+        return vector_counts(rows.where(draw < F.lit(drawn_below[None])), features.features)
+    key = F.col(quoted(partition_by))
+    limit = F.lit(0)
+    for value, below in drawn_below.items():
+        limit = F.when(key.eqNullSafe(F.lit(value)), F.lit(below)).otherwise(limit)
+    some = of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
+    return vector_counts(some, features.features, partition_by)
