@@ -1,0 +1,25 @@
+"""TPC-H at the smallest scale factor, made once for all tests of the experiments."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from layoutopt.bench.tpch_data import MIN_SCALE, TpchData, prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TpchData:
+    """The eight tables and the denormalised one: 60,175 line items."""
+    if shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("tpchgen-cli is not installed")
+    made = TpchData(MIN_SCALE, tmp_path_factory.mktemp("tpch"))
+    prepare(spark, made, lambda said: None)
+    return made
