@@ -1,41 +1,37 @@
-"""What a session's settings are called."""
+"""Sessions: what tasks find in their Python workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import pytest
-
-from layoutopt.errors import SettingError
-from layoutopt.model.feature import Settings
-from layoutopt.spark.session import check_settings, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-ZONE = "spark.sql.session.timeZone"
+
+def threads_after_algebra(_: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The worker's threads before and after a product that a BLAS with several threads would share among them."""
+    from pathlib import Path
+
+    before = len(list(Path("/proc/self/task").iterdir()))
+    square = np.ones((800, 800))
+    square @ square
+    yield before, len(list(Path("/proc/self/task").iterdir()))
 
 
-@pytest.fixture
-def elsewhere(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session whose time zone may be changed."""
-    before = str(spark.conf.get(ZONE))
-    yield spark
-    spark.conf.set(ZONE, before)
+def cores(_: Iterable[int]) -> Iterator[int]:
+    yield pa.cpu_count()
 
 
-@pytest.mark.parametrize("name", ["UTC", "Etc/UTC", "GMT", "Z", "Zulu"])
-def test_names_of_utc_are_one(elsewhere: SparkSession, name: str) -> None:
-    elsewhere.conf.set(ZONE, name)
-    assert session_settings(elsewhere).time_zone == "UTC"
-    check_settings(elsewhere, Settings(), "the plan")
-
-
-@pytest.mark.parametrize("name", ["Europe/London", "Etc/GMT+1", "+01:00"])
-def test_other_zones_are_others(elsewhere: SparkSession, name: str) -> None:
-    elsewhere.conf.set(ZONE, name)
-    with pytest.raises(SettingError, match="timeZone=UTC"):
-        check_settings(elsewhere, Settings(), "the plan")
+def test_a_task_has_one_thread_for_algebra_and_one_for_arrow(spark: SparkSession) -> None:
+    """Spark sets OMP_NUM_THREADS to the cores of a task, so two tasks on two cores don't fight."""
+    numbers = spark.sparkContext.parallelize([0], 1)
+    ((before, after),) = numbers.mapPartitions(threads_after_algebra).collect()
+    assert after == before
+    assert numbers.mapPartitions(cores).collect() == [1]
