@@ -37,10 +37,20 @@ def word_sql(features: Sequence[Feature], word: int) -> str:
     would overflow at bit 63.
     """
     members = features[word * WORD_BITS : (word + 1) * WORD_BITS]
-    bits = [
-        f"shiftleft(cast(coalesce({feature_sql(feature)}, false) AS bigint), {i})" for i, feature in enumerate(members)
-    ]
-    return " | ".join(bits) or "cast(0 AS bigint)"
+    bits = [f"if({feature_sql(feature)}, shiftleft(1L, {i}), 0L)" for i, feature in enumerate(members)]
+    return _or_tree(bits)
+
+
+def _or_tree(terms: Sequence[str]) -> str:
+    """The terms joined by ``|`` as a balanced tree: code that is generated for it nests only as deep as its logarithm.
+
+    >>> _or_tree(["a", "b", "c"])
+    '(a | (b | c))'
+    """
+    if len(terms) <= 1:
+        return terms[0] if terms else "0L"
+    middle = len(terms) // 2
+    return f"({_or_tree(terms[:middle])} | {_or_tree(terms[middle:])})"
 
 
 def feature_words(df: DataFrame, features: Sequence[Feature]) -> DataFrame:
