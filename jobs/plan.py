@@ -13,7 +13,7 @@ from layoutopt.config import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.job import run_job, say
-from layoutopt.spark.plan import make_plan
+from layoutopt.spark.plan import plan_by
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
@@ -22,21 +22,7 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
         document = FeaturesDocument.loads(settings.features.read_bytes())
     except OSError as error:
         raise PlanError(f"{str(settings.features)!r} can't be read ({error.strerror}); analyse a log first") from error
-    plan = make_plan(
-        spark,
-        settings.source,
-        document,
-        method=settings.method,
-        partition_by=settings.partition_by,
-        by=settings.by,
-        num_features=settings.num_features,
-        block_rows=settings.block_rows,
-        segment_rows=settings.segment_rows,
-        max_vectors=settings.max_vectors,
-        seed=settings.seed,
-        codec=settings.codec,
-        progress=say,
-    )
+    plan = plan_by(spark, settings, document, say)
     settings.output.write_bytes(plan.dumps())
     say(f"planned {plan.method} with {len(plan.features)} features: plan {plan.digest} in {settings.output}")
 

@@ -60,24 +60,10 @@ def plan(settings: PlanSettings, session: Session) -> None:
 
     document = FeaturesDocument.loads(_read(settings.features, "layoutopt analyze"))
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
-    from layoutopt.spark.plan import make_plan
+    from layoutopt.spark.plan import plan_by
 
     with session.working("planning") as work:
-        made = make_plan(
-            _spark(session),
-            settings.source,
-            document,
-            method=settings.method,
-            partition_by=settings.partition_by,
-            by=settings.by,
-            num_features=settings.num_features,
-            block_rows=settings.block_rows,
-            segment_rows=settings.segment_rows,
-            max_vectors=settings.max_vectors,
-            seed=settings.seed,
-            codec=settings.codec,
-            progress=work.say,
-        )
+        made = plan_by(_spark(session), settings, document, work.say)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
 

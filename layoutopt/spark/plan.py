@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.config import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
@@ -20,7 +21,7 @@ from layoutopt.spark.planning import PartitionPairs, Planning
 from layoutopt.spark.session import check_settings, compiled_in_parts
 from layoutopt.spark.source import check_partition_column, conformed, open_source
 
-__all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan"]
+__all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan", "plan_by"]
 
 MAX_VECTORS = 3_000
 """Distinct vectors of a segment in a layout (4.5): Ward's time grows with their square, and a load runs it often."""
@@ -118,6 +119,27 @@ def make_plan(
         codec=codec,
         settings=document.features.settings,
         predicted=designed.predicted,
+    )
+
+
+def plan_by(
+    spark: SparkSession, settings: PlanSettings, document: FeaturesDocument, progress: Progress | None = None
+) -> Plan:
+    """Plan as the settings of ``layoutopt plan`` say; see :func:`make_plan`."""
+    return make_plan(
+        spark,
+        settings.source,
+        document,
+        method=settings.method,
+        partition_by=settings.partition_by,
+        by=settings.by,
+        num_features=settings.num_features,
+        block_rows=settings.block_rows,
+        segment_rows=settings.segment_rows,
+        max_vectors=settings.max_vectors,
+        seed=settings.seed,
+        codec=settings.codec,
+        progress=progress,
     )
 
 
