@@ -26,6 +26,7 @@ from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import STREAMS
 
 YEAR_BLOCK_ROWS: Final = 10_000
+TABLE_WIDTH: Final = 200
 RANGE_2: Final = ("o_orderdate", "cr_name", "c_mktsegment", "l_quantity")  # 3.7.3
 
 
@@ -153,6 +154,8 @@ def run_tpch(
     from layoutopt.spark.plan import METHODS
 
     console = console or Console()
+    # Figures are of no use cut short: a narrow terminal wraps the lines, a file has them whole.
+    wide = Console(file=console.file, width=max(console.width, TABLE_WIDTH))
     with spark_when_needed("layoutopt-tpch") as spark:
         bench = Bench(TpchData(scale, root), spark)
         gathered = []
@@ -163,8 +166,8 @@ def run_tpch(
                 with_ratios(result, run(rewrite_step(bench, variant.block_rows), console.print))
                 for variant, result in zip(chosen, results[1:-1], strict=True)
             ]
-            console.print(experiment_table(results, scale))
-            console.print(template_table(results, results[0].rows))
+            wide.print(experiment_table(results, scale))
+            wide.print(template_table(results, results[0].rows))
             gathered += [{**asdict(result), "thesis": result.thesis} for result in results]
     path = root / "results.json"
     path.write_text(json.dumps({"scale": scale, "results": gathered}, indent=1) + "\n", encoding="utf-8")
