@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from layoutopt.config import PlanSettings
-from layoutopt.errors import PlanError, SettingError
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.errors import SettingError
 from layoutopt.spark.featurize import pairs_table, vector_counts
-from layoutopt.spark.job import run_job, say
+from layoutopt.spark.job import read_features, run_job, say
 from layoutopt.spark.session import check_settings
 from layoutopt.spark.source import conformed, open_source
 
@@ -24,10 +23,7 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Count, and write the pairs."""
     if settings.output.suffix != ".parquet":
         raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
-    try:
-        document = FeaturesDocument.loads(settings.features.read_bytes())
-    except OSError as error:
-        raise PlanError(f"{str(settings.features)!r} can't be read ({error.strerror}); analyse a log first") from error
+    document = read_features(settings.features)
     check_settings(spark, document.features.settings, "the features document")
     rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
     pairs = pairs_table(vector_counts(rows, document.features.features, settings.partition_by))

@@ -10,18 +10,13 @@ import sys
 from pyspark.sql import SparkSession
 
 from layoutopt.config import PlanSettings
-from layoutopt.errors import PlanError
-from layoutopt.model.document import FeaturesDocument
-from layoutopt.spark.job import run_job, say
+from layoutopt.spark.job import read_features, run_job, say
 from layoutopt.spark.plan import plan_by
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Plan, and write the plan."""
-    try:
-        document = FeaturesDocument.loads(settings.features.read_bytes())
-    except OSError as error:
-        raise PlanError(f"{str(settings.features)!r} can't be read ({error.strerror}); analyse a log first") from error
+    document = read_features(settings.features)
     plan = plan_by(spark, settings, document, say)
     settings.output.write_bytes(plan.dumps())
     say(f"planned {plan.method} with {len(plan.features)} features: plan {plan.digest} in {settings.output}")

@@ -13,6 +13,7 @@ from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicate import to_sql
 from layoutopt.model.vectors import WORD_BITS, VectorCounts, Words, words_for
+from layoutopt.spark.session import compiled_in_parts
 
 WORD_PREFIX = "_w"
 _COUNT = "_count"
@@ -83,7 +84,8 @@ def vector_counts(
     keys = [F.lit(None).cast("int").alias("_key") if by is None else F.col(f"`{by}`").alias("_key")]
     words = [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)]
     grouped = df.select(*keys, *words).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
-    pairs = grouped.limit(max_pairs + 1).toArrow()
+    with compiled_in_parts(df.sparkSession):
+        pairs = grouped.limit(max_pairs + 1).toArrow()
     if pairs.num_rows > max_pairs:
         raise BoundError(
             f"{len(features)} features make more than {max_pairs} pairs of partition and vector; lower num_features"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from layoutopt.config import VerbSettings, key_of, make_settings, read_spark_properties, read_values
-from layoutopt.errors import LayoutoptError
+from layoutopt.errors import LayoutoptError, PlanError
+from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.session import spark_session
 
 Verb = TypeVar("Verb", bound=VerbSettings)
@@ -43,6 +45,18 @@ def run_job(
 def say(sentence: str) -> None:
     """Tell the job's log how far it is."""
     sys.stderr.write(f"{sentence}\n")
+
+
+def read_features(path: Path) -> FeaturesDocument:
+    """The features document that ``layoutopt analyze`` wrote.
+
+    Raises:
+        PlanError: it can't be read, or is damaged.
+    """
+    try:
+        return FeaturesDocument.loads(path.read_bytes())
+    except OSError as error:
+        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); analyse a log first") from error
 
 
 def _parsed(name: str, kind: type[Verb], arguments: Sequence[str] | None) -> tuple[Verb, dict[str, str]]:

@@ -18,7 +18,7 @@ from layoutopt.spark.designs import BY_ORDER, METHODS, SAMPLED
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
 from layoutopt.spark.planning import PartitionPairs, Planning
-from layoutopt.spark.session import check_settings, compiled_in_parts
+from layoutopt.spark.session import check_settings
 from layoutopt.spark.source import check_partition_column, conformed, open_source
 
 __all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan", "plan_by"]
@@ -86,7 +86,7 @@ def make_plan(
     partitions: tuple[PartitionPairs, ...] = ()
     if method in SAMPLED or method == "sop":
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-        with clear_failures(name), compiled_in_parts(spark):
+        with clear_failures(name):
             counting = Counting(rows, queries, document.schema, partition_by, max_vectors, say)
             if method in SAMPLED:
                 say("sampling feature vectors")
