@@ -11,6 +11,7 @@ import numpy as np
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.entries import written_rows
+from layoutopt.catalog.evolution import is_older
 from layoutopt.catalog.fields import short
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import plan_path
@@ -27,12 +28,14 @@ from layoutopt.model.skipping import BlockFacts
 class Catalog:
     """What a table knows of itself at one snapshot. Blocks are read when they are first asked for, then kept.
 
-    ``plans`` has every plan that the snapshot's partitions name, by digest.
+    ``plans`` has every plan that the snapshot's partitions name, by digest. ``written`` is False where there are no
+    files, see :meth:`rehearsed`.
     """
 
     files: TableFiles
     snapshot: Snapshot
     plans: Mapping[str, Plan]
+    written: bool = True
 
     @classmethod
     def open(cls, root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
@@ -48,6 +51,20 @@ class Catalog:
         found = _chosen_snapshot(files, snapshot, as_of)
         digests = sorted({entry.plan for entry in found.partitions})
         return cls(files, found, {digest: _read_plan(files, found, digest) for digest in digests})
+
+    @classmethod
+    def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:
+        """The catalog of a table that was never written: one plan's blocks, as a load would measure them.
+
+        Args:
+            snapshot: what the load would commit; its partitions all name one blocks file.
+            plan: theirs.
+            blocks: theirs.
+        """
+        catalog = cls(TableFiles("rehearsed"), snapshot, {plan.digest: plan}, written=False)
+        for entry in snapshot.partitions:
+            catalog._tables[entry.blocks_file, plan.digest] = blocks
+        return catalog
 
     @property
     def schema(self) -> Schema:
@@ -121,9 +138,15 @@ class Catalog:
         rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
         bounds = {}
         for column in self.schema.columns:
-            by_partition = [entry.bounds.get(column.name, Bounds()) for entry in self.partitions]
+            by_partition = [self._bounds(entry, column.name) for entry in self.partitions]
             bounds[column.name] = bounds_over(by_partition, rows, column.type)
         return BlockFacts(rows=rows, bounds=bounds)
+
+    def _bounds(self, entry: PartitionEntry, name: str) -> Bounds:
+        """What is known of a column in a partition; it is NULL throughout where the partition's plan is older."""
+        if self.plans[entry.plan].schema.get(name) is None:
+            return Bounds(nulls=entry.rows)
+        return entry.bounds.get(name, Bounds())
 
 
 def open_catalog(root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
@@ -167,7 +190,7 @@ def _read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
         raise CatalogError(
             f"the plan {files.full_path(path)} can't be used ({short(str(error))}); load again"
         ) from error
-    if plan.schema != snapshot.schema:
+    if not is_older(plan.schema, snapshot.schema):
         raise CatalogError(
             f"the plan {files.full_path(path)} has another schema than the table; restore it from a copy"
         )

@@ -138,11 +138,12 @@ class _Footers:
 
     def __init__(self, table: Table) -> None:
         self._files = table.catalog.files
+        self._written = table.catalog.written
         self._known: dict[str, int] = {}
 
     def bytes_of(self, pruned: PrunedPlan) -> int:
         """Bytes of the footers of all files that are opened."""
-        if not any(choice.columns for choice in pruned.choice):
+        if not self._written or not any(choice.columns for choice in pruned.choice):
             return 0
         blocks = pruned.source.blocks
         return sum(self._size(blocks.files[index]) for index in np.unique(blocks.file[pruned.read]))

@@ -60,6 +60,19 @@ def choose_encodings(table: pa.Table, offsets: Ints, codec: str) -> Encodings:
         offsets: where blocks begin, ``int64[n_blocks + 1]``.
         codec: the compression to be used.
     """
+    return _as_encodings({name: encoding for name, (_, encoding) in _smallest(table, offsets, codec).items()})
+
+
+def estimate_sizes(table: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]:
+    """About the compressed bytes of each column's chunks, ``int64[n_blocks]``: a sample's bytes a row, by rows."""
+    sampled = sum(block.num_rows for block in _sample(table, offsets))
+    rows = np.diff(offsets)
+    smallest = _smallest(table, offsets, codec)
+    return {name: np.round(rows * (size / max(sampled, 1))).astype(np.int64) for name, (size, _) in smallest.items()}
+
+
+def _smallest(table: pa.Table, offsets: Ints, codec: str) -> dict[str, tuple[int, str]]:
+    """By column the fewest bytes that a sample of the blocks takes, and the encoding that makes them so few."""
     blocks = list(_sample(table, offsets))
     tried: dict[str, list[tuple[int, str]]] = {name: [] for name in table.column_names}
     for place in range(max(map(len, (_INTEGER_ENCODINGS, _TEXT_ENCODINGS, _OTHER_ENCODINGS)))):
@@ -73,7 +86,7 @@ def choose_encodings(table: pa.Table, offsets: Ints, codec: str) -> Encodings:
         sizes = _sizes([block.select(list(candidates)) for block in blocks], _as_encodings(candidates), codec)
         for name, encoding in candidates.items():
             tried[name].append((sizes[name], encoding))
-    return _as_encodings({name: min(options, key=lambda option: option[0])[1] for name, options in tried.items()})
+    return {name: min(options, key=lambda option: option[0]) for name, options in tried.items()}
 
 
 def _sample(table: pa.Table, offsets: Ints) -> Iterator[pa.Table]:

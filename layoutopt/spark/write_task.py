@@ -28,7 +28,7 @@ from layoutopt.model.schema import Column
 from layoutopt.model.vectors import Ints, Words
 from layoutopt.partitioning.partition import Weights
 from layoutopt.spark.checksum import is_hashable, sums_by_block
-from layoutopt.spark.encodings import Encodings, choose_encodings, column_bytes
+from layoutopt.spark.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.spark.failures import marked
 from layoutopt.spark.featurize import words_of
 from layoutopt.spark.positions import at_positions, position_sums, value_hashes
@@ -75,6 +75,7 @@ class WriteJob:
         keys: each segment's partition key.
         numbers: each segment's number in its partition.
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
+        rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
     """
 
     plan: Plan
@@ -85,6 +86,7 @@ class WriteJob:
     keys: tuple[str, ...]
     numbers: tuple[int, ...]
     at: Callable[[str], None] | None = None
+    rehearsal: bool = False
 
     @property
     def blocks_a_segment(self) -> int:
@@ -135,7 +137,7 @@ def _result(job: WriteJob, segment: _Segment) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, blocks.schema) as writer:
         writer.write_table(blocks)
-    tid_sums = _tid_sums(job.plan, segment)
+    tid_sums = [] if job.rehearsal else _tid_sums(job.plan, segment)
     values = [[segment.id], [segment.table.num_rows], [joined], [sink.getvalue().to_pybytes()], [tid_sums]]
     arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
@@ -219,9 +221,12 @@ def _write_file(
     key, number = job.keys[segment.id], job.numbers[segment.id]
     path = data_path(key, job.load_id, layout, number, secrets.token_hex(4), part)
     content = _content(plan, segment.table, columns, routing, first_block)
-    sizes = _write_parquet(job, path, content, routing.offsets)
-    wanted = [column for column in plan.schema.columns if column.name in columns]
-    sums, tid_sums = _checksums(content, wanted, routing.offsets)
+    if job.rehearsal:
+        sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
+    else:
+        sizes = _write_parquet(job, path, content, routing.offsets)
+        wanted = [column for column in plan.schema.columns if column.name in columns]
+        sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
         "file": [path] * n_blocks,
         "row_group": np.arange(n_blocks),
