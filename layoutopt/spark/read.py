@@ -2,8 +2,8 @@
 together from several.
 
 Spark skips row groups by a filter on ``_block`` that it pushes to Parquet. Pushdown loses NaN rows of float columns
-(Spark compares with min/max, which leave NaN out), so float columns are read through an identity that Spark can't push
-through; every other filter of the query may be pushed.
+(Spark compares with min/max, which leave NaN out), so float columns, and structs that hold some, are read through an
+identity that Spark can't push through; every other filter of the query may be pushed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -25,8 +26,10 @@ from layoutopt.scan.table import Scan, Table, TableRead
 from layoutopt.spark.session import session_settings
 from layoutopt.workload.splice import splice_views
 
-_IN_THRESHOLD = "spark.sql.parquet.pushdown.inFilterThreshold"
-_NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
+IN_THRESHOLD = "spark.sql.parquet.pushdown.inFilterThreshold"
+_FEW_RUNS = 16  # of neighbouring blocks: up to here ranges are quicker to check than a list of numbers
+# A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
+_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
 def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
@@ -67,7 +70,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     segments = read.segments
     if not read.columns:
-        return _rows_only(spark, segments)
+        return _under_schema(_rows_only(spark, segments), read.table.schema)
     if not segments:
         return spark.createDataFrame([], _ddl(read.table.schema.columns))
     if any(len(segment.layouts) > 1 for segment in segments):
@@ -105,30 +108,37 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
         paths += [files.full_path(of.files[index]) for index in opened]
         blocks += of.block_id[pruned.read].tolist()
         complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
-    _prepare_session(spark, len(blocks), read.columns)
-    schema = _ddl((*read.columns, SchemaColumn(BLOCK, "bigint")))
-    rows = spark.read.schema(schema).parquet(*paths)
+    rows = spark.read.schema(_ddl((*read.columns, SchemaColumn(BLOCK, "bigint")))).options(**_STRICT).parquet(*paths)
     if not complete:
-        rows = rows.where(F.col(BLOCK).isin(blocks))
+        _raise_threshold(spark, len(blocks))
+        rows = rows.where(_is_one_of(sorted(blocks)))
     return rows.select(*[_unpushable(column) for column in read.columns])
 
 
-def _prepare_session(spark: SparkSession, blocks: int, columns: Sequence[SchemaColumn]) -> None:
-    """Lets ``_block IN (...)`` be pushed whatever its length, and no filter on floats inside structs."""
-    if int(str(spark.conf.get(_IN_THRESHOLD))) < blocks:
-        spark.conf.set(_IN_THRESHOLD, str(blocks))
-    if any("struct<" in column.type and _has_floats(column.type) for column in columns):
-        spark.conf.set(_NESTED_PUSHDOWN, "")
+def _is_one_of(blocks: list[int]) -> Column:
+    """That a row is of one of these blocks (ascending), as one text: a list would travel to Spark number by number."""
+    numbers = np.array(blocks, dtype=np.int64)
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    if len(runs) > _FEW_RUNS:
+        return F.expr(f"{BLOCK} IN ({', '.join(map(str, blocks))})")
+    ranges = (f"{BLOCK} BETWEEN {run[0]} AND {run[-1]}" if len(run) > 1 else f"{BLOCK} = {run[0]}" for run in runs)
+    return F.expr(" OR ".join(ranges))
 
 
-def _has_floats(type_name: str) -> bool:
-    return "float" in type_name or "double" in type_name
+def _raise_threshold(spark: SparkSession, blocks: int) -> None:
+    """Lets ``_block IN (...)`` be pushed whatever its length."""
+    if int(str(spark.conf.get(IN_THRESHOLD))) < blocks:
+        spark.conf.set(IN_THRESHOLD, str(blocks))
 
 
 def _unpushable(column: SchemaColumn) -> Column:
-    """The column; a float one as ``nanvl(c, c)``, which is c itself, but which Spark does not push to Parquet."""
+    """The column; where it holds floats, in an expression that is the column itself, but is not pushed to Parquet."""
     value = F.col(_quoted(column.name))
-    return F.nanvl(value, value).alias(column.name) if column.type in ("float", "double") else value
+    if column.type in ("float", "double"):
+        return F.nanvl(value, value).alias(column.name)
+    if "struct<" in column.type and ("float" in column.type or "double" in column.type):
+        return F.when(value.isNotNull(), value).alias(column.name)
+    return value
 
 
 def _by_arrow(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -87,6 +89,42 @@ def session_settings(spark: SparkSession) -> Settings:
         ansi=_conf(spark, "spark.sql.ansi.enabled") == "true",
         case_sensitive=_conf(spark, "spark.sql.caseSensitive") == "true",
     )
+
+
+# Where one of these differs, Spark reads texts in ways that the analysis does not follow.
+_USUAL: Final = {
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+_CONF_ENTRY = re.compile(r"(?:^\{|, )(spark\.sql\.[\w.]+)=(.*?)(?=, [\w.]+=|\}$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a text means in a session, as far as skipping goes.
+
+    Attributes:
+        settings: the settings that change a predicate's meaning.
+        unusual: what makes the session read texts in a way that is not followed; empty where nothing does.
+    """
+
+    settings: Settings
+    unusual: str = ""
+
+
+def session_meaning(spark: SparkSession) -> Meaning:
+    """What texts mean in a session now."""
+    java: Any = spark._jsparkSession
+    # One call for all settings, not one for each: this is done for every query.
+    given = dict(_CONF_ENTRY.findall(java.conf().getAllAsJava().toString()))
+    for key, value in sorted(given.items()):
+        usual = _USUAL.get(key)
+        if (usual is not None and value.casefold() != usual.casefold()) or key.startswith("spark.sql.legacy."):
+            return Meaning(session_settings(spark), f"the session has {key}={value}")
+    return Meaning(session_settings(spark))
 
 
 def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
