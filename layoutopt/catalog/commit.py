@@ -15,12 +15,14 @@ import pyarrow as pa
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.entries import partition_entries
+from layoutopt.catalog.evolution import grown
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import blocks_path, plan_path, snapshot_path
 from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot, read_snapshot, snapshot_numbers
-from layoutopt.errors import CatalogError, CommitConflictError, PlanError, SchemaError
+from layoutopt.errors import CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Schema
 
 __all__ = ["CRASH_POINTS", "CommitHook", "commit_load", "ensure_table_root", "partition_entries"]
 
@@ -69,7 +71,7 @@ def commit_load(
 
     Raises:
         CommitConflictError: somebody else committed one of the partitions (or any, for ``whole_table``) since ``base``.
-        SchemaError: the plan's schema is not the table's.
+        SchemaError: the plan's schema is not the table's, nor the table's with new nullable columns.
         PlanError: the plan partitions by another column than the table.
         CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
         OSError: the store failed; the table is as it was.
@@ -169,7 +171,7 @@ def _commit(files: TableFiles, load: _Load, digests: Mapping[str, FileDigest], a
 
 def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
     """The snapshot that adds the load to the latest one."""
-    _check_fits(load, latest)
+    schema = _schema_after(load, latest)
     _check_conflicts(load, latest)
     kept = {} if latest is None or load.whole_table else {entry.key: entry for entry in latest.partitions}
     partitions = {**kept, **{entry.key: entry for entry in load.entries}}
@@ -181,7 +183,7 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         created_at=_now(latest),
         operation="load" if not load.whole_table else "load-table",
         load_id=load.load_id,
-        schema=load.plan.schema,
+        schema=schema,
         partition_by=load.plan.partition_by,
         partitions=tuple(partitions[key] for key in sorted(partitions)),
         files={path: known[path] for path in sorted(named) if path in known},
@@ -194,26 +196,21 @@ def _now(latest: Snapshot | None) -> str:
     return now if latest is None else max(now, latest.created_at)
 
 
-def _check_fits(load: _Load, latest: Snapshot | None) -> None:
-    """Refuse a plan that would mix two schemas, or two ways of partitioning, in one table."""
+def _schema_after(load: _Load, latest: Snapshot | None) -> Schema:
+    """The table's schema with the load; refuses a plan that would mix two meanings of a column in one table.
+
+    A plan that some partition has already fits, however the table has grown since.
+    """
     if latest is None or load.whole_table:
-        return
-    if load.plan.schema != latest.schema:
-        raise SchemaError(
-            f"the plan's schema is not the table's (they differ in {_differences(load.plan, latest)}); "
-            "plan again on the table's schema, or load the whole table"
-        )
+        return load.plan.schema
     if load.plan.partition_by != latest.partition_by:
         raise PlanError(
             f"the plan partitions by {load.plan.partition_by!r} but the table by {latest.partition_by!r}; "
             "plan with the table's column, or load the whole table"
         )
-
-
-def _differences(plan: Plan, latest: Snapshot) -> str:
-    ours, theirs = set(plan.schema.columns), set(latest.schema.columns)
-    names = sorted({column.name for column in ours ^ theirs})
-    return ", ".join(names) if names else "the order of columns"
+    if load.plan.digest in {entry.plan for entry in latest.partitions}:
+        return latest.schema
+    return grown(latest.schema, load.plan.schema)
 
 
 def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:

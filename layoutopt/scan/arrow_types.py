@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column
 
 _SIMPLE: dict[str, pa.DataType] = {
@@ -38,6 +39,41 @@ def arrow_type(type_name: str) -> pa.DataType | None:
     if re.fullmatch(r"(var)?char\(\d+\)", type_name):
         return pa.string()
     return _SIMPLE.get(type_name)
+
+
+def nested_type(type_name: str) -> pa.DataType:
+    """The Arrow type of any Spark type that is made of arrays, maps and structs, as Spark writes it to Parquet.
+
+    >>> nested_type("array<struct<a:int,b:map<string,decimal(4,1)>>>")
+    ListType(list<element: struct<a: int32, b: map<string, decimal128(4, 1)>>>)
+
+    Raises:
+        SchemaError: the type is unknown.
+    """
+    kind, _, inner = type_name.partition("<")
+    parts = _split_outside(inner.removesuffix(">"))
+    if kind == "array":
+        return pa.list_(pa.field("element", nested_type(parts[0])))
+    if kind == "map":
+        return pa.map_(nested_type(parts[0]), nested_type(parts[1]))
+    if kind == "struct":
+        return pa.struct([(name, nested_type(type)) for name, _, type in (part.partition(":") for part in parts)])
+    found = pa.string() if type_name.startswith("string collate ") else arrow_type(type_name)
+    if found is None:
+        raise SchemaError(f"there is no Arrow type for {type_name!r}; leave the column out of the query")
+    return found
+
+
+def _split_outside(text: str) -> list[str]:
+    """The parts between commas that stand outside of any bracket."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def conform(

@@ -6,8 +6,9 @@ Everything is decided for all blocks of a plan at once, on the catalog alone;
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -15,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.bounds import bounds_over
+from layoutopt.catalog.evolution import absent_columns
+from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicate import And, InSet, Node, Or
+from layoutopt.model.schema import Column
 from layoutopt.model.skipping import BlockFacts, FeatureIndex, cannot_match
 from layoutopt.scan.path import LayoutChoice, choose_layouts, local_layouts
 
@@ -59,17 +63,24 @@ class PlanBlocks:
         entries: the snapshot's partitions, those of other plans too.
         blocks: the plan's blocks.
         entry_of: the position in ``entries`` of each block's partition, int64[n].
+        absent: the table's columns that came after the plan: NULL in all its rows.
     """
 
     plan: Plan
     entries: tuple[PartitionEntry, ...]
     blocks: BlockTable
     entry_of: Ints
+    absent: tuple[Column, ...] = ()
 
     @cached_property
     def facts(self) -> BlockFacts:
         """Union vectors and column bounds of the blocks."""
-        return self.blocks.facts()
+        facts, rows = self.blocks.facts(), self.blocks.rows
+        if not self.absent:
+            return facts
+        only_null = [Bounds(nulls=int(n)) for n in rows]
+        absent = {column.name: bounds_over(only_null, rows, column.type) for column in self.absent}
+        return replace(facts, bounds=ChainMap(absent, facts.bounds))  # type: ignore[arg-type]  # never written to
 
     @cached_property
     def segment_of(self) -> Ints:
@@ -98,7 +109,9 @@ def plan_blocks(catalog: Catalog) -> tuple[PlanBlocks, ...]:
     found = []
     for digest, blocks in catalog.blocks_by_plan().items():
         of_name = np.array([position[key] for key in blocks.partitions], dtype=np.int64)
-        found.append(PlanBlocks(catalog.plans[digest], entries, blocks, of_name[blocks.partition]))
+        plan = catalog.plans[digest]
+        absent = absent_columns(catalog.schema, plan.schema)
+        found.append(PlanBlocks(plan, entries, blocks, of_name[blocks.partition], absent))
     return tuple(found)
 
 
@@ -164,7 +177,8 @@ def prune(
     fate[by_features] = Fate.FEATURES
     fate[by_partition] = Fate.PARTITION
     rows = np.bincount(blocks.layout, blocks.rows * (fate == Fate.READ), len(local)).astype(int).tolist()
-    choice = choose_layouts(source.plan, columns, local, rows)
+    absent = {column.name for column in source.absent}
+    choice = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
     offered = np.isin(blocks.layout, [chosen.layout for chosen in choice])
     fate[~offered] = Fate.OTHER_LAYOUT
     _drop_lone_segments(source, choice, fate)

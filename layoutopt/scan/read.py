@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import DataFileError
 from layoutopt.model.schema import Column
-from layoutopt.scan.arrow_types import conform
+from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
 
 TID = "_tid"
 BLOCK = "_block"
@@ -72,10 +72,28 @@ def read_segments(
     for segment in segments:
         if not columns:
             yield from _count_only(segment, batch_rows)
+            continue
+        # Columns that came after the segment's plan are in none of its layouts: NULL in every row.
+        held = {name for layout in segment.layouts for name in layout.columns}
+        stored = [column for column in columns if column.name in held]
+        if not stored:
+            batches = _count_only(segment, batch_rows)
         elif len(segment.layouts) == 1:
-            yield from _read_one_layout(files, segment.layouts[0], columns, batch_rows)
+            batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows)
         else:
-            yield from read_rows_by_tid(files, segment, columns).to_batches(max_chunksize=batch_rows)
+            batches = iter(read_rows_by_tid(files, segment, stored).to_batches(max_chunksize=batch_rows))
+        yield from batches if len(stored) == len(columns) else (_with_absent(batch, columns) for batch in batches)
+
+
+def _with_absent(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """All the columns, in order; NULL where the batch lacks one."""
+    arrays = [
+        batch.column(column.name)
+        if column.name in batch.schema.names
+        else pa.nulls(batch.num_rows, arrow_type(column.type) or nested_type(column.type))
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def _count_only(segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from layoutopt.model.predicate import Filter, Node, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.skipping import BlockFacts, cannot_match
 from layoutopt.scan import engine
-from layoutopt.scan.arrow_types import arrow_type, empty_table
+from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
 from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.scan.read import BATCH_ROWS, ROWS_ONLY, FileRead, LayoutRead, SegmentRead, open_parquet, read_segments
 from layoutopt.workload.portable import portable_sql
@@ -25,6 +25,7 @@ from layoutopt.workload.scans import TableScan, scans_of
 
 if TYPE_CHECKING:
     import duckdb
+    from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, SparkSession
 
     from layoutopt.scan.explain import Explanation
@@ -182,12 +183,15 @@ class TableRead:
             return pa.schema([pa.field(ROWS_ONLY, pa.int8())])
         unknown = [column for column in self.columns if arrow_type(column.type) is None]
         schema = empty_table(self.columns).schema
-        segments = self.segments if unknown else []
-        for layout in segments[0].layouts if segments else ():
-            with open_parquet(self.table.catalog.files, layout.files[0].path) as parquet:
-                for column in unknown:
-                    if column.name in layout.columns:
-                        schema = _with_field(schema, parquet.schema_arrow.field(column.name))
+        layouts = (
+            {name: layout for s in self.segments for layout in s.layouts for name in layout.columns} if unknown else {}
+        )
+        for column in unknown:
+            if column.name not in layouts:  # no row is left, or the column came after all plans whose rows are
+                schema = _with_field(schema, pa.field(column.name, nested_type(column.type)))
+                continue
+            with open_parquet(self.table.catalog.files, layouts[column.name].files[0].path) as parquet:
+                schema = _with_field(schema, parquet.schema_arrow.field(column.name))
         return schema
 
 
@@ -226,6 +230,20 @@ class Scan:
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
         """The answer as a relation of your connection, whose time zone should be the table's; raises as above."""
         return engine.relation(connection, self._engine_query(prefix=f"_layoutopt_{id(self)}_", keep=True))
+
+    def to_dataset(self) -> Dataset:
+        """The rows that the text reads, not its answer, as a pyarrow Dataset of the surviving row groups.
+
+        Polars (``scan_pyarrow_dataset``) and DuckDB take it as it is. It has every row that matches and others of the
+        same row groups, so filter again. Rows put together from several layouts are read into memory here.
+
+        Raises:
+            QueryError: the text mentions the table several times.
+            DataFileError: a data file is missing or damaged.
+        """
+        from layoutopt.scan.dataset import dataset_of
+
+        return dataset_of(self)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The answer as a Spark DataFrame; Spark itself runs the text over the surviving row groups."""
