@@ -46,6 +46,7 @@ class PartitionEntry:
     ``key`` is path-safe and unique in the snapshot; ``value`` is the partition column's value as a JSON scalar (None:
     NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds`` is unknown.
     ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of all layouts.
+    ``source`` is a digest of the source's files that the rows came from, None where it is not known.
     """
 
     key: str
@@ -57,6 +58,7 @@ class PartitionEntry:
     bounds: Mapping[str, Bounds]
     checksums: Mapping[str, int]
     bytes: int
+    source: str | None = None
 
 
 @dataclass(frozen=True)

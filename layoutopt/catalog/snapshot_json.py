@@ -91,6 +91,7 @@ def _partition_json(entry: PartitionEntry) -> dict[str, Any]:
         "bytes": entry.bytes,
         "bounds": {name: [_key_json(b.low), _key_json(b.high), b.nulls] for name, b in entry.bounds.items()},
         "checksums": dict(entry.checksums),
+        **({} if entry.source is None else {"source": entry.source}),
     }
 
 
@@ -152,6 +153,7 @@ def _partition(fields: Fields, schema: Schema) -> PartitionEntry:
         },
         checksums=_checksums(fields, schema),
         bytes=fields.count("bytes"),
+        source=None if fields.values.get("source") is None else fields.digest("source"),
     )
 
 
