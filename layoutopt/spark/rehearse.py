@@ -1,7 +1,7 @@
 """Rehearsing a load: every block is made and measured, nothing is written.
 
-What queries would scan (rows, cells, tids, blocks) is exactly what the loaded table would give: the tasks are those of a
-load up to the point where it writes. Bytes are estimated from an encoded sample of each file.
+What queries would scan (rows, cells, tids, blocks) is exactly what the loaded table would give: the tasks are those of
+a load up to the point where it writes. Bytes are estimated from an encoded sample of each file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Samples of rows as feature vectors, for methods that search over more features than rows can be counted by.
 
 With hundreds of global features nearly every row has a vector of its own (Sun 2017, 4.5 samples too). Rows are chosen
-by a hash of their content, so that the same source gives the same sample on any number of cores.
+by a hash of their content, so that the same source gives the same sample on any number of cores: of all columns but
+long ones (texts, nested) that no feature is about, since reading and hashing those would be most of the work.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.vectors import VectorCounts
@@ -21,6 +23,7 @@ SAMPLE_ROWS = 40_000
 """Rows sampled of one partition."""
 
 _DRAWS = 1_000_000
+_SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
 
 
 def spread(values: Sequence[object], count: int = SAMPLED_PARTITIONS) -> list[object]:
@@ -49,7 +52,10 @@ def sample_vectors(
         partition_rows: the rows of each partition to sample, by its value.
         sample_rows: rows wanted of each.
     """
-    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in rows.schema.fields]
+    used = frozenset().union(*(feature.columns for feature in features))
+    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
+    drawn_by = short or rows.schema.fields
+    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in drawn_by]
     draw = F.pmod(F.xxhash64(*values), F.lit(_DRAWS))
     drawn_below = {
         value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
