@@ -77,15 +77,21 @@ class Layout:
         master: the columns that it stores for all rows. The others it stores only for rows for which one of its local
             features may be TRUE (5.4.1).
         blocking: how rows become blocks.
+        guides: features that guide the blocking too, but don't decide which rows the layout holds. The text has one set
+            of local features for both; a copy of the few rows of a general feature could then not be cut by others.
+        serves: which of the plan's training queries the blocking is for, by their places; None for every query that
+            reads a column of the layout. Where layouts overlap, a query reads its columns from some of them only.
 
     Raises:
-        ValueError: a master column is not stored, a column is named twice, or a feature's index is negative.
+        ValueError: a master column is not stored, a column is named twice, or an index is negative.
     """
 
     columns: tuple[str, ...]
     features: tuple[int, ...] = ()
     master: tuple[str, ...] = ()
     blocking: Blocking = field(default_factory=ByVectors)
+    guides: tuple[int, ...] = ()
+    serves: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -93,9 +99,23 @@ class Layout:
         strangers = [name for name in self.master if name not in self.columns]
         if strangers:
             raise ValueError(f"the master column {strangers[0]!r} is not stored in its layout; add it to the columns")
-        if any(index < 0 for index in self.features):
-            raise ValueError(f"a layout has the local features {self.features}; give indexes from 0")
-        object.__setattr__(self, "features", tuple(sorted(set(self.features))))
+        for name in ("features", "guides", "serves"):
+            indexes = getattr(self, name)
+            if indexes is None:
+                continue
+            if any(index < 0 for index in indexes):
+                raise ValueError(f"a layout has the {name} {indexes}; give indexes from 0")
+            object.__setattr__(self, name, tuple(sorted(set(indexes))))
+
+    @property
+    def guiding(self) -> tuple[int, ...]:
+        """The features that guide the blocking, ascending."""
+        return tuple(sorted({*self.features, *self.guides}))
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether every column is there for all rows."""
+        return set(self.columns) == set(self.master)
 
 
 @dataclass(frozen=True)
@@ -174,8 +194,10 @@ class Plan:
         if self.settings != self.features.settings:
             raise ValueError(f"the features were made under {self.features.settings}, the plan says {self.settings}")
         for layout in self.scheme.layouts:
-            if any(index >= len(self.features) for index in layout.features):
-                raise ValueError(f"a layout has the local features {layout.features} of {len(self.features)}")
+            if any(index >= len(self.features) for index in layout.guiding):
+                raise ValueError(f"a layout has the local features {layout.guiding} of {len(self.features)}")
+            if any(index >= len(self.queries) for index in layout.serves or ()):
+                raise ValueError(f"a layout serves the queries {layout.serves} of {len(self.queries)}")
         self._require_columns()
         object.__setattr__(self, "predicted", {name: rounded(self.predicted[name]) for name in sorted(self.predicted)})
 
@@ -262,11 +284,14 @@ def _plan_from_json(value: Mapping[str, object]) -> Plan:
 
 
 def _layout_to_json(layout: Layout) -> Json:
+    """Without what says nothing, so that plans of disjoint layouts are the documents that they always were."""
     return {
         "columns": list(layout.columns),
         "features": list(layout.features),
         "master": list(layout.master),
         "blocking": _blocking_to_json(layout.blocking),
+        **({"guides": list(layout.guides)} if layout.guides else {}),
+        **({} if layout.serves is None else {"serves": list(layout.serves)}),
     }
 
 
@@ -287,6 +312,8 @@ def _layout_from_json(value: Mapping[str, Any]) -> Layout:
         features=tuple(map(int, value["features"])),
         master=tuple(map(str, value["master"])),
         blocking=_blocking_from_json(value["blocking"]),
+        guides=tuple(map(int, value.get("guides", ()))),
+        serves=tuple(map(int, value["serves"])) if "serves" in value else None,
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layoutopt.model.layout import Layout, Plan
-from layoutopt.model.predicate import And, Node, Or
+import numpy as np
+
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicate import Node
 from layoutopt.model.retrieval import choose_path
-from layoutopt.model.skipping import FeatureIndex
+from layoutopt.model.skipping import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.model.vectors import pack
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,19 @@ class LayoutChoice:
 def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tuple[bool, ...]:
     """For each layout whether every row that matches the filter has one of its local features (promise 8).
 
-    Such a layout serves all its columns, and of its rows only those with a local feature are needed.
+    Such a layout serves all its columns, and of its rows only those with a local feature are needed. The rows that a
+    layout lacks are like a block without its local features: it is the one skipping rule that says whether such a
+    block can match.
     """
+    layouts = plan.scheme.layouts
     if features is None:
-        return (False,) * len(plan.scheme.layouts)
-    return tuple(_local_features_hold(layout, root, features) for layout in plan.scheme.layouts)
+        return (False,) * len(layouts)
+    bits = np.ones((len(layouts), len(plan.features)), dtype=np.bool_)
+    for index, layout in enumerate(layouts):
+        bits[index, list(layout.features)] = False
+    lacked = BlockFacts(rows=np.ones(len(layouts), dtype=np.int64), bits=FeatureBits(pack(bits)))
+    local: list[bool] = cannot_match(root, lacked, features, by_statistics=False).tolist()
+    return tuple(local)
 
 
 def choose_layouts(
@@ -47,11 +58,3 @@ def choose_layouts(
     }
     path = choose_path(columns, layouts, rows, eligible)
     return tuple(LayoutChoice(layout, chosen) for layout, chosen in path.columns)
-
-
-def _local_features_hold(layout: Layout, node: Node, features: FeatureIndex) -> bool:
-    if set(features.subsuming(node)) & set(layout.features):
-        return True
-    if isinstance(node, Or):
-        return all(_local_features_hold(layout, child, features) for child in node.children)
-    return isinstance(node, And) and any(_local_features_hold(layout, child, features) for child in node.children)

@@ -81,7 +81,7 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
 
 def present_rows(layout: Layout, words: Words) -> Bits:
     """The rows that the layout holds whole, ``bool[n]``: all, or R_i where some columns are copies (5.4.1)."""
-    if set(layout.columns) == set(layout.master):
+    if layout.has_all_rows:
         return np.ones(len(words), dtype=np.bool_)
     local = project(words, layout.features)
     some: Bits = (local != 0).any(axis=1)
@@ -117,7 +117,7 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     """
     if not plan.queries or not isinstance(layout.blocking, ByVectors):
         return feature_guides(layout, words, plan.features.weights)
-    local = list(layout.features)
+    local = list(layout.guiding)
     bits, shares = unpack(project(words, local), len(local)), shares[:, local]
     ranks = _cut_ranks(plan, layout.blocking, table)
     slices = 0
@@ -125,15 +125,26 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
         sliced = slice_rows(plan, frozenset(layout.columns), table, ranks)
         slices = sliced.bits.shape[1]
         bits, shares = np.hstack([bits, sliced.bits]), np.hstack([shares, sliced.shares])
-    columns = set(layout.columns)
-    served = np.array([not columns.isdisjoint(query.columns) for query in plan.queries])
-    weights = feature_weights(shares[served], reached[served], bits.mean(axis=0), marginal=True)
+    served = served_queries(plan, layout)
+    held = present_rows(layout, words)
+    matching = bits[held].mean(axis=0) if held.any() else np.zeros(bits.shape[1])
+    weights = feature_weights(shares[served], reached[served], matching, marginal=True)
     return Guides(pack(bits), weights, slices)
+
+
+def served_queries(plan: Plan, layout: Layout) -> Bits:
+    """The training queries that the layout's blocking is for, ``bool[n_queries]``."""
+    if layout.serves is None:
+        columns = set(layout.columns)
+        return np.array([not columns.isdisjoint(query.columns) for query in plan.queries], dtype=np.bool_)
+    served = np.zeros(len(plan.queries), dtype=np.bool_)
+    served[list(layout.serves)] = True
+    return served
 
 
 def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
     """The layout's local features as guides, with the weights ``float64[f]`` of all of the plan's features."""
-    return Guides(project(words, layout.features), np.asarray(weights)[list(layout.features)])
+    return Guides(project(words, layout.guiding), np.asarray(weights)[list(layout.guiding)])
 
 
 def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:

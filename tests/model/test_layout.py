@@ -48,6 +48,19 @@ def test_a_plan_comes_back_as_the_same_bytes() -> None:
     assert Plan.from_json(json.loads(PLAN.dumps())) == PLAN
 
 
+def test_layouts_may_name_guides_and_the_queries_they_serve() -> None:
+    layout = replace(PLAN.scheme.layouts[1], guides=(0, 0), serves=(0,))
+    plan = replace(PLAN, scheme=Scheme((PLAN.scheme.layouts[0], layout)))
+    assert Plan.loads(plan.dumps()) == plan
+    assert layout.guiding == (0,)
+    assert not layout.has_all_rows
+    assert b"guides" not in PLAN.dumps()
+    with pytest.raises(ValueError, match="serves the queries"):
+        replace(PLAN, scheme=Scheme((PLAN.scheme.layouts[0], replace(layout, serves=(1,)))))
+    with pytest.raises(ValueError, match="local features"):
+        replace(PLAN, scheme=Scheme((PLAN.scheme.layouts[0], replace(layout, guides=(1,)))))
+
+
 def test_the_digest_is_that_of_the_content() -> None:
     assert PLAN.digest == "9f74a986da5687b8"
     assert replace(PLAN, seed=8).digest != PLAN.digest

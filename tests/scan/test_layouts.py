@@ -88,6 +88,19 @@ def test_a_layout_of_some_rows_serves_only_queries_that_its_features_subsume(tmp
     assert not_served.read[(not_served.source.blocks.part == 1)].any()
 
 
+def test_a_list_is_served_where_each_of_its_values_is(tmp_path: Path, rows: pa.Table) -> None:
+    layouts = [
+        Layout(NAMES, (), NAMES, ByVectors()),
+        Layout(("id", "kind"), (0, 1), (), ByVectors()),
+    ]
+    table = build(tmp_path, rows, building(SCHEMA, ["kind = 'air'", "kind = 'rail'", "kind = 'mail'"], layouts=layouts))
+    for condition, layout in (("kind IN ('air', 'rail')", 1), ("kind IN ('air', 'rail', 'mail')", 0)):
+        (plan,) = table.scan(f"SELECT id FROM t WHERE {condition}").reads[0].pruned
+        assert [c.layout for c in plan.choice] == [layout]
+        sql = f"SELECT id FROM t WHERE {condition}"
+        assert same(table.sql(sql).to_pylist(), expected(sql, rows))
+
+
 def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) -> None:
     table = layout_table(tmp_path, rows, OVERLAPPING)
     (plan,) = table.scan("SELECT count(*) FROM t").reads[0].pruned

@@ -106,6 +106,26 @@ def test_queries_that_read_no_column_of_a_layout_weigh_nothing_there() -> None:
     assert weights.tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
+def test_queries_that_a_layout_is_not_for_weigh_nothing_there() -> None:
+    table, words = rows()
+    plan = a_plan()
+    layout = plan.scheme.layouts[0]
+    shares, reached = np.eye(len(plan.queries), len(plan.features)), np.ones(len(plan.queries))
+    every = guides_of(plan, layout, table, words, shares, reached).weights
+    some = guides_of(plan, replace(layout, serves=(1, 2)), table, words, shares, reached).weights
+    assert (every > 0).all()
+    assert (some > 0).tolist() == [False, True, True, False]
+
+
+def test_guides_cut_the_rows_of_a_copy_but_do_not_choose_them() -> None:
+    table, words = rows()
+    plan = a_plan(block_rows=20)
+    copy = Layout(SCHEMA.names, (0, 1), (), ByVectors(), guides=(1,))
+    routing = route(plan, copy, table, words, feature_guides(copy, words, ONES))
+    assert set((routing.rows % 5).tolist()) == {0, 1}
+    assert all(len(np.unique(block % 5)) == 1 for block in np.split(routing.rows, routing.offsets[1:-1]))
+
+
 def test_a_query_weighs_by_its_local_features_alone() -> None:
     table, words = rows()
     plan = a_plan()
