@@ -7,6 +7,7 @@ analysed reads whole tables, and says so. The methods are replaced on the Python
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -149,6 +150,7 @@ def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> 
     except StatementError as error:
         # Spark may know better: the views stand for whole tables.
         log.warning("%s: its tables are read whole", error)
+        known.remember(_perhaps_named(spark, known, written, str(error)))
         return SparkSession.sql(spark, written, args)
     if named.kind in (Kind.OTHER, Kind.VIEW):
         frame = SparkSession.sql(spark, named.text, args)
@@ -211,6 +213,13 @@ def rewrite(spark: SparkSession, named: Named, args: Arguments | None, meaning: 
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
     return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views)
+
+
+def _perhaps_named(spark: SparkSession, known: SessionTables, text: str, why: str) -> tuple[ScanMetrics, ...]:
+    """The tables whose names occur in a text that can't be parsed."""
+    words = set(re.findall(r"\w+", text.casefold()))
+    found = [current(spark, known, name) for name in sorted(known.tables) if name in words]
+    return tuple(unskipped(entry, spark, why) for entry in found if entry is not None)
 
 
 def _left_whole(spark: SparkSession, named: Named, why: str) -> Rewritten:
