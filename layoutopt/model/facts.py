@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from layoutopt.model.vectors import Bits, Ints, Words, feature_bit
+
+if TYPE_CHECKING:
+    from layoutopt.model.nodes import Node
 
 UNKNOWN_NULLS = -1
 
@@ -78,3 +82,8 @@ class BlockFacts:
     def n(self) -> int:
         """How many blocks there are."""
         return len(self.rows)
+
+    @cached_property
+    def proved(self) -> dict[Node, Packed]:
+        """What counts and bounds have proved of literals so far; :mod:`layoutopt.model.proofs` fills it."""
+        return {}

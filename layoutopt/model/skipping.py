@@ -87,6 +87,10 @@ class _Check:
     index: FeatureIndex | None
     statistics: Statistics | None
 
+    @property
+    def _uses_bits(self) -> bool:
+        return self.bits is not None and self.index is not None
+
     def cannot(self, node: Node) -> Packed:
         proved = self._by_features(node)
         match node:
@@ -99,8 +103,8 @@ class _Check:
                 proved |= self._all_of(children)
             case _:
                 if self.statistics is not None:
-                    proved |= np.packbits(self.statistics.cannot(node))
-                if isinstance(node, InSet) and self.bits is not None:  # bounds have looked at all pieces already
+                    proved |= self.statistics.packed(node)
+                if isinstance(node, InSet) and self._uses_bits:  # bounds have looked at all pieces already
                     proved |= self._all_of(pieces(node))
         return proved
 

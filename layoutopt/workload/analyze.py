@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from sqlglot import exp
 
@@ -65,9 +66,10 @@ def analyze(
     queries: list[Query] = []
     skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
+    scans_in = _Scans({name: schema}, dialect, settings or Settings(), deterministic_udfs)
     for entry in entries:
         try:
-            scans = _scans(entry, {name: schema}, dialect, settings or Settings(), deterministic_udfs)
+            scans = scans_in.entry(entry)
         except StatementError as problem:
             skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
             counts.update(["skipped", f"skipped:{problem.code}"])
@@ -82,15 +84,29 @@ def analyze(
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
 
 
-def _scans(
-    entry: LogEntry, tables: Mapping[str, Schema], dialect: str, settings: Settings, udfs: Collection[str]
-) -> list[TableScan]:
-    if entry.problem:
-        raise StatementError("bad-record", entry.problem)
-    scans = scans_of(entry.sql, tables, dialect, settings=settings, deterministic_udfs=udfs, any_qualifier=True)
-    if not scans:
-        raise StatementError("no-table", f"the statement does not read the table {next(iter(tables))!r}")
-    return scans
+class _Scans:
+    """Finds the scans of a log's statements; a text that comes again is not analysed again."""
+
+    def __init__(self, tables: Mapping[str, Schema], dialect: str, settings: Settings, udfs: Collection[str]) -> None:
+        self._table = next(iter(tables))
+        self._of_text = cache(
+            lambda sql: tuple(
+                scans_of(sql, tables, dialect, settings=settings, deterministic_udfs=udfs, any_qualifier=True)
+            )
+        )
+
+    def entry(self, entry: LogEntry) -> tuple[TableScan, ...]:
+        """The scans of one statement.
+
+        Raises:
+            StatementError: it can't be used.
+        """
+        if entry.problem:
+            raise StatementError("bad-record", entry.problem)
+        scans = self._of_text(entry.sql)
+        if not scans:
+            raise StatementError("no-table", f"the statement does not read the table {self._table!r}")
+        return scans
 
 
 def _query(entry: LogEntry, scan: TableScan) -> Query:

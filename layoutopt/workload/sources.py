@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -13,6 +14,14 @@ from layoutopt.workload.problems import StatementError
 
 if TYPE_CHECKING:
     from layoutopt.workload.queries import QueryBlock
+
+
+@lru_cache(maxsize=256)
+def _by_folded_name(names: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        found[name.casefold()] = (*found.get(name.casefold(), ()), name)
+    return found
 
 
 @dataclass(eq=False)
@@ -45,13 +54,12 @@ class Leaf:
         """Whether a column of that name is here; None where that is unknown."""
         if self.names is None:
             return None
-        return any(name.casefold() == each.casefold() for each in self.names)
+        return name.casefold() in _by_folded_name(self.names)
 
     def read(self, name: str) -> None:
         """Note that a column is read."""
-        for each in self.names or (name,):
-            if each.casefold() == name.casefold():
-                self.columns[each] = None
+        for each in _by_folded_name(self.names).get(name.casefold(), ()) if self.names else (name,):
+            self.columns[each] = None
 
     def read_all(self) -> None:
         """Note that every column is read."""

@@ -379,3 +379,23 @@ def test_feature_bits_are_those_of_the_words() -> None:
         np.testing.assert_array_equal(np.unpackbits(of_features.bitmap(feature), count=77).view(bool), bits[:, feature])
     with pytest.raises(ValueError, match="features"):
         of_features.bitmap(192)
+
+
+@given(blocks_of_rows, st.lists(trees, min_size=2, max_size=6), st.lists(leaves, max_size=4))
+@settings(max_examples=60)
+def test_what_is_remembered_of_other_filters_changes_nothing(
+    blocks: list[list[Row]], conditions: list[Condition], features: list[Condition]
+) -> None:
+    shared, index = facts_of(blocks, features), FeatureIndex(features_of(features))
+    for condition in conditions * 2:
+        alone = cannot_match(condition.node, facts_of(blocks, features), features_of(features))
+        assert cannot_match(condition.node, shared, index).tolist() == alone.tolist()
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layoutopt.model.proofs._MOST_REMEMBERED", 3)
+    facts = facts_of(one_block(a=[1, 2]))
+    for value in range(20):
+        node = compared("a", "=", value).node
+        assert cannot_match(node, facts, None).tolist() == [value not in (1, 2)]
+        assert len(facts.proved) <= 3
