@@ -1,0 +1,88 @@
+"""A scan's surviving row groups as a pyarrow Dataset: what Polars, DuckDB and Arrow itself take as it is.
+
+A table of one layout becomes a dataset of its own data files, each fragment cut down to the row groups that are left:
+nothing is read before somebody asks, columns and filters are pushed down, and footers are read once. Rows that are put
+together from several layouts can't stand in a file; they are reconstructed in memory when the dataset is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as fs
+from fsspec.core import url_to_fs
+
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.errors import DataFileError, QueryError
+from layoutopt.scan.read import FileRead, check_row_groups, damaged
+
+if TYPE_CHECKING:
+    from layoutopt.scan.table import Scan, TableRead
+
+
+def dataset_of(scan: Scan) -> ds.Dataset:
+    """The rows that a scan reads: all that match its filter, and others of the same row groups.
+
+    The one who reads it applies the filter again. The columns are those that the text reads, in the table's order.
+
+    Raises:
+        QueryError: the text mentions the table several times, each with rows of its own.
+        DataFileError: a data file is missing or damaged, or holds something else than the catalog says.
+    """
+    if len(scan.reads) != 1:
+        raise QueryError(
+            f"the text mentions {scan.table.name!r} {len(scan.reads)} times, and a dataset holds the rows of one "
+            "mention; use to_arrow() for the answer, or make one scan of each mention"
+        )
+    read = scan.reads[0]
+    if _stands_in_files(read):
+        return _dataset_of_files(scan.table.catalog.files, read)
+    schema = read.arrow_schema()
+    return ds.dataset(pa.Table.from_batches(list(read.batches()), schema=schema))
+
+
+def _stands_in_files(read: TableRead) -> bool:
+    """Whether every row is whole in one file; a scan without columns has only its number of rows."""
+    return bool(read.columns) and all(len(segment.layouts) == 1 for segment in read.segments)
+
+
+def _dataset_of_files(files: TableFiles, read: TableRead) -> ds.Dataset:
+    chosen = [file for segment in read.segments for layout in segment.layouts for file in layout.files]
+    store, root = _arrow_store(files)
+    form = ds.ParquetFileFormat()
+    fragments = [_fragment(form, store, root, file) for file in chosen if file.row_groups]
+    return _RowGroups(fragments, read.arrow_schema(), form, store)
+
+
+class _RowGroups(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+    """A dataset of parts of files, which Arrow counts as if they were whole while nothing is filtered."""
+
+    def count_rows(self, filter: ds.Expression | None = None, **options: Any) -> int:
+        """The rows of the row groups, under a filter those for which it holds."""
+        if filter is None:
+            return sum(group.num_rows for fragment in self.get_fragments() for group in fragment.row_groups)
+        return int(super().count_rows(filter=filter, **options))
+
+
+def _arrow_store(files: TableFiles) -> tuple[fs.FileSystem, str]:
+    """Where the table's files are for Arrow, and the table's root there."""
+    if files.local_root is not None:
+        return fs.LocalFileSystem(), files.full_path("")
+    store, root = url_to_fs(files.full_path(""))
+    return fs.PyFileSystem(fs.FSSpecHandler(store)), root
+
+
+def _fragment(form: ds.ParquetFileFormat, store: fs.FileSystem, root: str, read: FileRead) -> ds.ParquetFileFragment:
+    """One file's surviving row groups, compared with the catalog."""
+    try:
+        whole = form.make_fragment(f"{root.rstrip('/')}/{read.path}", store)
+        check_row_groups(whole, read)
+        return whole.subset(row_group_ids=list(read.row_groups))
+    except FileNotFoundError as error:
+        raise DataFileError(
+            f"the data file {read.path!r} is missing; restore it or load its partition again"
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(read.path, error) from error

@@ -1,0 +1,33 @@
+"""Proof that an engine did not read a block: its bytes are gone, and the answer is still right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from layoutopt.scan.table import Scan
+
+
+def without_bytes_of_other_blocks(scan: Scan) -> int:
+    """Destroys the column chunks of every row group that a scan skips; returns how many. Footers stay as they are."""
+    destroyed = 0
+    for read in scan.reads:
+        for pruned in read.pruned:
+            blocks = pruned.source.blocks
+            for index in np.flatnonzero(~pruned.read).tolist():
+                path = Path(scan.table.catalog.files.full_path(blocks.files[blocks.file[index]]))
+                _destroy(path, int(blocks.row_group[index]))
+                destroyed += 1
+    return destroyed
+
+
+def _destroy(path: Path, row_group: int) -> None:
+    group = pq.read_metadata(path).row_group(row_group)
+    with path.open("r+b") as file:
+        for place in range(group.num_columns):
+            chunk = group.column(place)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            file.seek(start)
+            file.write(b"\xff" * chunk.total_compressed_size)
