@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.scan.table import TableRead, merge_mentions
+from layoutopt.spark.datasource import PUSHDOWN, register_format
 from layoutopt.spark.metrics import ScanMetrics
 from layoutopt.spark.names import Named, name_tables
 from layoutopt.spark.read import IN_THRESHOLD, read_to_dataframe
@@ -47,7 +48,8 @@ def enable(spark: SparkSession) -> None:
 
     These are the tables given a name by :func:`layoutopt.spark.register`, and those called by their path, as in
     ``SELECT * FROM layoutopt.`/path/to/TABLE` ``. Enabling twice is enabling once. The replaced methods may be used by
-    several threads; what is noted for :func:`last_scans` is each thread's own.
+    several threads; what is noted for :func:`last_scans` is each thread's own. The format `layoutopt` of `spark.read`
+    is made known, too.
 
     Args:
         spark: a classic session (Spark Connect has no plans that files could be taken from).
@@ -56,7 +58,9 @@ def enable(spark: SparkSession) -> None:
         if "sql" in vars(spark):
             return
         known = session_tables(spark)
-        known.conf_before.setdefault(IN_THRESHOLD, str(spark.conf.get(IN_THRESHOLD)))
+        for key in (IN_THRESHOLD, PUSHDOWN):
+            known.conf_before.setdefault(key, str(spark.conf.get(key)))
+        register_format(spark)
 
         def sql(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 (Spark's name)
             return run(spark, sqlQuery, args, kwargs)

@@ -72,7 +72,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     if not read.columns:
         return _under_schema(_rows_only(spark, segments), read.table.schema)
     if not segments:
-        return spark.createDataFrame([], _ddl(read.table.schema.columns))
+        return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
     if any(len(segment.layouts) > 1 for segment in segments):
         rows = _by_arrow(spark, read.table.catalog.files.root, segments, read.columns)
     else:
@@ -108,7 +108,9 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
         paths += [files.full_path(of.files[index]) for index in opened]
         blocks += of.block_id[pruned.read].tolist()
         complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
-    rows = spark.read.schema(_ddl((*read.columns, SchemaColumn(BLOCK, "bigint")))).options(**_STRICT).parquet(*paths)
+    rows = (
+        spark.read.schema(schema_ddl((*read.columns, SchemaColumn(BLOCK, "bigint")))).options(**_STRICT).parquet(*paths)
+    )
     if not complete:
         _raise_threshold(spark, len(blocks))
         rows = rows.where(_is_one_of(sorted(blocks)))
@@ -146,7 +148,7 @@ def _by_arrow(
 ) -> DataFrame:
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
     numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
-    return numbers.mapInArrow(_segment_reader(root, list(segments), list(columns)), _ddl(columns))
+    return numbers.mapInArrow(_segment_reader(root, list(segments), list(columns)), schema_ddl(columns))
 
 
 def _segment_reader(
@@ -160,7 +162,8 @@ def _segment_reader(
     return read
 
 
-def _ddl(columns: Sequence[SchemaColumn]) -> str:
+def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
+    """Columns as Spark's schemas are written."""
     return ", ".join(f"{_quoted(column.name)} {column.type}" for column in columns)
 
 
