@@ -6,32 +6,38 @@ crash after it leaves a committed load, which a retry under the same load id rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.evolution import grown
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.paths import blocks_path, plan_path, snapshot_path
+from layoutopt.catalog.paths import blocks_path, plan_path
 from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
-from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
+from layoutopt.catalog.succession import (
+    Change,
+    CommitHook,
+    append_snapshot,
+    find_change,
+    names_of,
+    next_number,
+    next_time,
+    snapshots_since,
+)
 from layoutopt.errors import CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 
 __all__ = ["CRASH_POINTS", "CommitHook", "commit_load", "ensure_table_root", "partition_entries"]
 
-CommitHook = Callable[[str], None]
-
 CRASH_POINTS = ("started", "plan-written", "blocks-written", "before-snapshot", "snapshot-created")
 """Where ``at`` is called, in order: a test that kills the commit at each has killed it everywhere that matters."""
 
-_MOST_ATTEMPTS = 100
 _MOST_VERSIONS = 100
 
 
@@ -78,7 +84,7 @@ def commit_load(
     """
     load = _Load(base, plan, load_id, tuple(entries), whole_table)
     _check_agreement(load, blocks)
-    committed = _find_commit(files, load)
+    committed = find_change(snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
     _next_snapshot(load, latest_snapshot(files), {})  # refuse early what can't succeed
@@ -88,7 +94,10 @@ def commit_load(
     path, digest = _write_blocks(files, load_id, encode_blocks(blocks))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
-    return _commit(files, load, {**digests, path: digest}, at)
+    digests[path] = digest
+    names = names_of(load.entries, pc.unique(blocks["file"]).to_pylist())
+    change = Change(load_id, base, names, lambda latest: _next_snapshot(load, latest, digests))
+    return append_snapshot(files, change, at)
 
 
 def _check_agreement(load: _Load, blocks: pa.Table) -> None:
@@ -107,18 +116,6 @@ def _check_agreement(load: _Load, blocks: pa.Table) -> None:
                 f"the entry of partition {entry.key!r} ({entry.rows} rows, load {entry.load_id!r}) does not agree with "
                 f"its blocks ({found.rows} rows, load {found.load_id!r}); make entries with partition_entries()"
             )
-
-
-def _find_commit(files: TableFiles, load: _Load) -> Snapshot | None:
-    """The snapshot that this very load made, if an earlier attempt got that far."""
-    oldest = -1 if load.base is None else load.base.number
-    for number in reversed(snapshot_numbers(files)):
-        if number <= oldest:
-            break
-        snapshot = read_snapshot(files, number)
-        if snapshot.load_id == load.load_id:
-            return snapshot
-    return None
 
 
 def _write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
@@ -148,27 +145,6 @@ def _write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, Fi
     raise CommitConflictError(f"the load id {load_id!r} was used {_MOST_VERSIONS} times; load under a new one")
 
 
-def _commit(files: TableFiles, load: _Load, digests: Mapping[str, FileDigest], at: CommitHook) -> Snapshot:
-    for _ in range(_MOST_ATTEMPTS):
-        snapshot = _next_snapshot(load, latest_snapshot(files), digests)
-        at("before-snapshot")
-        try:
-            files.write_new(snapshot_path(snapshot.number), snapshot_json.dumps(snapshot))
-        except OSError as error:
-            # Another writer was faster; or the store failed, perhaps after it had done its work. Only looking tells.
-            committed = _find_commit(files, load)
-            if committed is not None:
-                return committed
-            if not isinstance(error, FileExistsError):
-                raise
-            continue
-        at("snapshot-created")
-        return snapshot
-    raise CommitConflictError(
-        f"{_MOST_ATTEMPTS} other commits came before the load {load.load_id!r}; try again when fewer loaders run"
-    )
-
-
 def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
     """The snapshot that adds the load to the latest one."""
     schema = _schema_after(load, latest)
@@ -178,9 +154,9 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     known = {**({} if latest is None else latest.files), **digests}
     named = {path for entry in partitions.values() for path in (entry.blocks_file, plan_path(entry.plan))}
     return Snapshot(
-        number=0 if latest is None else latest.number + 1,
+        number=next_number(latest),
         parent=None if latest is None else latest.number,
-        created_at=_now(latest),
+        created_at=next_time(latest),
         operation="load" if not load.whole_table else "load-table",
         load_id=load.load_id,
         schema=schema,
@@ -188,12 +164,6 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         partitions=tuple(partitions[key] for key in sorted(partitions)),
         files={path: known[path] for path in sorted(named) if path in known},
     )
-
-
-def _now(latest: Snapshot | None) -> str:
-    """The time in UTC to the microsecond, but never before the latest snapshot's: clocks differ, history does not."""
-    now = datetime.now(UTC).isoformat(timespec="microseconds")
-    return now if latest is None else max(now, latest.created_at)
 
 
 def _schema_after(load: _Load, latest: Snapshot | None) -> Schema:

@@ -13,11 +13,14 @@ FileExistsError, and no reader ever sees half a file. How, by store:
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,17 @@ from layoutopt.catalog.fields import is_safe_path
 from layoutopt.errors import CatalogError, SettingError
 
 TEMPORARY = ".tmp-"
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as a listing has it; ``modified`` is in seconds since 1970 by the store's clock, None where unknown."""
+
+    path: str
+    size: int
+    modified: float | None
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,43 @@ class TableFiles:
         names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
         return tuple(sorted(name for name in names if not name.startswith(TEMPORARY)))
 
+    def walk(self, path: str) -> Iterator[StoredFile]:
+        """Every file below a folder, unfinished ones too, in no order; links are not followed."""
+        if self.local_root is not None:
+            yield from _walk_local(self.local_root, path)
+            return
+        self._store[0].invalidate_cache()
+        root = self._store[1].strip("/")
+        for name, info in self._store[0].find(self._full(path), detail=True).items():
+            yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), _modified(info))
+
+    def now(self, folder: str) -> float:
+        """The time by the store's own clock, which tells when files were changed, in seconds since 1970.
+
+        A file is made in ``folder`` for that, and removed.
+
+        Raises:
+            OSError: the store can't be written to.
+            CatalogError: it does not say when files were changed.
+        """
+        name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
+        self.write_new(name, b"now")
+        try:
+            changed = _modified(self._store[0].info(self._full(name)))
+        finally:
+            self.delete(name)
+        if changed is None:
+            raise CatalogError(f"the store of {self.root!r} does not say when a file was changed; remove files by hand")
+        return changed
+
+    def delete_empty_folders(self, path: str) -> None:
+        """Remove a folder with its folders where no file is left in it; object stores have no folders."""
+        if self.local_root is None:
+            return
+        for folder, _, _ in os.walk(self._full(path), topdown=False):
+            with suppress(OSError):  # not empty, or gone
+                Path(folder).rmdir()
+
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens where there is none."""
         with suppress(FileNotFoundError):
@@ -139,6 +190,28 @@ class TableFiles:
             _create_conditionally(self._store[0], full, data)
 
 
+def _walk_local(root: Path, path: str) -> Iterator[StoredFile]:
+    for folder, _, names in os.walk(root / path):
+        for name in names:
+            file = Path(folder, name)
+            with suppress(FileNotFoundError):  # removed since
+                status = file.lstat()
+                yield StoredFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime)
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    """A file's time of change in a store's listing: every driver has a name of its own for it."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
+        value = info.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
 def _create_local(target: Path, data: bytes) -> None:
     _make_folders(target.parent)
     temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
@@ -147,7 +220,15 @@ def _create_local(target: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.link(temporary, target)
+        try:
+            os.link(temporary, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise CatalogError(
+                f"the disk of {str(target)!r} has no hard links ({error.strerror}), so no file can be created "
+                "exclusively there; put the table on another"
+            ) from error
         _sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)

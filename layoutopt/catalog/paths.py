@@ -11,6 +11,7 @@ from urllib.parse import quote
 CATALOG = "_layoutopt"
 MARKER = f"{CATALOG}/table.json"
 SNAPSHOTS = f"{CATALOG}/snapshots"
+BLOCKS = f"{CATALOG}/blocks"
 DATA = "data"
 
 NULL_PARTITION = "__null__"
@@ -18,6 +19,7 @@ EMPTY_PARTITION = "__empty__"
 WHOLE = "all"
 
 _SNAPSHOT_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.json")
+_DATA_FILE = re.compile(DATA + r"/([^/]+)/([0-9a-z-]{1,128})/layout-[0-9]+/[^/]+\.parquet")
 # Names of files may have 255 bytes on most filesystems.
 _LONGEST_KEY = 150
 
@@ -45,13 +47,28 @@ def plan_path(digest: str) -> str:
 def blocks_path(load_id: str, version: int = 1) -> str:
     """The file with a load's blocks; a retry whose blocks differ takes the next version."""
     suffix = "" if version == 1 else f"-{version}"
-    return f"{CATALOG}/blocks/{load_id}{suffix}.parquet"
+    return f"{BLOCKS}/{load_id}{suffix}.parquet"
 
 
 def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:
     """One Parquet file of one task attempt; ``part`` 1 has the master columns of the rows outside the layout."""
     suffix = "" if part == 0 else f"-part{part}"
     return f"{DATA}/{partition}/{load_id}/layout-{layout}/{segment}-{attempt}{suffix}.parquet"
+
+
+def load_folder(partition: str, load_id: str) -> str:
+    """The folder of a load's data files in a partition; nobody else writes there."""
+    return f"{DATA}/{partition}/{load_id}"
+
+
+def load_of(path: str) -> tuple[str, str] | None:
+    """The partition and load id of a data file, also of one whose writing was cut short; None for any other file.
+
+    >>> load_of("data/1994/l1/layout-0/0-a.parquet"), load_of("data/1994/l1/notes.txt"), load_of("data/mine.parquet")
+    (('1994', 'l1'), None, None)
+    """
+    match = _DATA_FILE.fullmatch(path)
+    return (match[1], match[2]) if match else None
 
 
 def new_load_id() -> str:

@@ -66,7 +66,8 @@ class Snapshot:
     """A table at one moment: its schema and, per partition, what to read.
 
     ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
-    ``files`` has the digest of every plan and blocks file that the partitions name, by path.
+    ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``given_up`` are the load
+    folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them any more.
     """
 
     number: int
@@ -78,6 +79,7 @@ class Snapshot:
     partition_by: str | None
     partitions: tuple[PartitionEntry, ...]
     files: Mapping[str, FileDigest] = field(default_factory=dict)
+    given_up: tuple[str, ...] = ()
     format_version: int = FORMAT_VERSION
 
     @property

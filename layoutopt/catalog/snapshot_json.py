@@ -33,6 +33,7 @@ def dumps(snapshot: Snapshot) -> bytes:
         "partition_by": snapshot.partition_by,
         "partitions": [_partition_json(entry) for entry in snapshot.partitions],
         "files": {path: {"size": d.size, "sha256": d.sha256} for path, d in snapshot.files.items()},
+        **({"given_up": list(snapshot.given_up)} if snapshot.given_up else {}),
     }
     return _canonical({**content, "checksum": _checksum(content)})
 
@@ -118,8 +119,17 @@ def _snapshot(fields: Fields) -> Snapshot:
             for i, value in enumerate(fields.items("partitions"))
         ),
         files={path: _file_digest(value, path, where) for path, value in fields.mapping("files").items()},
+        given_up=_given_up(fields),
         format_version=fields.count("version"),
     )
+
+
+def _given_up(fields: Fields) -> tuple[str, ...]:
+    paths = fields.items("given_up") if "given_up" in fields.values else []
+    for path in paths:
+        if not isinstance(path, str) or not is_safe_path(path):
+            raise CatalogError(f"{fields.where} gives up {short(path)}, no path inside the table; restore the file")
+    return tuple(paths)
 
 
 def _utc_time(text: str, where: str) -> str:

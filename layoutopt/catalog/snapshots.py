@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.fields import Fields
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.paths import MARKER, SNAPSHOTS, snapshot_number, snapshot_path
+from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, check_version
 from layoutopt.errors import CatalogError, NotATableError, SettingError
@@ -143,6 +143,12 @@ def _check_marker(files: TableFiles) -> None:
     check_version(fields.count("version"), where)
 
 
+def _has_files(files: TableFiles) -> bool:
+    """Whether a folder holds anything but what a claim has before its marker: an empty folder of ours."""
+    names = files.list("")
+    return bool(names) and (names != (CATALOG,) or bool(files.list(CATALOG)))
+
+
 def ensure_table_root(files: TableFiles) -> Snapshot | None:
     """Claim a path for a table before a load writes its first data file; the newest snapshot, or None.
 
@@ -150,7 +156,7 @@ def ensure_table_root(files: TableFiles) -> Snapshot | None:
         NotATableError: the path holds something else.
         CatalogError: the newest snapshot is damaged or of a version that can't be read.
     """
-    if files.is_file("") or (files.list("") and not files.exists(MARKER)):
+    if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
         raise NotATableError(
             f"{files.root!r} holds something else than a layoutopt table; name an empty or a new folder to load into"
         )

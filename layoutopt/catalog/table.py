@@ -109,7 +109,7 @@ class Catalog:
     def _file(self, entry: PartitionEntry) -> BlockTable:
         key = (entry.blocks_file, entry.plan)
         if key not in self._tables:
-            data = _read_checked(self.files, self.snapshot, entry.blocks_file)
+            data = read_checked(self.files, self.snapshot, entry.blocks_file)
             where = self.files.full_path(entry.blocks_file)
             self._tables[key] = BlockTable.from_parquet(data, self.plans[entry.plan], where)
         return self._tables[key]
@@ -167,7 +167,7 @@ def _chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) -
     return latest
 
 
-def _read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
+def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     """A catalog file's content, equal to what was committed to the last bit."""
     where = files.full_path(path)
     try:
@@ -185,7 +185,7 @@ def _read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
 def _read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
     path = plan_path(digest)
     try:
-        plan = layout.Plan.loads(_read_checked(files, snapshot, path))
+        plan = layout.Plan.loads(read_checked(files, snapshot, path))
     except PlanError as error:
         raise CatalogError(
             f"the plan {files.full_path(path)} can't be used ({short(str(error))}); load again"

@@ -1,0 +1,128 @@
+"""Killed with -9 at every step on disk of a load, a vacuum and a restore: nothing lost, doubled or half visible."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.vacuum import vacuum
+from tests.catalog.crash import Content, Load, Restore, Step, Vacuum, check_contents, events_of, read, start
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A step on a table that other steps made, what the table holds before (None: nothing) and after it."""
+
+    made_by: tuple[Step, ...]
+    step: Step
+    before: Content | None
+    after: Content
+
+
+TWO_LOADS = (Load("a", (1994, 1995), None), Load("b", (1995, 1996), 0))
+SCENARIOS = {
+    "first load": Scenario((), Load("a", (1994, 1995), None), None, {1994: "a", 1995: "a"}),
+    "load": Scenario(
+        TWO_LOADS,
+        Load("c", (1994, 1996), 1),
+        {1994: "a", 1995: "b", 1996: "b"},
+        {1994: "c", 1995: "b", 1996: "c"},
+    ),
+    "vacuum": Scenario(
+        (*TWO_LOADS, Load("c", (1994, 1995), 1), Load("d", (1996,), 2)),
+        Vacuum(1),
+        {1994: "c", 1995: "c", 1996: "d"},
+        {1994: "c", 1995: "c", 1996: "d"},
+    ),
+    "restore": Scenario(TWO_LOADS, Restore(0), {1994: "a", 1995: "b", 1996: "b"}, {1994: "a", 1995: "a"}),
+}
+
+
+class Crashes:
+    """Tables to kill a scenario's step on, each a copy of one that was made once."""
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self.scenario = scenario
+        self.folder = folder
+        self.made = folder / "made"
+        for step in scenario.made_by:
+            step(str(self.made))
+        self.events = events_of(scenario.step, str(self._copy("counted")))
+
+    def _copy(self, name: str) -> Path:
+        copy = self.folder / name
+        copy.mkdir(parents=True)
+        if self.made.exists():
+            shutil.copytree(self.made, copy, dirs_exist_ok=True)
+        return copy
+
+    def kill_at(self, event: int) -> int:
+        """Kill the step before an event; check the table, kill a retry, retry, check again: how many were killed."""
+        root = str(self._copy(f"killed-{event}"))
+        assert start(self.scenario.step, root, event).wait() is None, "it was not killed"
+        self._check_between(root)
+        # A crash in the retry too: as often as it takes.
+        killed = 1 + (start(self.scenario.step, root, max(1, self.events // 2)).wait() is None)
+        self._check_between(root)
+        for _ in range(2):
+            self.scenario.step(root)
+            assert read(root) == self.scenario.after
+        check_contents(root)
+        self._check_nothing_is_left(root)
+        shutil.rmtree(root)
+        return killed
+
+    def _check_between(self, root: str) -> None:
+        """Old or new, and whole; so is every other snapshot that is there."""
+        numbers = snapshot_numbers(TableFiles(root))
+        if not numbers:
+            assert self.scenario.before is None
+            return
+        for number in numbers:
+            read(root, number)
+            check_contents(root, number)
+        assert read(root) in (self.scenario.before, self.scenario.after)
+
+    def _check_nothing_is_left(self, root: str) -> None:
+        """A vacuum of everything old leaves the newest snapshot, its files, and nothing else."""
+        files = TableFiles(root)
+        newest = vacuum(files, 1, timedelta(0)).snapshot
+        assert read(root) == self.scenario.after
+        check_contents(root)
+        catalog = Catalog.open(root)
+        named = {path for _, blocks in catalog.block_tables() for path in blocks.files} | set(catalog.snapshot.files)
+        there = {file.path for file in files.walk("") if "/plans/" not in file.path}
+        snapshots = {path for path in there if "/snapshots/" in path}
+        assert f"_layoutopt/snapshots/{newest}.json" in snapshots
+        assert there - snapshots - {"_layoutopt/table.json"} == {path for path in named if "/plans/" not in path}
+
+
+def kill_everywhere(folder: Path, most: int | None) -> dict[str, int]:
+    """Kill each scenario's step at all of its events, or a sample of them: how many processes were killed."""
+    killed = {}
+    for name, scenario in SCENARIOS.items():
+        crashes = Crashes(scenario, folder / name)
+        events = list(range(1, crashes.events + 1))
+        chosen = events if most is None else random.Random(name).sample(events, most)
+        killed[name] = sum(crashes.kill_at(event) for event in chosen)
+    return killed
+
+
+def test_killed_at_some_steps_nothing_is_lost(tmp_path: Path) -> None:
+    killed = kill_everywhere(tmp_path, most=3)
+    assert sum(killed.values()) >= 20, killed
+
+
+@pytest.mark.long
+def test_killed_at_every_step_nothing_is_lost(tmp_path: Path) -> None:
+    killed = kill_everywhere(tmp_path, most=None)
+    print(f"killed: {killed}")  # noqa: T201 - what the long run reports
+    assert sum(killed.values()) >= 200, killed

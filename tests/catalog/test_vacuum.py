@@ -1,0 +1,229 @@
+"""What a vacuum keeps, what it removes, and that nothing that is committed meanwhile can miss a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.paths import snapshot_path
+from layoutopt.catalog.restore import restore
+from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.vacuum import VACUUM_POINTS, vacuum
+from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError
+from tests.catalog.crash import check_contents, commit, read
+from tests.catalog.loads import SmallLoad
+
+NOTHING = timedelta(0)
+WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TableFiles:
+    """Three snapshots: a in 1994 and 1995, then b in 1995, then c in 1995 and 1996."""
+    files = TableFiles(str(tmp_path / "table"))
+    base = ensure_table_root(files)
+    for load_id, years in [("a", (1994, 1995)), ("b", (1995,)), ("c", (1995, 1996))]:
+        base = commit(files, base, load_id, years)
+    return files
+
+
+def age(files: TableFiles, which: Callable[[str], bool], days: float) -> None:
+    """Make files look as if they had been written some days ago."""
+    then = time.time() - days * 86400
+    for file in files.walk(""):
+        if which(file.path):
+            os.utime(files.full_path(file.path), (then, then))
+
+
+def data_of(files: TableFiles) -> set[tuple[str, str]]:
+    """The partitions and loads that have data files."""
+    return {(file.path.split("/")[1], file.path.split("/")[2]) for file in files.walk("data")}
+
+
+def test_what_only_old_snapshots_need_goes(files: TableFiles) -> None:
+    report = vacuum(files, 1, NOTHING)
+    assert (report.snapshots, report.snapshot, report.young) == ((0, 1), 3, 0)
+    assert data_of(files) == {("1994", "a"), ("1995", "c"), ("1996", "c")}
+    assert files.list("_layoutopt/blocks") == ("a.parquet", "c.parquet")
+    assert not any(Path(files.full_path(f"data/1995/{load}")).exists() for load in "ab")
+    assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
+    check_contents(files.root)
+    assert [(entry.number, entry.operation) for entry in history(files)] == [(2, "load"), (3, "vacuum")]
+
+
+def test_a_dry_run_says_the_same_and_removes_nothing(files: TableFiles) -> None:
+    before = {file.path for file in files.walk("")}
+    foreseen = vacuum(files, 1, NOTHING, dry_run=True)
+    assert {file.path for file in files.walk("")} == before
+    done = vacuum(files, 1, NOTHING)
+    assert (foreseen.files, foreseen.bytes) == (done.files, done.bytes)
+    assert len(done.files) == 3
+    assert foreseen.snapshots == done.snapshots
+
+
+def test_kept_snapshots_stay_readable_and_loads_go_by_partition(files: TableFiles) -> None:
+    report = vacuum(files, 2, NOTHING)
+    assert report.snapshots == (0,)
+    # Snapshots 1 and 2 still have a in 1994; only snapshot 0 had a in 1995.
+    assert data_of(files) == {("1994", "a"), ("1995", "b"), ("1995", "c"), ("1996", "c")}
+    for number, content in {1: {1994: "a", 1995: "b"}, 2: {1994: "a", 1995: "c", 1996: "c"}}.items():
+        assert read(files.root, number) == content
+        check_contents(files.root, number)
+
+
+def test_snapshots_that_were_newest_lately_are_kept(files: TableFiles) -> None:
+    age(files, lambda path: True, days=30)
+    age(files, lambda path: path == snapshot_path(2), days=2)
+    # Snapshot 1 was the newest until two days ago, snapshot 0 until thirty days ago.
+    assert vacuum(files, 1, WEEK).snapshots == (0,)
+    assert vacuum(files, 1, timedelta(days=1)).snapshots == (1,)
+
+
+def test_snapshots_of_vacuums_are_not_counted(files: TableFiles) -> None:
+    vacuum(files, 3, NOTHING)
+    orphan(files, "gone")
+    assert vacuum(files, 3, NOTHING).snapshots == ()
+    assert vacuum(files, 3, NOTHING).snapshots == ()
+    assert snapshot_numbers(files) == (0, 1, 2, 3)
+
+
+def test_clocks_of_machines_do_not_count(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    age(files, lambda path: True, days=3)
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    assert vacuum(files, 1, WEEK).snapshots == ()
+
+
+def orphan(files: TableFiles, load_id: str) -> str:
+    """A data file of a load that never committed."""
+    path = f"data/1995/{load_id}/layout-0/0-x.parquet"
+    files.write_new(path, b"rows")
+    return path
+
+
+def test_files_of_loads_that_may_still_run_are_left_alone(files: TableFiles) -> None:
+    old, young = orphan(files, "crashed"), orphan(files, "running")
+    slow = [orphan(files, "slow"), "data/1996/slow/layout-0/1-x.parquet"]
+    files.write_new(slow[1], b"rows")
+    age(files, lambda path: path in (old, slow[0]), days=8)
+    report = vacuum(files, 10, WEEK)
+    assert (report.files, report.young) == ((old,), 3)  # one file of the slow load is new: it still writes
+    assert files.exists(young)
+    assert files.exists(slow[0])
+
+
+def test_files_that_no_load_writes_are_left_alone(files: TableFiles) -> None:
+    mine = ["notes.txt", "data/1995/notes.txt", "data/mine.parquet", "_layoutopt/mine.json", "_layoutopt/plans/x.json"]
+    for path in mine:
+        files.write_new(path, b"mine")
+    vacuum(files, 1, NOTHING)
+    assert all(files.exists(path) for path in mine)
+
+
+def test_unfinished_files_go_when_they_are_old(files: TableFiles) -> None:
+    unfinished = Path(files.full_path("_layoutopt/snapshots/.tmp-1234"))
+    unfinished.write_bytes(b"half")
+    assert vacuum(files, 1, WEEK).files == ()
+    age(files, lambda path: "tmp-1234" in path, days=8)
+    assert vacuum(files, 1, WEEK).files == ("_layoutopt/snapshots/.tmp-1234",)
+    assert not unfinished.exists()
+
+
+def test_a_vacuum_with_nothing_to_do_makes_no_snapshot(files: TableFiles) -> None:
+    newest = vacuum(files, 1, NOTHING).snapshot
+    assert vacuum(files, 1, NOTHING).snapshot == newest
+
+
+@pytest.mark.parametrize("point", ["planned", "before-snapshot"])
+def test_what_is_committed_while_it_works_is_kept(files: TableFiles, point: str) -> None:
+    """A load and a restore come between what the vacuum saw and what it commits."""
+    done: list[Snapshot] = []
+
+    def at(reached: str) -> None:
+        if reached == point and not done:
+            done.append(restore(files, 1))
+            done.append(commit(files, latest_snapshot(files), "d", (1996,)))
+
+    vacuum(files, 1, NOTHING, at=at)
+    assert read(files.root) == {1994: "a", 1995: "b", 1996: "d"}
+    check_contents(files.root)
+
+
+def test_a_load_slower_than_the_retention_is_refused_not_broken(files: TableFiles) -> None:
+    base = latest_snapshot(files)
+    orphan(files, "l1")
+    load = SmallLoad("l1", (1995,))
+    # The load had written its data before the vacuum, and comes to commit after it.
+    path = load.blocks["file"][0].as_py()
+    files.write_new(path, b"rows")
+    vacuum(files, 3, NOTHING)
+    assert not files.exists(path)
+    entries = partition_entries(load.blocks, load.plan, "l1", {"1995": 1995})
+    with pytest.raises(CommitConflictError, match=r"vacuum gave up 'data/1995/l1'"):
+        commit_load(files, base, load.plan, "l1", entries, load.blocks, whole_table=True)
+    assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
+
+
+def test_a_load_planned_on_a_removed_past_is_refused(files: TableFiles) -> None:
+    vacuum(files, 1, NOTHING)
+    with pytest.raises(CatalogError, match="no longer has every snapshot from 0 to 3"):
+        commit(files, None, "e", (1997,))
+
+
+def test_a_restore_of_what_is_being_removed_is_refused(files: TableFiles) -> None:
+    tried: list[str] = []
+
+    def at(reached: str) -> None:
+        if reached == "snapshot-created":
+            with pytest.raises(CommitConflictError, match="gave up") as refused:
+                restore(files, 1)
+            tried.append(str(refused.value))
+
+    vacuum(files, 1, NOTHING, at=at)
+    assert len(tried) == 1
+    assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
+
+
+def test_every_point_is_reached(files: TableFiles) -> None:
+    reached: list[str] = []
+    vacuum(files, 1, NOTHING, at=reached.append)
+    assert tuple(dict.fromkeys(reached)) == VACUUM_POINTS
+
+
+def test_with_a_damaged_catalog_nothing_is_removed(files: TableFiles) -> None:
+    before = {file.path for file in files.walk("data")}
+    path = Path(files.full_path("_layoutopt/blocks/c.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CatalogError, match=r"c\.parquet"):
+        vacuum(files, 1, NOTHING)
+    assert {file.path for file in files.walk("data")} == before
+
+
+def test_bad_numbers_and_places_are_refused(files: TableFiles, tmp_path: Path) -> None:
+    for retain, older_than in [(0, WEEK), (1, -WEEK)]:
+        with pytest.raises(SettingError, match="can't be"):
+            vacuum(files, retain, older_than)
+    with pytest.raises(NotATableError):
+        vacuum(TableFiles(str(tmp_path)), 1, WEEK)
+
+
+def test_a_store_without_folders_is_vacuumed_too(tmp_path: Path) -> None:
+    files = TableFiles(f"memory://{tmp_path.name}/t")
+    base: Any = ensure_table_root(files)
+    for number in range(3):
+        base = SmallLoad(f"l{number}", (1994,)).commit(files, base)
+        files.write_new(f"data/1994/l{number}/layout-0/0-a.parquet", b"rows")
+    try:
+        assert len(vacuum(files, 1, NOTHING).files) == 4
+        assert [file.path for file in files.walk("data")] == ["data/1994/l2/layout-0/0-a.parquet"]
+    finally:
+        MemoryFileSystem.store.clear()
