@@ -18,7 +18,11 @@ from layoutopt.config import (
     LoadSettings,
     PlanSettings,
     QuerySettings,
+    RestoreSettings,
+    SnapshotSettings,
+    VacuumSettings,
     VerifySettings,
+    parse_age,
 )
 from layoutopt.console import Session, add_verb, run_app
 from layoutopt.errors import DataFileError, PlanError
@@ -99,7 +103,7 @@ def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query, reading only the blocks that may match."""
     from layoutopt.reports import answer_report, print_answer
 
-    table = _open(settings.table_path)
+    table = _open(settings.table_path, settings)
     with session.working("reading"):
         answer = _answer(table, settings, session)
     limit = settings.limit or (None if session.json else 100)
@@ -109,7 +113,7 @@ def query(settings: QuerySettings, session: Session) -> None:
 @add_verb(app, ExplainSettings, example="layoutopt explain tables/events \"SELECT * FROM events WHERE country = 'FR'\"")
 def explain(settings: ExplainSettings, session: Session) -> None:
     """Say which blocks a query reads, what skips the others, and for each predicate why it skips no more."""
-    explanation = _open(settings.table_path).explain(settings.sql)
+    explanation = _open(settings.table_path, settings).explain(settings.sql)
     session.show(explanation.to_json(), lambda console: console.print(explanation))
 
 
@@ -121,7 +125,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     from layoutopt.workload.analyze import analyze as analyze_queries
     from layoutopt.workload.log import read_log
 
-    table = _open(settings.table_path)
+    table = _open(settings.table_path, settings)
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
     found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
     with session.working("evaluating") as work:
@@ -135,7 +139,7 @@ def verify(settings: VerifySettings, session: Session) -> None:
     """Read a table's files again and compare them with the catalog; exit 1 where they differ."""
     from layoutopt.scan.verify import verify as verify_table
 
-    table = _open(settings.table_path)
+    table = _open(settings.table_path, settings)
     with session.working("verifying") as work:
         report = verify_table(table, settings.sample, progress=work.step)
     session.show(report.to_json(), lambda console: console.print(report))
@@ -157,6 +161,30 @@ def history(settings: HistorySettings, session: Session) -> None:
 
     snapshots = history_report(settings.table_path)
     session.show(snapshots, lambda console: print_history(console, snapshots))
+
+
+@add_verb(app, VacuumSettings, example="layoutopt vacuum tables/events --retain-snapshots 10 --older-than 7d --dry-run")
+def vacuum(settings: VacuumSettings, session: Session) -> None:
+    """Remove old snapshots, and the files that no kept snapshot and no running load needs."""
+    from layoutopt.catalog.filesystem import TableFiles
+    from layoutopt.catalog.vacuum import vacuum as vacuum_table
+    from layoutopt.reports import print_vacuum
+
+    files, age = TableFiles(settings.table_path), parse_age(settings.older_than)
+    report = vacuum_table(files, settings.retain_snapshots, age, dry_run=settings.dry_run)
+    session.show(report.to_json(), lambda console: print_vacuum(console, report))
+
+
+@add_verb(app, RestoreSettings, example="layoutopt restore tables/events --snapshot 41")
+def restore(settings: RestoreSettings, session: Session) -> None:
+    """Make a table what it was at an older snapshot, by a new one; nothing is lost by it."""
+    from layoutopt.catalog.filesystem import TableFiles
+    from layoutopt.catalog.restore import restore as restore_table
+
+    now = restore_table(TableFiles(settings.table_path), settings.snapshot)
+    value = {"snapshot": now.number, "restored": settings.snapshot, "partitions": len(now.partitions), "rows": now.rows}
+    text = f"Snapshot {now.number} has the content of snapshot {settings.snapshot}: {now.rows:,} rows"
+    session.show(value, lambda console: console.print(text))
 
 
 @add_verb(app, BenchSettings, example="layoutopt bench demo --sf 0.1")
@@ -189,10 +217,10 @@ def _read(path: Path, maker: str) -> bytes:
         raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `{maker}`") from error
 
 
-def _open(path: str) -> Table:
+def _open(path: str, at: SnapshotSettings | None = None) -> Table:
     from layoutopt.scan.table import open_table
 
-    return open_table(path)
+    return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of)
 
 
 def _spark(session: Session) -> SparkSession:

@@ -16,13 +16,15 @@ What is given on the command line comes before the file, and the file before the
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from layoutopt.errors import SettingError
@@ -44,6 +46,28 @@ def _filled(value: object) -> object:
     return value
 
 
+def parse_age(text: str) -> timedelta:
+    """A time written as a number and a unit.
+
+    Raises:
+        ValueError: the text is none.
+
+    >>> parse_age("90m"), parse_age("7d")
+    (datetime.timedelta(seconds=5400), datetime.timedelta(days=7))
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
+    if match is None:
+        raise ValueError("should be a number and one of s, m, h, d, w, as in 7d")
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[match[2]]
+    return timedelta(seconds=int(match[1]) * seconds)
+
+
+def _checked_age(text: str) -> str:
+    parse_age(text)
+    return text
+
+
+Age = Annotated[str, AfterValidator(_checked_age)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
 
@@ -137,7 +161,16 @@ class LoadSettings(VerbSettings):
     partition: Names = Field((), description="load only these partitions, each as COLUMN=VALUE [default: all]")
 
 
-class QuerySettings(VerbSettings):
+class SnapshotSettings(VerbSettings):
+    """Which state of a table is read."""
+
+    snapshot: int | None = Field(None, ge=0, description="read the snapshot of this number [default: the newest]")
+    as_of: Text | None = Field(
+        None, description="read the snapshot that was the newest at this time: 2026-01-31T12:00, in UTC unless it says"
+    )
+
+
+class QuerySettings(SnapshotSettings):
     """A query's answer."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
@@ -148,14 +181,14 @@ class QuerySettings(VerbSettings):
     )
 
 
-class ExplainSettings(VerbSettings):
+class ExplainSettings(SnapshotSettings):
     """What a query reads, and why not less."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
     sql: Place = Field(description="the query; the table is called by its name in the plan")
 
 
-class EvaluateSettings(VerbSettings):
+class EvaluateSettings(SnapshotSettings):
     """What a log would read."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
@@ -165,7 +198,7 @@ class EvaluateSettings(VerbSettings):
     actual: bool = Field(False, description="also run the queries and count the rows that match")
 
 
-class VerifySettings(VerbSettings):
+class VerifySettings(SnapshotSettings):
     """Whether a table's files hold what its catalog says."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
@@ -183,6 +216,24 @@ class HistorySettings(VerbSettings):
     """The snapshots of a table."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
+
+
+class VacuumSettings(VerbSettings):
+    """What a vacuum keeps."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    retain_snapshots: int = Field(10, ge=1, description="keep at least so many snapshots, the newest")
+    older_than: Age = Field(
+        "7d", description="keep what was in use within this time, as 90m, 12h, 7d; longer than any load or query takes"
+    )
+    dry_run: bool = Field(False, description="only say what would be removed")
+
+
+class RestoreSettings(VerbSettings):
+    """Back to an older state."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
 
 
 class BenchSettings(VerbSettings):
@@ -207,6 +258,8 @@ VERBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(
         "verify": VerifySettings,
         "files": FilesSettings,
         "history": HistorySettings,
+        "vacuum": VacuumSettings,
+        "restore": RestoreSettings,
         "bench": BenchSettings,
     }
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from layoutopt.catalog.vacuum import VacuumReport
     from layoutopt.model.document import SkippedStatement
     from layoutopt.model.layout import Plan
     from layoutopt.spark.load import LoadReport
@@ -148,6 +149,16 @@ def history_report(path: str) -> list[dict[str, object]]:
         }
         for snapshot in (read_snapshot(files, number) for number in snapshot_numbers(files))
     ]
+
+
+def print_vacuum(console: Console, report: VacuumReport) -> None:
+    """Print what a vacuum removed, or would."""
+    verb = "Would remove" if report.dry_run else "Removed"
+    snapshots = ", ".join(map(str, report.snapshots)) or "none"
+    console.print(f"{verb} snapshots: {snapshots}")
+    console.print(f"{verb} {len(report.files)} files, {format_bytes(report.bytes)}")
+    if report.young:
+        console.print(f"{report.young} files that no snapshot names are left: a load may still need them")
 
 
 def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:

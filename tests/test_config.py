@@ -10,6 +10,7 @@ from layoutopt.config import (
     VERBS,
     AnalyzeSettings,
     PlanSettings,
+    RestoreSettings,
     VerbSettings,
     key_of,
     make_settings,
@@ -32,12 +33,13 @@ def conf(tmp_path: Path, text: str) -> Path:
 def test_every_setting_has_a_description_and_a_default_or_is_required(kind: type[VerbSettings]) -> None:
     for name, field in kind.model_fields.items():
         assert field.description, name
-        assert field.is_required() == (key_of(name, field) in REQUIRED and name != "table"), name
+        needed = key_of(name, field) in REQUIRED or (kind is RestoreSettings and name == "snapshot")
+        assert field.is_required() == (needed and name != "table"), name
 
 
 @pytest.mark.parametrize("kind", VERBS.values(), ids=VERBS.keys())
 def test_every_default_is_valid(kind: type[VerbSettings]) -> None:
-    required = {name: "demo" for name, field in kind.model_fields.items() if field.is_required()}
+    required = {name: 3 if name == "snapshot" else "demo" for name, field in kind.model_fields.items() if field.is_required()}
     defaults = {n: f.default for n, f in kind.model_fields.items() if not f.is_required() and f.default is not None}
     assert make_settings(kind, {**required, **defaults}) == make_settings(kind, required)
 
