@@ -1,6 +1,8 @@
-"""Load a source into a table by a plan: ``spark-submit jobs/load.py --conf conf/tpch.toml``.
+"""Load partitions of a source into a table: ``spark-submit jobs/load.py --conf t.toml --partition dt=2026-11-20``.
 
-Flags are those of ``layoutopt load`` by name: ``--source``, ``--table``, ``--plan``, ``--partition o_year=1994``.
+Flags are those of ``layoutopt load`` by name: ``--source``, ``--table``, ``--plan`` (the table's own when left out),
+``--partition``, ``--from`` and ``--to``, ``--replace``, ``--log-json``. A load that was done before is found done.
+Exit codes: 0 done, 1 failed (try again), 2 bad usage or input (don't), 3 somebody else's rows are in the way.
 The package must be installed where the executors' Python runs (or shipped with ``--py-files``).
 """
 
@@ -11,25 +13,24 @@ import sys
 from pyspark.sql import SparkSession
 
 from layoutopt.config import LoadSettings
-from layoutopt.errors import PlanError
-from layoutopt.model.layout import Plan
+from layoutopt.events import event_log
 from layoutopt.spark.job import run_job, say
-from layoutopt.spark.load import load
+from layoutopt.spark.loads import load_by
 
 
 def run(spark: SparkSession, settings: LoadSettings) -> None:
     """Load, and say what was done."""
-    try:
-        plan = Plan.loads(settings.plan.read_bytes())
-    except OSError as error:
-        raise PlanError(f"the plan {str(settings.plan)!r} can't be read ({error.strerror}); make one first") from error
-    report = load(spark, settings.source, settings.table_path, plan, settings.partition or None, say)
+    with event_log(settings.log_json) as log:
+        report = load_by(spark, settings, say, log)
     for note in report.notes:
         say(note)
-    say(
-        f"loaded {report.rows} rows into {report.blocks} blocks of {len(report.partitions)} partitions: "
-        f"snapshot {report.snapshot} of {settings.table_path}"
-    )
+    for key in report.already:
+        say(f"partition {key} was loaded before: nothing to do")
+    for one in report.loads:
+        say(
+            f"loaded {one.rows} rows into {one.blocks} blocks of {len(one.partitions)} partitions: "
+            f"snapshot {one.snapshot} of {settings.table_path}"
+        )
 
 
 if __name__ == "__main__":

@@ -76,24 +76,17 @@ def plan(settings: PlanSettings, session: Session) -> None:
     app, LoadSettings, example="layoutopt load events.parquet tables/events --plan plan.json --partition day=2026-01-31"
 )
 def load(settings: LoadSettings, session: Session) -> None:
-    """Write a source's partitions as blocks into a table, and commit them once rows and checksums agree."""
-    from layoutopt.model.layout import Plan
+    """Write a source's partitions as blocks into a table, once each, and commit them once rows and checksums agree."""
+    from layoutopt.events import event_log
 
-    made = Plan.loads(_read(settings.plan, "layoutopt plan"))
+    _check_plan_is_there(settings)
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
-    from layoutopt.reports import print_load
-    from layoutopt.spark.load import load as load_table
+    from layoutopt.reports import print_loads
+    from layoutopt.spark.loads import load_by
 
-    with session.working("loading") as work:
-        report = load_table(
-            _spark(session),
-            settings.source,
-            settings.table_path,
-            made,
-            partitions=settings.partition or None,
-            progress=work.say,
-        )
-    session.show(report.to_json(), lambda console: print_load(console, report))
+    with session.working("loading") as work, event_log(settings.log_json) as log:
+        report = load_by(_spark(session), settings, work.say, log)
+    session.show(report.to_json(), lambda console: print_loads(console, report))
 
 
 @add_verb(
@@ -235,5 +228,15 @@ def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+def _check_plan_is_there(settings: LoadSettings) -> None:
+    """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
+    from layoutopt.catalog.filesystem import TableFiles
+    from layoutopt.catalog.paths import MARKER
+    from layoutopt.model.layout import Plan
+
+    if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
+        Plan.loads(_read(settings.plan or Path("plan.json"), "layoutopt plan"))
+
+
     """Run the command line; returns the exit code: 0 done, 1 failed, 2 bad usage or bad input."""
     return run_app(app, arguments)

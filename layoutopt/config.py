@@ -157,8 +157,23 @@ class LoadSettings(VerbSettings):
 
     source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
     table_path: Place = Field(alias="table", description="the table's folder or URL; made if missing")
-    plan: Path = Field(Path("plan.json"), description="what `plan` wrote")
-    partition: Names = Field((), description="load only these partitions, each as COLUMN=VALUE [default: all]")
+    plan: Path | None = Field(
+        None, description="what `plan` wrote [default: the plan of the table's newest load; plan.json for a new table]"
+    )
+    partition: Names = Field(
+        (),
+        description="load only these partitions, each as COLUMN=VALUE, one commit each [default: all, in one commit]",
+    )
+    first: Text | None = Field(None, alias="from", description="load the source's partitions from this value on")
+    last: Text | None = Field(None, alias="to", description="load the source's partitions up to this value")
+    replace: bool = Field(
+        False,
+        description="load partitions again that are there; else the same rows count as done and others are refused",
+    )
+    allow_empty: bool = Field(
+        False, description="a partition without rows in the source becomes empty; else that is a failure"
+    )
+    log_json: Text | None = Field(None, description="add the load's events to this file as JSON lines; - for stderr")
 
 
 class SnapshotSettings(VerbSettings):

@@ -2,19 +2,22 @@
 
 ::
 
-    LayoutoptError                something failed (exit 1)
-    ├── InputError                bad usage or bad input (exit 2)
+    LayoutoptError                something failed (exit 1): another try may succeed
+    ├── InputError                bad usage or bad input (exit 2): another try will fail too
     │   ├── SettingError          a setting or flag has a bad value
     │   ├── LogError              a query log can't be used (empty, unreadable, no usable query)
     │   ├── SchemaError           a schema, column or type is unknown, or differs from the plan's
     │   ├── PlanError             a features or plan document can't be used
     │   ├── QueryError            a SQL text can't be used on a table
     │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
+    │       └── MissingPartitionError  the source has no rows (yet) for a partition (exit 1)
     └── TableError                the table itself
         ├── NotATableError        the path holds something else, or nothing
         ├── CatalogError          a catalog file is missing, damaged or of an unknown version
         ├── DataFileError         a data file is missing or damaged
-        ├── CommitConflictError   somebody else committed the same partition first
+        ├── CommitConflictError   somebody else committed the same partition first (exit 3)
+        │   └── AlreadyLoadedError  the partition holds other rows, or another plan's; replace it if that is meant
+        ├── StalePlanError        the queries that people run now skip much less than those of the plan
         ├── ContentMismatchError  rows or checksums differ from the source: the commit is refused
         └── BoundError            a bound (memory, vectors, rows) would be exceeded; names the setting
 
@@ -60,6 +63,12 @@ class SourceError(InputError):
     """A source can't be read."""
 
 
+class MissingPartitionError(SourceError):
+    """The source has no rows for a partition that was asked for; they may come."""
+
+    exit_code = 1
+
+
 class TableError(LayoutoptError):
     """The table itself is the trouble."""
 
@@ -80,6 +89,16 @@ class DataFileError(TableError):
 
 class CommitConflictError(TableError):
     """Somebody else committed the same partition first."""
+
+    exit_code = 3
+
+
+class AlreadyLoadedError(CommitConflictError):
+    """The table's partition holds other rows, or another plan's; nothing replaces it unless that is asked for."""
+
+
+class StalePlanError(TableError):
+    """The queries that people run now skip much less than those that the plan was made for."""
 
 
 class ContentMismatchError(TableError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from layoutopt.model.document import SkippedStatement
     from layoutopt.model.layout import Plan
     from layoutopt.spark.load import LoadReport
+    from layoutopt.spark.loads import LoadsReport
 
 _MOST_NAMED = 20
 _UNITS = ("B", "KB", "MB", "GB", "TB")
@@ -46,6 +47,15 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     for name, value in plan.predicted.items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     console.print(Text(f"Written: {output}"))
+
+
+def print_loads(console: Console, report: LoadsReport) -> None:
+    """Print what the loads that were asked for did, and what was there already."""
+    for one in report.loads:
+        print_load(console, one)
+    if report.already:
+        named = ", ".join(report.already[:_MOST_NAMED]) + (", ..." if len(report.already) > _MOST_NAMED else "")
+        console.print(Text(f"{len(report.already)} partition(s) already loaded, left as they are: {named}"))
 
 
 def print_load(console: Console, report: LoadReport) -> None:

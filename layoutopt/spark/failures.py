@@ -15,10 +15,11 @@ from layoutopt import errors
 from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
 
 _MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
-_FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]+?\.parquet)\b")
+_FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
 )
+_UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
 _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
 _NO_SPACE = re.compile(r"No space left on device")
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
@@ -71,6 +72,8 @@ def _recognised(text: str, source: str) -> LayoutoptError | None:
         return BoundError("memory ran out while a segment was written; lower segment_rows or give Spark more memory")
     if _NANOSECONDS.search(text):
         return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
+    if _UNMERGEABLE.search(text):
+        return SchemaError(f"the files of {source} have a column in different types; write them again with one type")
     if _MISSING.search(text):
         return SourceError(f"the source {source} does not exist or lost a file; check the path")
     if _BROKEN_FILE.search(text):

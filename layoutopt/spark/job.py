@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -64,7 +64,10 @@ def _parsed(name: str, kind: type[Verb], arguments: Sequence[str] | None) -> tup
     parser = argparse.ArgumentParser(prog=name, description=(kind.__doc__ or "").strip())
     parser.add_argument("--conf", help="a TOML file that supplies any flag, such as conf/tpch.toml")
     for field_name, field in kind.model_fields.items():
-        parser.add_argument(f"--{key_of(field_name, field)}", dest=field_name, help=field.description)
+        taken: dict[str, Any] = {"action": "store_true", "default": None} if field.annotation is bool else {}
+        if isinstance(field.default, tuple):
+            taken = {"action": "append"}  # a list repeats its flag, or has commas
+        parser.add_argument(f"--{key_of(field_name, field)}", dest=field_name, help=field.description, **taken)
     flags = vars(parser.parse_args(arguments))
     conf = flags.pop("conf")
     in_file = {} if conf is None else read_values(conf, kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -55,9 +55,8 @@ from layoutopt.spark.source import (
     open_source,
     partition_values,
 )
+from layoutopt.spark.stages import Progress, Stages, silent
 from layoutopt.spark.write_task import RESULT_SCHEMA, WriteJob, write_segment
-
-Progress = Callable[[str], None]
 
 # A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
 _NUMBER_BITS = 40
@@ -77,6 +76,7 @@ class LoadReport:
         rows, segments, blocks, files: how many.
         bytes: the compressed column chunks written, over all layouts.
         notes: sentences on what a user should know, such as vectors beyond ``max_vectors``.
+        seconds: by stage.
     """
 
     load_id: str
@@ -88,6 +88,7 @@ class LoadReport:
     files: int
     bytes: int
     notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
@@ -119,6 +120,23 @@ class _Load:
     load_id: str
     segments: tuple[Segment, ...]
     values: Mapping[str, object]
+    origins: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a load is based on, where its caller has looked before.
+
+    Attributes:
+        snapshot: the table's newest then, None for a table that was not there: what is refused as a conflict is what
+            changed since.
+        source: names the source in messages.
+        origins: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
+    """
+
+    snapshot: Snapshot | None
+    source: str
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(
@@ -129,6 +147,8 @@ def load(
     partitions: Sequence[object] | None = None,
     progress: Progress | None = None,
     *,
+    basis: Basis | None = None,
+    stages: Stages | None = None,
     whole_table: bool = False,
     cutter: Cutter = in_input_order,
     at: CommitHook = lambda point: None,
@@ -144,6 +164,8 @@ def load(
         partitions: which ones, as values or ``o_year=1994``; None is all that the source has. One that has no rows
             there becomes empty.
         progress: called with a short sentence as each stage begins.
+        basis: what the caller saw of table and source before; left out, the table is looked at now.
+        stages: times and logs the stages, in place of ``progress``.
         whole_table: partitions that the load does not have disappear from the table.
         cutter: how partitions above ``segment_rows`` are cut.
         at: called at the commit's points, see ``CRASH_POINTS``; for tests.
@@ -159,7 +181,7 @@ def load(
         BoundError: a segment has more rows than ``segment_rows``, or memory ran out.
         TableError: the table can't be written.
     """
-    say = progress or (lambda sentence: None)
+    watch = stages or Stages(progress or silent)
     check_settings(spark, plan.settings, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
@@ -169,27 +191,33 @@ def load(
     files = TableFiles(str(table_path))
     base = ensure_table_root(files)
     name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-    say("counting partitions")
-    segments = _count_segments(rows, name, plan, cutter)
+    if basis is not None:
+        base, name = basis.snapshot, basis.source
+    with watch.stage("count", "counting partitions") as counts:
+        segments = _count_segments(rows, name, plan, cutter)
+        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     values = dict.fromkeys(asked) | {segment.value: None for segment in segments}
     by_key = {_key(plan, value): value for value in values}
-    one = _Load(spark, rows, name, plan, files, _fresh_load_id(base), segments, by_key)
+    origins = {} if basis is None else basis.origins
+    one = _Load(spark, rows, name, plan, files, _fresh_load_id(base), segments, by_key, origins)
     try:
-        say(f"writing {len(segments)} segments")
-        written = _write(one, in_task)
-        say("comparing with the source")
-        _check(one, written)
+        with watch.stage("write", f"writing {len(segments)} segments", load_id=one.load_id) as counts:
+            written = _write(one, in_task)
+            counts["blocks"] = written.blocks.num_rows
+        with watch.stage("check", "comparing with the source"):
+            _check(one, written)
     except BaseException:
         _delete_written(one)
         raise
-    say("committing")
     try:
-        snapshot = _commit(one, base, written.blocks, whole_table, at)
+        with watch.stage("commit", "committing") as counts:
+            snapshot = _commit(one, base, written.blocks, whole_table, at)
+            counts["snapshot"] = snapshot.number
     except (CommitConflictError, PlanError, SchemaError):
         # Refused for certain. After any other failure the snapshot may exist, and name these files.
         _delete_written(one)
         raise
-    return _report(one, snapshot, written)
+    return replace(_report(one, snapshot, written), seconds=dict(watch.seconds))
 
 
 def _count_segments(rows: DataFrame, name: str, plan: Plan, cutter: Cutter) -> tuple[Segment, ...]:
@@ -312,7 +340,8 @@ def _read_back_layout(one: _Load, blocks: pa.Table, layout: int, fields: StructT
 
 def _commit(one: _Load, base: Snapshot | None, blocks: pa.Table, whole_table: bool, at: CommitHook) -> Snapshot:
     values = {key: _scalar(value) for key, value in one.values.items()}
-    entries = partition_entries(blocks, one.plan, one.load_id, values)
+    measured = partition_entries(blocks, one.plan, one.load_id, values)
+    entries = [replace(entry, source=one.origins.get(entry.key)) for entry in measured]
     return commit_load(one.files, base, one.plan, one.load_id, entries, blocks, whole_table=whole_table, at=at)
 
 

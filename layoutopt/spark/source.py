@@ -7,7 +7,7 @@ from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -39,8 +39,14 @@ _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructTy
 _NULL_TEXTS = frozenset({"null", "__null__", "__HIVE_DEFAULT_PARTITION__"})
 
 
-def open_source(spark: SparkSession, source: DataFrame | str | Path) -> DataFrame:
+def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: bool = True) -> DataFrame:
     """The rows of a source: a DataFrame as it is, or the Parquet files under a path, Hive-style folders included.
+
+    Args:
+        spark: the session.
+        source: rows, or a path to Parquet.
+        merged: a column that only some files have is a column, NULL elsewhere. Without, Spark believes one file's
+            schema and reads no other's new columns.
 
     Raises:
         SourceError: the path does not exist, or a file is truncated or no Parquet.
@@ -50,11 +56,15 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path) -> DataFram
         df = source
     else:
         with clear_failures(repr(str(source))):
-            # Left to the session, these would lose rows in silence.
-            reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-            df = reader.parquet(str(source))
+            df = parquet_reader(spark, merged=merged).parquet(str(source))
     _check_columns(df)
     return df
+
+
+def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:
+    """A reader of Parquet that fails where a file is missing or broken: left to the session, it might lose rows."""
+    reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+    return reader.option("mergeSchema", str(merged).lower())
 
 
 def _check_columns(df: DataFrame) -> None:

@@ -219,9 +219,9 @@ def raise_disk_full(point: str) -> None:
 
 class TestFullDisks:
     def test_in_a_task(self, shop: Path, refused: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("layoutopt.spark.load.load", partial(load, in_task=raise_disk_full))
+        monkeypatch.setattr("layoutopt.spark.loads.load", partial(load, in_task=raise_disk_full))
         with unchanged(shop / "table"):
-            said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json")
+            said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json", "--replace")
         assert "No space left on device" in said
 
     @pytest.mark.parametrize("folder", ["plans", "blocks", "snapshots"])
@@ -236,12 +236,13 @@ class TestFullDisks:
         before = visible(shop / "table")
         with monkeypatch.context() as patch:
             patch.setattr(TableFiles, "write_new", full)
-            said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json")
+            said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json", "--replace")
         assert "No space left on device" in said or "disk is full" in said
         after = visible(shop / "table")
         assert (after["snapshot"], after["answer"]) == (before["snapshot"], before["answer"])
         # The next load is not disturbed by what this one left.
-        assert main(["load", str(shop / "source"), str(shop / "table"), "--plan", str(shop / "plan.json")]) == DONE
+        words = [str(shop / "source"), str(shop / "table"), "--plan", str(shop / "plan.json"), "--replace"]
+        assert main(["load", *words]) == DONE
 
     def test_of_a_real_one(self, shop: Path, refused: Say, small_disk: Path, tmp_path: Path) -> None:
         table = small_disk / "table"
@@ -250,7 +251,7 @@ class TestFullDisks:
         many = rows(60_000).set_column(1, "product", pa.array([os.urandom(32).hex() for _ in range(60_000)]))
         source = write_source(tmp_path / "many", many)
         with unchanged(table):
-            said = refused(FAILED, "load", source, table, "--plan", shop / "plan.json")
+            said = refused(FAILED, "load", source, table, "--plan", shop / "plan.json", "--replace")
         assert "No space left on device" in said
         assert "nothing was committed" in said
 
