@@ -210,6 +210,16 @@ def _read(path: Path, maker: str) -> bytes:
         raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `{maker}`") from error
 
 
+def _check_plan_is_there(settings: LoadSettings) -> None:
+    """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
+    from layoutopt.catalog.filesystem import TableFiles
+    from layoutopt.catalog.paths import MARKER
+    from layoutopt.model.layout import Plan
+
+    if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
+        Plan.loads(_read(settings.plan or Path("plan.json"), "layoutopt plan"))
+
+
 def _open(path: str, at: SnapshotSettings | None = None) -> Table:
     from layoutopt.scan.table import open_table
 
@@ -228,15 +238,5 @@ def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-def _check_plan_is_there(settings: LoadSettings) -> None:
-    """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
-    from layoutopt.catalog.filesystem import TableFiles
-    from layoutopt.catalog.paths import MARKER
-    from layoutopt.model.layout import Plan
-
-    if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
-        Plan.loads(_read(settings.plan or Path("plan.json"), "layoutopt plan"))
-
-
     """Run the command line; returns the exit code: 0 done, 1 failed, 2 bad usage or bad input."""
     return run_app(app, arguments)
