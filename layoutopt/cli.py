@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from layoutopt.scan.table import Table
+    from layoutopt.scan.condition import BlockConditions
+    from layoutopt.scan.dry_run import DryRun
+    from layoutopt.scan.explain import Explanation
+    from layoutopt.scan.table import Scan, Table
 
 app = typer.Typer(
     help="Rewrites date-partitioned Parquet tables into blocks that the queries of a log can skip.",
@@ -105,9 +109,23 @@ def query(settings: QuerySettings, session: Session) -> None:
 
 @add_verb(app, ExplainSettings, example="layoutopt explain tables/events \"SELECT * FROM events WHERE country = 'FR'\"")
 def explain(settings: ExplainSettings, session: Session) -> None:
-    """Say which blocks a query reads, what skips the others, and for each predicate why it skips no more."""
-    explanation = _open(settings.table_path, settings).explain(settings.sql)
-    session.show(explanation.to_json(), lambda console: console.print(explanation))
+    """Say which blocks a query reads, what skips the others, and for each predicate why it skips no more.
+
+    Of the query only what it reads matters, so a bare condition will do.
+    """
+    scan = _scan(_open(settings.table_path), settings.sql)
+    result: BlockConditions | DryRun | Explanation
+    if settings.predicate:
+        from layoutopt.scan.condition import block_conditions
+
+        result = block_conditions(scan)
+    elif settings.bytes:
+        from layoutopt.scan.dry_run import dry_run
+
+        result = dry_run(scan)
+    else:
+        result = scan.explain()
+    session.show(result.to_json(), lambda console: console.print(result))
 
 
 @add_verb(app, EvaluateSettings, example="layoutopt evaluate tables/events queries.jsonl --json")
@@ -221,9 +239,18 @@ def _check_plan_is_there(settings: LoadSettings) -> None:
 
 
 def _open(path: str, at: SnapshotSettings | None = None) -> Table:
+    from layoutopt.scan.startup import spare_pandas
+
+    spare_pandas()
     from layoutopt.scan.table import open_table
 
     return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of)
+
+
+def _scan(table: Table, text: str) -> Scan:
+    """The scan of a SQL text, or of a condition alone."""
+    is_query = re.match(r"[\s(]*(select|with|from|values|table)\b", text, re.IGNORECASE)
+    return table.scan(text) if is_query else table.scan(where=text)
 
 
 def _spark(session: Session) -> SparkSession:

@@ -200,7 +200,11 @@ class ExplainSettings(SnapshotSettings):
     """What a query reads, and why not less."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
-    sql: Place = Field(description="the query; the table is called by its name in the plan")
+    sql: Place = Field(description="the query, or its condition alone; the table is called by its name in the plan")
+    predicate: bool = Field(
+        False, description="print the condition on _block that makes any Parquet engine skip the same blocks"
+    )
+    bytes: bool = Field(False, description="print how many bytes the query would read, and no more")
 
 
 class EvaluateSettings(SnapshotSettings):

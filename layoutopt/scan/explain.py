@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,33 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from layoutopt.model.predicate import And, Constant, Node, describe
-from layoutopt.model.skipping import cannot_match
 from layoutopt.scan.evaluate import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
 from layoutopt.scan.prune import Amount, Fate
-from layoutopt.scan.reasons import Reason
+from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
 
 if TYPE_CHECKING:
-    from layoutopt.scan.table import Scan, Table, TableRead
-
-
-@dataclass(frozen=True)
-class Conjunct:
-    """One part of a filter, all of which must hold.
-
-    Attributes:
-        text: the part, for people.
-        reason: what became of it.
-        detail: more about the reason; the analyser's own words where the part is unusable.
-        alone: the blocks that it would skip by itself, by mechanism.
-        features: the features that follow from it, as texts.
-    """
-
-    text: str
-    reason: Reason
-    detail: str
-    alone: Mapping[str, int]
-    features: tuple[str, ...]
+    from layoutopt.scan.table import Scan, TableRead
 
 
 @dataclass(frozen=True)
@@ -88,10 +67,7 @@ def explain(scan: Scan) -> Explanation:
 
 def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
-    unusable = tuple(
-        Conjunct(problem.sql, Reason.UNUSABLE, f"{problem.code}: {problem.detail}", {}, ())
-        for problem in read.scan.unusable
-    )
+    unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable)
     on_path = tuple(fate for fate in Fate if fate is not Fate.OTHER_LAYOUT)
     return ReadExplanation(
         columns=tuple(read.scan.columns),
@@ -100,47 +76,8 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         skipped_by={name: amount_over(read.pruned, fate) for name, fate in MECHANISMS.items()},
         layouts=tuple(layout_json(plan) for plan in read.pruned),
         subsumed_by=tuple(subsumed_by(read.table, root)),
-        conjuncts=tuple(_explain_conjunct(read.table, node) for node in conjuncts_of(root)) + unusable,
+        conjuncts=tuple(explain_conjunct(read.table, node) for node in conjuncts_of(root)) + unusable,
     )
-
-
-def conjuncts_of(root: Node) -> tuple[Node, ...]:
-    """The parts of a filter that must all hold; none where there is no filter."""
-    if isinstance(root, Constant) and root.value:
-        return ()
-    return root.children if isinstance(root, And) else (root,)
-
-
-def _explain_conjunct(table: Table, node: Node) -> Conjunct:
-    alone = _skipped_alone(table, node)
-    follow = tuple(subsumed_by(table, node))
-    return Conjunct(describe(node), _reason(table, alone, follow), "", alone, follow)
-
-
-def _skipped_alone(table: Table, node: Node) -> dict[str, int]:
-    """Blocks that a conjunct would skip if it were the whole filter: by each mechanism, apart from the others."""
-    by_partition = table.partitions_out(node)
-    counts = dict.fromkeys(MECHANISMS, 0)
-    for source in table.sources:
-        features = source.features_under(table.settings)
-        counts["partition"] += int(by_partition[source.entry_of].sum())
-        counts["statistics"] += int(cannot_match(node, source.facts, None).sum())
-        if features is not None:
-            counts["features"] += int(cannot_match(node, source.facts, features, by_statistics=False).sum())
-    return counts
-
-
-def _reason(table: Table, alone: Mapping[str, int], follow: Sequence[str]) -> Reason:
-    if any(alone.values()):
-        return Reason.SKIPS
-    if not any(source.blocks.n for source in table.sources):
-        return Reason.NOTHING_LEFT
-    if all(source.features_under(table.settings) is None for source in table.sources):
-        return Reason.OTHER_SETTINGS
-    if follow:
-        return Reason.FEATURE_EVERYWHERE
-    has_features = any(len(source.plan.features) for source in table.sources)
-    return Reason.NO_FEATURE if has_features else Reason.STATISTICS_OVERLAP
 
 
 def _read_json(read: ReadExplanation) -> dict[str, Any]:
@@ -162,6 +99,7 @@ def _conjunct_json(conjunct: Conjunct) -> dict[str, Any]:
         "detail": conjunct.detail or conjunct.reason.sentence,
         "blocks_skipped_alone": dict(conjunct.alone),
         "features": list(conjunct.features),
+        "nearest_feature": conjunct.nearest,
     }
 
 

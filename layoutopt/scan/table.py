@@ -16,11 +16,9 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.predicate import Filter, Node, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.skipping import BlockFacts, cannot_match
-from layoutopt.scan import engine
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
 from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.scan.read import BATCH_ROWS, ROWS_ONLY, FileRead, LayoutRead, SegmentRead, open_parquet, read_segments
-from layoutopt.workload.portable import portable_sql
 from layoutopt.workload.scans import TableScan, scans_of
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, SparkSession
 
+    from layoutopt.scan.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
 
 
@@ -219,17 +218,23 @@ class Scan:
             QueryError: the text might mean something else to DuckDB than to Spark.
             DataFileError: a data file is missing or damaged.
         """
+        from layoutopt.scan.engine import run
+
         query = self._engine_query()
-        batches = list(engine.run(query, BATCH_ROWS))
+        batches = list(run(query, BATCH_ROWS))
         return pa.Table.from_batches(batches) if batches else empty_table(query.columns)
 
     def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The answer as a stream; raises as :meth:`to_arrow`, perhaps after some batches."""
-        return engine.run(self._engine_query(), batch_rows)
+        from layoutopt.scan.engine import run
+
+        return run(self._engine_query(), batch_rows)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
         """The answer as a relation of your connection, whose time zone should be the table's; raises as above."""
-        return engine.relation(connection, self._engine_query(prefix=f"_layoutopt_{id(self)}_", keep=True))
+        from layoutopt.scan.engine import relation
+
+        return relation(connection, self._engine_query(prefix=f"_layoutopt_{id(self)}_", keep=True))
 
     def to_dataset(self) -> Dataset:
         """The rows that the text reads, not its answer, as a pyarrow Dataset of the surviving row groups.
@@ -251,12 +256,16 @@ class Scan:
 
         return scan_to_dataframe(spark, self)
 
-    def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> engine.EngineQuery:
+    def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
+        # Only now: DuckDB and the typing of whole texts take longer to import than pruning takes.
+        from layoutopt.scan.engine import EngineQuery, Source
+        from layoutopt.workload.portable import portable_sql
+
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views)
-        sources = tuple(engine.Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
+        sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
         zone = self.table.settings.time_zone
-        return engine.EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
+        return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
 
 
 def merge_mentions(scans: Sequence[TableScan]) -> list[TableScan]:

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.cli import main
+from layoutopt.console import DONE
 from layoutopt.scan.condition import block_conditions, condition_sql
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_vector
@@ -32,7 +34,7 @@ def rows() -> pa.Table:
 
 def at_random(rows: pa.Table, bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Blocks whose minima and maxima exclude little, so that it is ``_block`` that skips."""
-    return by_vector(rows, bits) * 4 + np.arange(rows.num_rows) % 4
+    return np.asarray(by_vector(rows, bits) * 4 + np.arange(rows.num_rows) % 4)
 
 
 def answers(sql: str) -> list[tuple[Any, ...]]:
@@ -120,3 +122,12 @@ def test_a_join_has_one_for_each_mention(table: Table) -> None:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
     return build(tmp_path_factory.mktemp("sop"), rows, building(SCHEMA, CONDITIONS, partition_by="year"))
+
+
+def test_the_command_line_prints_it(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    root = table.catalog.files.root
+    assert main(["explain", root, "--predicate", FILTER]) == DONE
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed == block_conditions(table.scan(where=FILTER)).conditions[0].sql
+    assert main(["explain", root, SQL, "--predicate", "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["conditions"][0]["columns"] == ["id", "kind", "price"]

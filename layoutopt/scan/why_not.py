@@ -1,0 +1,189 @@
+"""What became of one part of a filter: the blocks that it skips by itself, and if it skips none, why (``whyNot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layoutopt.model.feature import Feature
+from layoutopt.model.predicate import And, Call, Comparison, Constant, Expr, InSet, Literal, Node, Or, describe
+from layoutopt.model.skipping import UNKNOWN_NULLS, cannot_match, pieces
+from layoutopt.model.subsume import subsumes
+from layoutopt.scan.evaluate import MECHANISMS, subsumed_by
+from layoutopt.scan.reasons import Reason, reason_of_problem
+
+if TYPE_CHECKING:
+    from layoutopt.scan.prune import PlanBlocks
+    from layoutopt.scan.table import Table
+    from layoutopt.workload.problems import UnusableCondition
+
+
+@dataclass(frozen=True)
+class Conjunct:
+    """One part of a filter, all of which must hold.
+
+    Attributes:
+        text: the part, for people.
+        reason: what became of it.
+        detail: more about the reason; the analyser's own words where the part is unusable.
+        alone: the blocks that it would skip by itself, by mechanism.
+        features: the features that follow from it, as texts.
+        nearest: where none does, the feature that is nearest to following from it.
+    """
+
+    text: str
+    reason: Reason
+    detail: str
+    alone: Mapping[str, int]
+    features: tuple[str, ...]
+    nearest: str | None = None
+
+
+def conjuncts_of(root: Node) -> tuple[Node, ...]:
+    """The parts of a filter that must all hold; none where there is no filter."""
+    if isinstance(root, Constant) and root.value:
+        return ()
+    return root.children if isinstance(root, And) else (root,)
+
+
+def unusable_conjunct(problem: UnusableCondition) -> Conjunct:
+    """The conjunct for a condition that the filter leaves out."""
+    return Conjunct(problem.sql, reason_of_problem(problem.code), f"{problem.code}: {problem.detail}", {}, ())
+
+
+def explain_conjunct(table: Table, node: Node) -> Conjunct:
+    """What one part of a filter skips, and if nothing, why."""
+    alone, follow = _skipped_alone(table, node), tuple(subsumed_by(table, node))
+    if any(alone.values()) or any(_skipped(source, node, table) for source in table.sources):
+        return Conjunct(describe(node), Reason.SKIPS, "", alone, follow)
+    nearest = None if follow else nearest_feature(table, node)
+    reason, detail = _why_not(table, node, follow, nearest)
+    return Conjunct(describe(node), reason, detail, alone, follow, None if nearest is None else _text(nearest))
+
+
+def _skipped_alone(table: Table, node: Node) -> dict[str, int]:
+    """Blocks that a conjunct would skip if it were the whole filter: by each mechanism, apart from the others."""
+    by_partition = table.partitions_out(node)
+    counts = dict.fromkeys(MECHANISMS, 0)
+    for source in table.sources:
+        features = source.features_under(table.settings)
+        counts["partition"] += int(by_partition[source.entry_of].sum())
+        counts["statistics"] += int(cannot_match(node, source.facts, None).sum())
+        if features is not None:
+            counts["features"] += int(cannot_match(node, source.facts, features, by_statistics=False).sum())
+    return counts
+
+
+def _why_not(table: Table, node: Node, follow: Sequence[str], nearest: Feature | None) -> tuple[Reason, str]:
+    """The first reason that holds, from those that nothing can be done about to those that a new plan may mend."""
+    if not any(source.blocks.n for source in table.sources):
+        return Reason.NOTHING_LEFT, ""
+    if all(source.features_under(table.settings) is None for source in table.sources):
+        return Reason.OTHER_SETTINGS, ""
+    if follow:
+        return Reason.FEATURE_EVERYWHERE, ""
+    literals = list(_literals(node))
+    found = _too_wide(table, node) or _mismatched(literals) or _function(literals) or _without_bounds(table, literals)
+    reason, detail = found or (_only_overlapping(table), "")
+    return reason, ". ".join(part for part in (detail, _about(nearest, node)) if part)
+
+
+def _only_overlapping(table: Table) -> Reason:
+    has_features = any(len(source.plan.features) for source in table.sources)
+    return Reason.NO_FEATURE if has_features else Reason.STATISTICS_OVERLAP
+
+
+def _literals(node: Node) -> Iterator[Literal]:
+    if isinstance(node, And | Or):
+        for child in node.children:
+            yield from _literals(child)
+    elif not isinstance(node, Constant):
+        yield node
+
+
+def _too_wide(table: Table, node: Node) -> tuple[Reason, str] | None:
+    """Whether alternatives skip blocks one by one; names the one that skips the fewest."""
+    alternatives = node.children if isinstance(node, Or) else pieces(node) if isinstance(node, InSet) else ()
+    skipped = [sum(_skipped(source, each, table) for source in table.sources) for each in alternatives]
+    if not any(skipped):
+        return None
+    widest, total = int(np.argmin(skipped)), sum(source.blocks.n for source in table.sources)
+    may = f"{describe(alternatives[widest])} may match in {total - skipped[widest]:,} of {total:,} blocks"
+    return Reason.OR_TOO_WIDE, f"{Reason.OR_TOO_WIDE.sentence}: {may}"
+
+
+def _skipped(source: PlanBlocks, node: Node, table: Table) -> int:
+    return int(cannot_match(node, source.facts, source.features_under(table.settings)).sum())
+
+
+def _expressions(literal: Literal) -> tuple[Expr, ...]:
+    return (literal.left, literal.right) if isinstance(literal, Comparison) else (literal.subject,)
+
+
+def _mismatched(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+    for literal in literals:
+        for expr in _expressions(literal):
+            if isinstance(expr, Call) and expr.fn == "try_cast" and not isinstance(expr.args[0], Call):
+                names = ", ".join(sorted(expr.columns))
+                return Reason.TYPE_MISMATCH, f"{names} is compared as {expr.type}, and its min/max are in another order"
+    return None
+
+
+def _function(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+    for literal in literals:
+        for expr in _expressions(literal):
+            if isinstance(expr, Call):
+                return Reason.FUNCTION, f"blocks have no min/max of {expr.fn}({', '.join(sorted(expr.columns))})"
+    return None
+
+
+def _without_bounds(table: Table, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+    for name in sorted({name for literal in literals for name in literal.columns}):
+        if not any(_has_statistics(source, name, literals) for source in table.sources):
+            return Reason.NO_STATISTICS, f"no block has min/max of {name}"
+    return None
+
+
+def _has_statistics(source: PlanBlocks, name: str, literals: Sequence[Literal]) -> bool:
+    bounds = source.facts.bounds.get(name)
+    if bounds is None:
+        return False
+    only_nulls = all(isinstance(each, InSet) and (each.values.is_all or each.values.is_empty) for each in literals)
+    return bool(bounds.known.any() or (only_nulls and (bounds.nulls != UNKNOWN_NULLS).any()))
+
+
+def nearest_feature(table: Table, node: Node) -> Feature | None:
+    """The feature of which most follows from a node; of several, the one whose columns are most like the node's.
+
+    None where no feature shares a column with it.
+    """
+    usable = [source.features_under(table.settings) for source in table.sources]
+    features = dict.fromkeys(feature for index in usable if index is not None for feature in index.features)
+    ranked = [(_nearness(feature, node), feature) for feature in features if feature.columns & node.columns]
+    return max(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def _nearness(feature: Feature, node: Node) -> tuple[float, float, float]:
+    implied = len(_implied(feature, node)) / len(feature.predicates)
+    shared = len(feature.columns & node.columns) / len(feature.columns | node.columns)
+    return implied, shared, feature.weight
+
+
+def _implied(feature: Feature, node: Node) -> list[str]:
+    return [describe(predicate) for predicate in feature.predicates if subsumes((predicate,), node)]
+
+
+def _about(nearest: Feature | None, node: Node) -> str:
+    if nearest is None:
+        return f"No feature is about {', '.join(sorted(node.columns))}" if node.columns else ""
+    implied = set(_implied(nearest, node))
+    missing = [text for text in map(describe, nearest.predicates) if text not in implied]
+    asks = f", which also asks for {' AND '.join(missing)}" if implied else ""
+    return f"The nearest feature is {_text(nearest)}{asks}"
+
+
+def _text(feature: Feature) -> str:
+    return " AND ".join(describe(predicate) for predicate in feature.predicates)

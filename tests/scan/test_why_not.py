@@ -1,0 +1,138 @@
+"""Each part of a filter that skips nothing has a stable code that says why, and the nearest feature."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from layoutopt.model.feature import Settings
+from layoutopt.model.schema import Column, Schema
+from layoutopt.scan.reasons import Reason, reason_of_problem
+from layoutopt.scan.table import Table
+from layoutopt.scan.why_not import Conjunct
+from layoutopt.workload.problems import CONDITION_REASONS
+from tests.scan.builder import build, building, by_position
+from tests.scan.tables import SCHEMA, some_rows
+
+PAIR = "(kind = 'air' AND price > 50)"
+DOCUMENT = Path(__file__).parents[2] / "layoutopt" / "scan" / "REASONS.md"
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    conditions = ["kind IN ('air', 'rail')", "kind <> 'zeppelin'", "id BETWEEN 10 AND 20"]
+    return build(tmp_path_factory.mktemp("sop"), rows, building(SCHEMA, conditions, partition_by="year"))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    plan = building(SCHEMA, ["kind <> 'zeppelin'"], blocking=by_position(100))
+    return build(tmp_path_factory.mktemp("mixed"), rows, plan)
+
+
+def only(table: Table, condition: str) -> Conjunct:
+    (read,) = table.scan(where=condition).explain().reads
+    (conjunct,) = read.conjuncts
+    return conjunct
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason", "detail"),
+    [
+        ("kind = 'air'", Reason.SKIPS, ""),
+        ("kind = 'air' OR id = 12", Reason.SKIPS, ""),
+        ("id > (SELECT 3)", Reason.UNUSABLE, "subquery: "),
+        ("rand() < 0.5", Reason.UNUSABLE, "non-deterministic: "),
+        ("month(day) = 3", Reason.FUNCTION, r"month\(day\)\. No feature is about day"),
+        ("upper(kind) = 'AIR'", Reason.FUNCTION, r"upper\(kind\)\. The nearest feature is kind"),
+        ("kind RLIKE rtrim(kind)", Reason.UNUSABLE, "unsupported-expression: "),
+        ("kind = 5", Reason.TYPE_MISMATCH, "kind is compared as bigint"),
+        ("cast(kind AS int) > 5", Reason.TYPE_MISMATCH, "kind is compared as int"),
+        ("id = 15 OR month(day) = 3", Reason.OR_TOO_WIDE, r"month\(day\) = 3 may match in (\d+) of \1 blocks"),
+        ("kind IS NULL OR kind IN ('air', 'rail', 'ship', 'truck', 'mail', '')", Reason.OR_TOO_WIDE, "may match in"),
+        ("id > -5", Reason.NO_FEATURE, "The nearest feature is id BETWEEN 10 AND 20"),
+    ],
+)
+def test_the_code_and_its_detail(table: Table, condition: str, reason: Reason, detail: str) -> None:
+    found = only(table, condition)
+    assert found.reason is reason, found
+    assert re.search(detail, found.detail), found.detail
+    assert (found.detail == "") == (detail == "")
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason", "detail"),
+    [
+        ("kind LIKE 'a%r%' OR kind = 'ship'", Reason.FEATURE_EVERYWHERE, "^$"),
+        ("score > 0.5", Reason.NO_FEATURE, "No feature is about score"),
+    ],
+)
+def test_where_every_block_has_everything(mixed: Table, condition: str, reason: Reason, detail: str) -> None:
+    found = only(mixed, condition)
+    assert found.reason is reason, found
+    assert re.search(detail, found.detail), found.detail
+
+
+def test_a_mixed_or_skips_though_neither_mechanism_does_alone(tmp_path: Path) -> None:
+    rows = pa.table({"k": ["a", "c"] * 3 + ["a", "b", "c"] * 2, "n": [1, 2, 3, 4, 5, 6] + [9] * 6})
+    schema = Schema((Column("k", "string"), Column("n", "bigint")))
+    table = build(tmp_path, rows, building(schema, ["k = 'b'"], blocking=by_position(6)))
+    found = only(table, "k = 'b' OR n > 8")
+    assert found.reason is Reason.SKIPS
+    assert set(found.alone.values()) == {0}
+
+
+def test_the_nearest_feature_says_what_it_also_asks_for(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows, building(SCHEMA, [PAIR, "kind = 'rail'"], blocking=by_position(100)))
+    found = only(table, "kind = 'air'")
+    assert found.reason is Reason.NO_FEATURE
+    assert found.nearest == "kind = 'air' AND price >= 50.01"
+    assert "which also asks for price >= 50.01" in found.detail
+
+
+def test_columns_without_statistics_are_named(tmp_path: Path) -> None:
+    rows = pa.table({"s": pa.array([b"\xff", b"\xfe"] * 10).view(pa.string()), "n": range(20)})
+    schema = Schema((Column("s", "string"), Column("n", "bigint")))
+    table = build(tmp_path, rows, building(schema, blocking=by_position(10)))
+    found = only(table, "s = 'a'")
+    assert found.reason is Reason.NO_STATISTICS
+    assert "min/max of s" in found.detail
+    assert only(table, "n > -1").reason is Reason.STATISTICS_OVERLAP
+
+
+def test_features_of_other_settings_are_not_used(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows, building(SCHEMA, ["kind = 'air'"], blocking=by_position(100)))
+    table.__dict__["settings"] = Settings(time_zone="Asia/Tokyo")
+    found = only(table, "kind LIKE 'a%r%'")
+    assert found.reason is Reason.OTHER_SETTINGS
+
+
+def test_an_empty_table_has_nothing_left(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows.slice(0, 0), building(SCHEMA, ["kind = 'air'"]))
+    assert only(table, "kind LIKE 'a%r%'").reason is Reason.NOTHING_LEFT
+
+
+def test_every_code_is_documented() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \|", text, re.MULTILINE)
+    assert sorted(code for code, _ in rows) == sorted([*Reason, *CONDITION_REASONS])
+    for code, meaning in CONDITION_REASONS.items():
+        assert (code, meaning) in rows
+        assert reason_of_problem(code) in Reason
+    for reason in Reason:
+        start = re.split(r"[;:,(]", reason.sentence)[0].strip()
+        assert start in dict(rows)[reason], reason
+
+
+def test_json_has_the_nearest_feature(table: Table) -> None:
+    data = table.scan(where="id > -5").explain().to_json()
+    assert data["reads"][0]["conjuncts"][0]["nearest_feature"] == "id BETWEEN 10 AND 20"
+    assert data["reads"][0]["conjuncts"][0]["reason"] == "no-feature"
