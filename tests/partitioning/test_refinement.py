@@ -12,14 +12,8 @@ from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, 
 from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.refinement import refine
 from layoutopt.partitioning.ward import ward
+from tests.partitioning.objectives import clause_objective
 from tests.partitioning.segments import Segment, random_segment, segments
-
-
-def clause_objective(segment: Segment, seed: int) -> ClauseObjective:
-    """Six random queries over eight clauses of some features each."""
-    rng = np.random.default_rng(seed)
-    clauses = rng.random((8, segment.vectors.n_features)) < 0.3
-    return ClauseObjective(clauses, rng.random((6, 8)) < 0.3, rng.integers(1, 5, 6).astype(np.float64))
 
 
 @given(segment=segments(), seed=st.integers(0, 20), clauses=st.booleans())

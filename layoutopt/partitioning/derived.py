@@ -1,0 +1,153 @@
+"""The exact objective as Equation 3.1 over derived features, some with negative weights.
+
+A query of the clauses ``c1 .. ck`` skips a block where any of them has all its bits 0 there. By inclusion and exclusion
+the weight that skips a block is a sum over sets of clauses: of a query's weight, positive for sets of odd size and
+negative for even ones, for every set whose clauses all hold. A set of clauses holds where no row has any of their
+features, so it behaves as one more feature: its bit is the OR of its members' bits, and the union vector of a block has
+it 0 exactly where the set holds. So everything that is linear in features (Ward's loss, counters of a local search)
+becomes exact by taking derived features with these weights, and stays one product of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from layoutopt.model.vectors import Bits, Ints, VectorCounts
+from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, Objective
+from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.partitioning.weights import exponent_of, integer_weights
+
+# Clauses of one query that count, those that hold for the most rows first: sets of them double with each.
+_MOST_CLAUSES = 5
+# Sets of clauses of all queries; beyond that, queries keep fewer clauses. Work on each vector is proportional to this.
+_MOST_DERIVED = 1_000
+
+_Packed = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """An objective over the vectors of one segment, linear in derived features.
+
+    What reading a block costs a row of it is ``union @ weights``, up to a constant, for its union of derived bits.
+
+    Attributes:
+        bits: the vectors' derived features, ``bool[d, t]``.
+        weights: integers, ``float64[t]``, such that all sums of them are exact in float32.
+        exponent: a query of weight 1 weighs two to the power of this in them.
+    """
+
+    bits: Bits
+    weights: Weights
+    exponent: int
+
+    def of_some(self, vectors: Ints) -> Derived:
+        """The same objective for some of the vectors only."""
+        return replace(self, bits=self.bits[vectors])
+
+    @cached_property
+    def alone(self) -> Weights:
+        """What reading costs a row of each vector where nothing else is in its block, ``float64[d]``."""
+        return self.bits @ self.weights
+
+    def unions(self, partition: Partition) -> Bits:
+        """The derived bits of each block, ``bool[n_blocks, t]``."""
+        unions = np.zeros((partition.n_blocks, self.bits.shape[1]), dtype=np.bool_)
+        np.logical_or.at(unions, partition.block, self.bits[partition.vector])
+        return unions
+
+    def cost(self, partition: Partition) -> float:
+        """Rows scanned, weighted, up to a constant that is the same for all partitions."""
+        return float(partition.sizes() @ (self.unions(partition) @ self.weights))
+
+
+def derive(objective: Objective, vectors: VectorCounts) -> Derived:
+    """The objective over derived features of these vectors.
+
+    Exact for Equation 3.1. For clauses exact while queries have few clauses that help here; else what is scanned is
+    estimated too high, never too low.
+    """
+    if isinstance(objective, FeatureObjective):
+        return _derived(vectors.bits(), objective.weights, vectors.rows)
+    if isinstance(objective, ClauseObjective):
+        return _of_clauses(objective, vectors)
+    raise TypeError(f"{type(objective).__name__} has no linear form; give features or clauses")
+
+
+def _of_clauses(objective: ClauseObjective, vectors: VectorCounts) -> Derived:
+    zeros = (vectors.bits().astype(np.float32) @ objective.clauses.T.astype(np.float32)) == 0
+    useful = zeros.any(axis=0)
+    queries, weights = _summed(objective.has_clause[:, useful], objective.weights)
+    clauses = [_helping(query, zeros[:, useful], vectors.counts) for query in queries]
+    packed = np.packbits(zeros[:, useful].T, axis=1)
+    for most in range(_MOST_CLAUSES, 0, -1):
+        sets = _sets(packed, [members[:most] for members in clauses], weights)
+        if len(sets) <= _MOST_DERIVED:
+            break
+    held = np.array([np.frombuffer(key, dtype=np.uint8) for key in sets], dtype=np.uint8)
+    bits = ~np.unpackbits(held.reshape(len(sets), packed.shape[1]), axis=1, count=len(vectors)).view(np.bool_)
+    return _derived(np.ascontiguousarray(bits.T), np.array(list(sets.values()), dtype=np.float64), vectors.rows)
+
+
+def _derived(bits: Bits, weights: Weights, rows: int) -> Derived:
+    """With the weights times one power of two, rounded, so that sums of their magnitudes stay exact."""
+    sizes = np.abs(weights)
+    return Derived(bits, np.sign(weights) * integer_weights(sizes, rows), exponent_of(sizes, rows))
+
+
+def _summed(has_clause: Bits, weights: Weights) -> tuple[Bits, Weights]:
+    """Queries of equal clauses as one, without those that have none or no weight."""
+    counted = has_clause.any(axis=1) & (weights > 0)
+    distinct, which = np.unique(has_clause[counted], axis=0, return_inverse=True)
+    sums = np.zeros(len(distinct))
+    np.add.at(sums, which.reshape(-1), weights[counted])
+    return distinct, sums
+
+
+def _helping(query: Bits, zeros: Bits, counts: Ints) -> list[int]:
+    """A query's clauses by the rows that each lets it skip beyond those before it, without those that add none."""
+    left = np.flatnonzero(query)
+    open_rows = counts.copy()
+    chosen: list[int] = []
+    while len(left) and len(chosen) < _MOST_CLAUSES:
+        # Ties to the clause that holds for more rows in all: it may help a block that the others do not.
+        gains = open_rows @ zeros[:, left]
+        best = int(np.lexsort((-(counts @ zeros[:, left]), -gains))[0])
+        if not chosen or gains[best] > 0:
+            chosen.append(int(left[best]))
+            open_rows = open_rows * ~zeros[:, left[best]]
+        left = _not_implied(left, int(left[best]), zeros)
+        if gains[best] == 0 and chosen:
+            chosen += [int(clause) for clause in left[: _MOST_CLAUSES - len(chosen)]]
+            break
+    return chosen
+
+
+def _not_implied(left: Ints, chosen: int, zeros: Bits) -> Ints:
+    """The clauses that hold for some vector for which the chosen one does not."""
+    return left[(zeros[:, left] & ~zeros[:, [chosen]]).any(axis=0)]
+
+
+def _sets(packed: _Packed, queries: Iterable[list[int]], weights: Weights) -> dict[bytes, float]:
+    """The sets of clauses of all queries with their weights, each named by the vectors for which it holds, packed."""
+    sums: dict[bytes, float] = {}
+    for members, weight in zip(queries, weights.tolist(), strict=True):
+        for held, sign in _subsets(packed, members):
+            key = held.tobytes()
+            sums[key] = sums.get(key, 0.0) + sign * weight
+    return {key: weight for key, weight in sums.items() if weight}
+
+
+def _subsets(packed: _Packed, members: list[int]) -> list[tuple[_Packed, int]]:
+    """Every set of these clauses that holds for some vector, with its sign."""
+    found: list[tuple[_Packed, int]] = []
+    for clause in members:
+        found += [(packed[clause], 1)] + [
+            (both, -sign) for held, sign in found if (both := held & packed[clause]).any()
+        ]
+    return found

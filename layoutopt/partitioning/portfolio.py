@@ -1,0 +1,106 @@
+"""Several partitioners, each followed by a local search: the best by the exact objective, never worse than Ward's.
+
+Ward's method by Equation 3.1, Ward's method by the exact objective, a qd-tree whose leaves Ward's method joins, and
+balanced hypergraph partitions make seeds. Moves and exchanges improve each, then large neighbourhoods the best of them.
+Every seed has at most as many blocks as Ward's, so that smaller blocks are nobody's advantage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.partitioning.balance import split_heavy
+from layoutopt.partitioning.derived import Derived, derive
+from layoutopt.partitioning.hypergraph import has_hypergraphs, hypergraph_labels
+from layoutopt.partitioning.neighbourhood import search_neighbourhoods
+from layoutopt.partitioning.objective import FeatureObjective, Objective
+from layoutopt.partitioning.partition import Partition, Partitioner, Weights
+from layoutopt.partitioning.qdtree import cut_greedily
+from layoutopt.partitioning.refinement import improve
+from layoutopt.partitioning.repair import fit, join_leaves, with_heavy
+from layoutopt.partitioning.state import State
+from layoutopt.partitioning.ward import ward, ward_by
+
+Effort = Literal["low", "default", "high"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much a portfolio does, by counts: the same on any machine.
+
+    Attributes:
+        passes: of the local search after each seed.
+        leaf_shares: the smallest leaves of the qd-trees whose leaves are joined, as shares of ``min_rows``.
+        slacks: how uneven the hypergraph partitions may be; one partition each.
+        rounds: large neighbourhoods looked at in the best.
+    """
+
+    passes: int
+    leaf_shares: tuple[float, ...]
+    slacks: tuple[float, ...]
+    rounds: int
+
+
+EFFORTS: Mapping[Effort, Work] = MappingProxyType(
+    {
+        "low": Work(passes=2, leaf_shares=(), slacks=(), rounds=0),
+        "default": Work(passes=8, leaf_shares=(0.25,), slacks=(), rounds=60),
+        "high": Work(passes=20, leaf_shares=(0.5, 0.25, 0.1), slacks=(0.1, 0.2, 0.3), rounds=600),
+    }
+)
+
+
+def portfolio(
+    vectors: VectorCounts,
+    weights: Weights,
+    min_rows: int,
+    seed: int,
+    objective: Objective | None = None,
+    effort: Effort = "default",
+) -> Partition:
+    """The best of the portfolio; a :class:`layoutopt.partitioning.partition.Partitioner`."""
+    work = EFFORTS[effort]
+    first = ward(vectors, weights, min_rows, seed)
+    derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
+    best, cost = first, derived.cost(first)
+    for number, start in enumerate(_seeds(first, vectors, derived, min_rows, seed, work)):
+        state = State(start, derived, min_rows)
+        if not fit(state, first.n_blocks):
+            continue
+        improve(state, np.random.default_rng((seed, number)), work.passes)
+        if state.sizes_allowed() and state.cost < cost:
+            best, cost = state.partition(), state.cost
+    state = State(best, derived, min_rows)
+    search_neighbourhoods(state, np.random.default_rng((seed, work.rounds)), work.rounds)
+    return state.partition()
+
+
+def by_effort(effort: Effort) -> Partitioner:
+    """The portfolio of that effort."""
+    return partial(portfolio, effort=effort)
+
+
+def _seeds(
+    first: Partition, vectors: VectorCounts, derived: Derived, min_rows: int, seed: int, work: Work
+) -> Iterator[Partition]:
+    counts = vectors.counts
+    yield first
+    yield ward_by(counts, derived.bits, derived.weights, min_rows)
+    light = np.flatnonzero(counts < min_rows)
+    some = derived.of_some(light)
+    for share in work.leaf_shares:
+        leaves = cut_greedily(some, vectors.bits()[light], counts[light], max(1, round(share * min_rows)))
+        yield with_heavy(counts, light, join_leaves(leaves, some, counts[light], min_rows), derived, min_rows)
+    if not has_hypergraphs():
+        return
+    n_blocks = first.n_blocks - split_heavy(counts, min_rows).n_blocks
+    for number, slack in enumerate(work.slacks):
+        labels = hypergraph_labels(some, counts[light], n_blocks, slack, seed + number)
+        yield with_heavy(counts, light, labels, derived, min_rows)

@@ -1,0 +1,79 @@
+"""Greedy cuts, top down: a qd-tree over features (Yang et al., SIGMOD 2020)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layoutopt.model.vectors import Bits, Ints, VectorCounts
+from layoutopt.partitioning.derived import Derived, derive
+from layoutopt.partitioning.objective import FeatureObjective, Objective
+from layoutopt.partitioning.partition import Partition, Weights, check_arguments
+from layoutopt.partitioning.repair import fit, join_leaves, with_heavy
+from layoutopt.partitioning.state import State
+from layoutopt.partitioning.ward import ward_by
+
+
+def qdtree(
+    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+) -> Partition:
+    """The leaves of a qd-tree as blocks; a :class:`layoutopt.partitioning.partition.Partitioner`.
+
+    A leaf that no cut helps but that is too large for a block is cut by Ward's method, and what is left over joins
+    other blocks, so that sizes are those of every method.
+
+    Raises:
+        ValueError: see :class:`layoutopt.partitioning.partition.Partitioner`.
+    """
+    check_arguments(vectors, weights, min_rows)
+    derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
+    light = np.flatnonzero(vectors.counts < min_rows)
+    some, rows = derived.of_some(light), vectors.counts[light]
+    leaves = cut_greedily(some, vectors.bits()[light], rows, min_rows)
+    start = with_heavy(vectors.counts, light, join_leaves(leaves, some, rows, min_rows), derived, min_rows)
+    state = State(start, derived, min_rows)
+    if fit(state, start.n_blocks):
+        return state.partition()
+    return ward_by(vectors.counts, derived.bits, derived.weights, min_rows)
+
+
+def cut_greedily(derived: Derived, cuts: Bits, rows: Ints, min_rows: int) -> Ints:
+    """The leaf of each vector, ``int64[n]``, of a tree whose every cut skips the most.
+
+    A cut parts the vectors that have a feature from those that lack it. A node is cut as long as some cut lowers the
+    rows scanned and leaves ``min_rows`` on both sides.
+
+    Args:
+        derived: the objective, for these vectors.
+        cuts: the features that may cut, ``bool[n, f]``.
+        rows: of each vector, ``int64[n]``.
+        min_rows: the smallest leaf.
+    """
+    leaf = np.zeros(len(rows), dtype=np.int64)
+    open_nodes = [np.arange(len(rows))] if len(rows) else []
+    n_leaves = 0
+    while open_nodes:
+        node = open_nodes.pop()
+        cut = _best_cut(derived.bits[node], cuts[node], rows[node], derived.weights, min_rows)
+        if cut < 0:
+            leaf[node] = n_leaves
+            n_leaves += 1
+        else:
+            has = cuts[node, cut]
+            open_nodes += [node[has], node[~has]]
+    return leaf
+
+
+def _best_cut(bits: Bits, cuts: Bits, rows: Ints, weights: Weights, min_rows: int) -> int:
+    """The cut that lowers the rows scanned most, of equal ones the first; -1 if none does."""
+    total = int(rows.sum())
+    having = rows @ cuts
+    allowed = np.flatnonzero((having >= min_rows) & (total - having >= min_rows))
+    if not len(allowed):
+        return -1
+    cuts = cuts[:, allowed].astype(np.float32)
+    ones = bits.astype(np.float32)
+    with_cut = (cuts.T @ ones > 0) @ weights  # of the side that has the feature, float64[allowed]
+    without = ((1 - cuts).T @ ones > 0) @ weights
+    costs = having[allowed] * with_cut + (total - having[allowed]) * without
+    best = int(costs.argmin())
+    return int(allowed[best]) if costs[best] < total * float(bits.any(axis=0) @ weights) else -1

@@ -1,0 +1,87 @@
+"""The portfolio: better than Ward by the exact objective, with and without the optional package."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.partitioning import portfolio as module
+from layoutopt.partitioning.derived import derive
+from layoutopt.partitioning.hypergraph import has_hypergraphs, hypergraph_labels
+from layoutopt.partitioning.objective import FeatureObjective, scanned
+from layoutopt.partitioning.portfolio import EFFORTS, Effort, portfolio
+from layoutopt.partitioning.qdtree import cut_greedily, qdtree
+from layoutopt.partitioning.ward import ward
+from tests.partitioning.objectives import clause_objective
+from tests.partitioning.segments import Segment, random_segment, segments
+
+
+@given(segment=segments(), seed=st.integers(0, 50), effort=st.sampled_from(["low", "default"]))
+@settings(deadline=None)
+def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, effort: Effort) -> None:
+    vectors, min_rows, objective = segment.vectors, segment.min_rows, clause_objective(segment, seed)
+    first = ward(vectors, segment.weights, min_rows, seed)
+    best = portfolio(vectors, segment.weights, min_rows, seed, objective, effort)
+    assert scanned(objective, best, vectors) <= scanned(objective, first, vectors)
+    assert best.n_blocks <= first.n_blocks
+    sizes = best.sizes()
+    assert sizes.sum() == vectors.rows
+    assert sizes.max() < 2 * min_rows
+    assert (sizes < min_rows).sum() <= 1
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "has_hypergraphs", lambda: installed and has_hypergraphs())
+    segment = random_segment(n_rows=1_200, n_features=10, seed=5, min_rows=70)
+    objective = clause_objective(segment, 2, n_queries=12, n_clauses=10)
+    vectors = segment.vectors
+    by_ward = scanned(objective, ward(vectors, segment.weights, 70, 0), vectors)
+    costs = [scanned(objective, portfolio(vectors, segment.weights, 70, 0, objective, e), vectors) for e in EFFORTS]
+    assert by_ward > costs[0] >= costs[1] >= costs[2]
+    assert costs[1] < 0.95 * by_ward
+
+
+@pytest.mark.skipif(not has_hypergraphs(), reason="the optional package is not installed")
+def test_hypergraph_partitions_are_balanced_good_and_the_same_each_time() -> None:
+    segment = random_segment(n_rows=3_000, n_features=12, seed=1, min_rows=100)
+    vectors = segment.vectors
+    light = np.flatnonzero(vectors.counts < 100)
+    derived = derive(clause_objective(segment, 1), vectors).of_some(light)
+    rows = vectors.counts[light]
+    labels = hypergraph_labels(derived, rows, 12, 0.3, seed=3)
+    np.testing.assert_array_equal(labels, hypergraph_labels(derived, rows, 12, 0.3, seed=3))
+    sizes = np.bincount(labels, weights=rows, minlength=12)
+    assert sizes.max() <= 1.31 * rows.sum() / 12
+
+    def cost(of: np.ndarray) -> float:
+        unions = np.zeros((12, derived.bits.shape[1]), dtype=bool)
+        np.logical_or.at(unions, of, derived.bits)
+        return float(np.bincount(of, weights=rows, minlength=12) @ (unions @ derived.weights))
+
+    assert cost(labels) < 0.9 * cost(np.random.default_rng(0).permutation(labels))
+
+
+def test_greedy_cuts_find_the_only_cuts_that_help() -> None:
+    """Features 0 and 1 part the rows in four; feature 2 is of no use to queries, feature 3 leaves too few rows."""
+    bits = np.array([[a, b, c, a and b and c] for a in (0, 1) for b in (0, 1) for c in (0, 1)], dtype=bool)
+    rows = np.full(8, 10)
+    segment = Segment(VectorCounts.of_rows(pack(np.repeat(bits, 10, axis=0)), 4), np.array([4.0, 2.0, 0.0, 8.0]), 20)
+    derived = derive(FeatureObjective.of(segment.weights, 80), segment.vectors)
+    order = segment.vectors.bits()
+    leaves = cut_greedily(derived, order, rows, min_rows=20)
+    assert len({tuple(leaf) for leaf in np.c_[order[:, :2], leaves].tolist()}) == 4
+    assert len(set(leaves.tolist())) == 4
+
+
+def test_a_qdtree_scans_less_than_chance_and_no_less_than_the_portfolio() -> None:
+    segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
+    objective = clause_objective(segment, 1)
+    vectors = segment.vectors
+    tree = scanned(objective, qdtree(vectors, segment.weights, 100, 0, objective), vectors)
+    best = scanned(objective, portfolio(vectors, segment.weights, 100, 0, objective, "high"), vectors)
+    by_chance = scanned(objective, ward(vectors, np.zeros(12), 100, 0), vectors)
+    assert best <= tree < 0.8 * by_chance

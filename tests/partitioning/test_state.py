@@ -1,0 +1,81 @@
+"""The state of a local search: its counters are what counting anew gives, whatever was done."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.partitioning.derived import derive
+from layoutopt.partitioning.neighbourhood import search_neighbourhoods
+from layoutopt.partitioning.objective import scanned
+from layoutopt.partitioning.refinement import improve
+from layoutopt.partitioning.repair import fit
+from layoutopt.partitioning.state import State
+from layoutopt.partitioning.ward import ward
+from tests.partitioning.objectives import clause_objective
+from tests.partitioning.segments import Segment, random_segment, segments
+
+
+def check(state: State) -> None:
+    np.testing.assert_array_equal(state.sizes, np.bincount(state.block, weights=state.rows, minlength=len(state.sizes)))
+    having = np.zeros_like(state.having)
+    np.add.at(having, state.block, state.bits)
+    np.testing.assert_array_equal(state.having, having)
+    np.testing.assert_array_equal(state.unions, having > 0)
+    np.testing.assert_array_equal(state.reading, (having > 0) @ state.weights.astype(np.float64))
+
+
+@given(segment=segments(), seed=st.integers(0, 30), steps=st.lists(st.integers(0, 3), max_size=6))
+def test_counters_stay_true(segment: Segment, seed: int, steps: list[int]) -> None:
+    vectors, rng = segment.vectors, np.random.default_rng(seed)
+    derived = derive(clause_objective(segment, seed), vectors)
+    state = State(ward(vectors, np.zeros(vectors.n_features), segment.min_rows, 0), derived, segment.min_rows)
+    for step in steps:
+        block = int(rng.integers(len(state.sizes)))
+        before, cost = state.block.copy(), state.cost
+        if step == 0:
+            improve(state, rng, 1)
+            assert state.cost <= cost
+        elif step == 1:
+            search_neighbourhoods(state, rng, 5)
+            assert state.cost <= cost
+        elif step == 2 and not state.dissolve(block):
+            np.testing.assert_array_equal(state.block, before)
+        elif step == 3:
+            some = np.flatnonzero(rng.random(len(state.rows)) < 0.3)
+            state.assign(some, np.full(len(some), block))
+        check(state)
+        if step < 2 and not (state.sizes >= 2 * segment.min_rows).any():
+            assert state.partition().sizes().sum() == vectors.rows
+
+
+def test_two_vectors_change_places_where_neither_could_move() -> None:
+    segment = random_segment(n_rows=900, n_features=8, seed=4, min_rows=60)
+    objective = clause_objective(segment, 3)
+    derived = derive(objective, segment.vectors)
+    start = ward(segment.vectors, np.zeros(8), 60, 0)
+    state = State(start, derived, 60)
+    exchanges = 0
+    for share in range(len(state.rows)):
+        before = state.block.copy()
+        state.try_to_move(share)
+        exchanges += int((state.block != before).sum() == 2)
+    assert exchanges > 0
+    assert state.sizes_allowed()
+    assert scanned(objective, state.partition(), segment.vectors) < scanned(objective, start, segment.vectors)
+
+
+def test_unbalanced_blocks_are_brought_into_bounds() -> None:
+    segment = random_segment(n_rows=2_000, n_features=8, seed=1, min_rows=40)
+    vectors = segment.vectors
+    labels = np.minimum(np.arange(len(vectors)) // 3, 20)  # the last one takes all the rest
+    light = vectors.counts < 40
+    start = ward(vectors, segment.weights, 40, 0)
+    block = np.where(light[start.vector], 1000 + labels[start.vector], start.block)
+    state = State(type(start).of(start.vector, block, start.rows), derive(clause_objective(segment, 1), vectors), 40)
+    assert not state.sizes_allowed()
+    assert fit(state, start.n_blocks + 5)
+    assert state.sizes_allowed()
+    assert (state.sizes > 0).sum() <= start.n_blocks + 5
+    check(state)
