@@ -1,0 +1,158 @@
+"""Tables on S3, against a server of the same interface that runs in this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layoutopt.catalog.commit import ensure_table_root
+from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.restore import restore
+from layoutopt.catalog.snapshots import latest_snapshot, snapshot_numbers
+from layoutopt.catalog.vacuum import vacuum
+from layoutopt.errors import CatalogError, CommitConflictError
+from layoutopt.scan.table import open_table
+from tests.catalog.crash import check_contents, commit, read
+
+s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
+server: Any = pytest.importorskip("moto.server", reason="needs moto")
+
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
+            patch.setenv(name, value)
+        s3fs.S3FileSystem.clear_instance_cache()
+        s3fs.S3FileSystem().mkdir("tables")
+        yield os.environ["AWS_ENDPOINT_URL"]
+        s3fs.S3FileSystem.clear_instance_cache()
+    running.stop()
+
+
+@pytest.fixture
+def files(endpoint: str, tmp_path: Path) -> TableFiles:
+    return TableFiles(f"s3://tables/{tmp_path.name}/events")
+
+
+def test_files_are_created_once(files: TableFiles) -> None:
+    files.write_new("a/b/1.json", b"first")
+    with pytest.raises(FileExistsError):
+        files.write_new("a/b/1.json", b"second")
+    assert files.read_bytes("a/b/1.json") == b"first"
+    assert files.list("a/b") == ("1.json",)
+    assert [(file.path, file.size) for file in files.walk("a")] == [("a/b/1.json", 5)]
+
+
+def test_of_many_writers_one_succeeds(files: TableFiles) -> None:
+    won: list[bytes] = []
+
+    def write(content: bytes) -> None:
+        try:
+            files.write_new("f", content)
+        except FileExistsError:
+            return
+        won.append(content)
+
+    threads = [threading.Thread(target=write, args=(bytes([65 + i]) * 1000,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [files.read_bytes("f")]
+
+
+def test_loads_queries_restores_and_vacuums(files: TableFiles) -> None:
+    base = ensure_table_root(files)
+    base = commit(files, base, "a", (1994, 1995))
+    base = commit(files, base, "b", (1995,))
+    assert read(files.root) == {1994: "a", 1995: "b"}
+    check_contents(files.root)
+    restore(files, 0)
+    assert read(files.root) == {1994: "a", 1995: "a"}
+    assert vacuum(files, 1, timedelta(days=1)).snapshots == ()
+    report = vacuum(files, 1, timedelta(0))
+    assert (report.snapshots, len(report.files)) == ((0, 1), 2)
+    assert open_table(files.root).sql("SELECT count(*) FROM t").to_pylist()[0].popitem()[1] == 12
+
+
+def test_loaders_at_once(files: TableFiles) -> None:
+    base = commit(files, ensure_table_root(files), "l0", (1990,))
+    results: dict[str, str] = {}
+
+    def load(load_id: str, year: int) -> None:
+        try:
+            commit(files, base, load_id, (year,))
+            results[load_id] = "done"
+        except CommitConflictError:
+            results[load_id] = "conflict"
+
+    threads = [threading.Thread(target=load, args=(f"l{i}", 1991 + i % 3)) for i in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results.values()) == ["conflict"] * 3 + ["done"] * 3
+    winners = {load_id for load_id, result in results.items() if result == "done"}
+    assert set(read(files.root).values()) == {"l0", *winners}
+    assert snapshot_numbers(files) == (0, 1, 2, 3)
+
+
+class AnswerError(Exception):
+    """What boto raises: the server's answer."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.response = {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": str(status)}}
+
+
+def test_other_answers_of_stores_are_understood(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [409, 409, 412]
+
+    def pipe_file(path: str, value: bytes, mode: str) -> None:
+        raise OSError("refused") from AnswerError(answers.pop(0))
+
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr(files._store[0], "pipe_file", pipe_file)
+    with pytest.raises(FileExistsError):
+        files.write_new("f", b"x")
+    answers[:] = [403]
+    with pytest.raises(OSError, match="refused"):
+        files.write_new("f", b"x")
+    answers[:] = [409] * 20
+    with pytest.raises(OSError, match="refused"):
+        files.write_new("f", b"x")
+
+
+def test_a_store_that_ignores_conditions_is_refused(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = files._store[0].pipe_file
+    monkeypatch.setattr(files._store[0], "pipe_file", lambda path, value, mode: put(path, value))
+    with pytest.raises(CatalogError, match="overwrites"):
+        ensure_table_root(files)
+
+
+def test_a_commit_whose_answer_is_lost_is_one_commit(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver repeats a request that it got no answer to; the repeated one finds the file there."""
+    base = ensure_table_root(files)
+    put = files._store[0].pipe_file
+
+    def twice(path: str, value: bytes, mode: str) -> None:
+        put(path, value, mode=mode)
+        put(path, value, mode=mode)
+
+    monkeypatch.setattr(files._store[0], "pipe_file", twice)
+    assert commit(files, base, "a", (1994,)).number == 0
+    newest = latest_snapshot(files)
+    assert newest is not None
+    assert newest.number == 0
