@@ -16,12 +16,14 @@ from __future__ import annotations
 import errno
 import inspect
 import os
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from layoutopt.errors import CatalogError, SettingError
 
 TEMPORARY = ".tmp-"
 
+_MOST_RACES = 6
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -277,9 +280,28 @@ def _create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
         raise CatalogError(
             f"the driver {type(filesystem).__name__} of {full!r} can't create a file exclusively; install a newer one"
         )
-    try:
-        filesystem.pipe_file(full, data, mode="create")
-    except NotImplementedError as error:
-        raise CatalogError(
-            f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
-        ) from error
+    for attempt in range(_MOST_RACES):
+        try:
+            filesystem.pipe_file(full, data, mode="create")
+            return
+        except NotImplementedError as error:
+            raise CatalogError(
+                f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
+            ) from error
+        except FileExistsError:
+            raise
+        except OSError as error:
+            # What drivers make of the answers "there is one" and "somebody writes it just now" differs by store.
+            status = _http_status(error)
+            if status == HTTPStatus.PRECONDITION_FAILED:
+                raise FileExistsError(full) from error
+            if status != HTTPStatus.CONFLICT or attempt == _MOST_RACES - 1:
+                raise
+            time.sleep(0.05 * 2**attempt)
+
+
+def _http_status(error: OSError) -> int | None:
+    """The answer of an object store that an error was made of, by boto's convention."""
+    response = getattr(error.__cause__, "response", None)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return status if isinstance(status, int) else None

@@ -77,6 +77,9 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+_MARKER_CONTENT = json.dumps({"format": FORMAT, "version": FORMAT_VERSION}).encode()
+
+
 @dataclass(frozen=True)
 class HistoryEntry:
     """A snapshot in one line: ``changed`` are the keys of the partitions that it added, replaced or dropped."""
@@ -149,12 +152,29 @@ def _has_files(files: TableFiles) -> bool:
     return bool(names) and (names != (CATALOG,) or bool(files.list(CATALOG)))
 
 
+def _check_exclusive(files: TableFiles) -> None:
+    """Ask the store to create the marker again, which it must refuse: it may ignore that files are to be new.
+
+    Raises:
+        CatalogError: it does ignore it, so two loads at once could overwrite each other's snapshot.
+    """
+    try:
+        files.write_new(MARKER, files.read_bytes(MARKER))
+    except FileExistsError:
+        return
+    raise CatalogError(
+        f"the store of {files.root!r} overwrites files that should be created exclusively; put the table on one that "
+        "can't, such as a local disk or a store with conditional puts"
+    )
+
+
 def ensure_table_root(files: TableFiles) -> Snapshot | None:
     """Claim a path for a table before a load writes its first data file; the newest snapshot, or None.
 
     Raises:
         NotATableError: the path holds something else.
-        CatalogError: the newest snapshot is damaged or of a version that can't be read.
+        CatalogError: the newest snapshot is damaged or of a version that can't be read, or the store can't create files
+            exclusively.
     """
     if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
         raise NotATableError(
@@ -162,6 +182,7 @@ def ensure_table_root(files: TableFiles) -> Snapshot | None:
         )
     if not files.exists(MARKER):
         with suppress(FileExistsError):  # another loader claims it at this moment, which is as good
-            files.write_new(MARKER, json.dumps({"format": FORMAT, "version": FORMAT_VERSION}).encode())
+            files.write_new(MARKER, _MARKER_CONTENT)
     _check_marker(files)
+    _check_exclusive(files)
     return latest_snapshot(files)

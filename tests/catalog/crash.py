@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,9 +104,7 @@ def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int)
     n = len(offsets) - 1
     ids = first + np.arange(n)
     path = data_path(str(year), load_id, 0, 0, attempt)
-    target = Path(files.full_path(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as file:
+    with fsspec.open(files.full_path(path), "wb", auto_mkdir=True) as file:
         content = rows.append_column("_block", pa.array(np.repeat(ids, BLOCK_ROWS)))
         pq.write_table(content, file, row_group_size=BLOCK_ROWS)
     sums = {column.name: block_sums(rows[column.name], offsets, column.type) for column in SCHEMA.columns}

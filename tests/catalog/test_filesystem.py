@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.snapshots import ensure_table_root
 from layoutopt.errors import CatalogError, SettingError
 
 
@@ -139,6 +141,59 @@ def test_a_driver_that_can_not_create_exclusively_is_refused(monkeypatch: pytest
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
     with pytest.raises(CatalogError, match="exclusively"):
         TableFiles("memory://t").write_new("f", b"x")
+
+
+def test_a_disk_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(CatalogError, match="no hard links"):
+        ensure_table_root(TableFiles(str(tmp_path / "t")))
+    assert os.listdir(tmp_path / "t" / "_layoutopt") == []  # noqa: PTH208 - hidden files too
+
+
+def test_a_driver_that_ignores_that_files_are_to_be_new_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pipe_file(self: MemoryFileSystem, path: str, value: bytes, mode: str = "overwrite") -> None:
+        self.store.pop(path, None)
+        original(self, path, value)
+
+    original = MemoryFileSystem.pipe_file
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
+    try:
+        with pytest.raises(CatalogError, match="overwrites"):
+            ensure_table_root(TableFiles("memory://ignorant"))
+    finally:
+        MemoryFileSystem.store.clear()
+
+
+def test_the_clock_is_the_stores(files: TableFiles) -> None:
+    before = time.time()
+    assert before - 5 < files.now("a") < before + 60
+    assert list(files.walk("")) == []
+
+
+def test_every_file_below_a_folder_is_listed_with_its_age(files: TableFiles) -> None:
+    for path in ("a/b/1.json", "a/.tmp-2", "c"):
+        files.write_new(path, b"xyz")
+    assert {file.path for file in files.walk("")} == {"a/b/1.json", "a/.tmp-2", "c"}
+    found = {file.path: file for file in files.walk("a")}
+    assert set(found) == {"a/b/1.json", "a/.tmp-2"}
+    assert found["a/b/1.json"].size == 3
+    assert abs((found["a/b/1.json"].modified or 0) - time.time()) < 60
+    assert list(files.walk("nowhere")) == []
+
+
+def test_a_link_to_another_folder_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine").write_text("mine")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "link").symlink_to(outside)
+    files = TableFiles(str(tmp_path / "t"))
+    assert list(files.walk("")) == []
+    files.delete_empty_folders("")
+    assert (outside / "mine").exists()
 
 
 class RenamingFileSystem(MemoryFileSystem):  # type: ignore[misc]
