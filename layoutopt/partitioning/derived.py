@@ -40,11 +40,13 @@ class Derived:
         bits: the vectors' derived features, ``bool[d, t]``.
         weights: integers, ``float64[t]``, such that all sums of them are exact in float32.
         exponent: a query of weight 1 weighs two to the power of this in them.
+        exact: FALSE where queries had too many clauses, so that unions are said to cost more than they do.
     """
 
     bits: Bits
     weights: Weights
     exponent: int
+    exact: bool = True
 
     def of_some(self, vectors: Ints) -> Derived:
         """The same objective for some of the vectors only."""
@@ -85,13 +87,15 @@ def _of_clauses(objective: ClauseObjective, vectors: VectorCounts) -> Derived:
     queries, weights = _summed(objective.has_clause[:, useful], objective.weights)
     clauses = [_helping(query, zeros[:, useful], vectors.counts) for query in queries]
     packed = np.packbits(zeros[:, useful].T, axis=1)
-    for most in range(_MOST_CLAUSES, 0, -1):
+    longest = max(map(len, clauses), default=0)
+    for most in range(min(longest, _MOST_CLAUSES), -1, -1):
         sets = _sets(packed, [members[:most] for members in clauses], weights)
         if len(sets) <= _MOST_DERIVED:
             break
     held = np.array([np.frombuffer(key, dtype=np.uint8) for key in sets], dtype=np.uint8)
     bits = ~np.unpackbits(held.reshape(len(sets), packed.shape[1]), axis=1, count=len(vectors)).view(np.bool_)
-    return _derived(np.ascontiguousarray(bits.T), np.array(list(sets.values()), dtype=np.float64), vectors.rows)
+    linear = _derived(np.ascontiguousarray(bits.T), np.array(list(sets.values()), dtype=np.float64), vectors.rows)
+    return replace(linear, exact=most == longest)
 
 
 def _derived(bits: Bits, weights: Weights, rows: int) -> Derived:
@@ -110,27 +114,17 @@ def _summed(has_clause: Bits, weights: Weights) -> tuple[Bits, Weights]:
 
 
 def _helping(query: Bits, zeros: Bits, counts: Ints) -> list[int]:
-    """A query's clauses by the rows that each lets it skip beyond those before it, without those that add none."""
+    """A query's clauses, those first that let it skip the most rows beyond those before; none that another implies."""
     left = np.flatnonzero(query)
     open_rows = counts.copy()
     chosen: list[int] = []
-    while len(left) and len(chosen) < _MOST_CLAUSES:
-        # Ties to the clause that holds for more rows in all: it may help a block that the others do not.
-        gains = open_rows @ zeros[:, left]
-        best = int(np.lexsort((-(counts @ zeros[:, left]), -gains))[0])
-        if not chosen or gains[best] > 0:
-            chosen.append(int(left[best]))
-            open_rows = open_rows * ~zeros[:, left[best]]
-        left = _not_implied(left, int(left[best]), zeros)
-        if gains[best] == 0 and chosen:
-            chosen += [int(clause) for clause in left[: _MOST_CLAUSES - len(chosen)]]
-            break
+    while len(left):
+        # Of equals the one that holds for more rows in all.
+        best = int(left[np.lexsort((-(counts @ zeros[:, left]), -(open_rows @ zeros[:, left])))[0]])
+        chosen.append(best)
+        open_rows = open_rows * ~zeros[:, best]
+        left = left[(zeros[:, left] & ~zeros[:, [best]]).any(axis=0)]
     return chosen
-
-
-def _not_implied(left: Ints, chosen: int, zeros: Bits) -> Ints:
-    """The clauses that hold for some vector for which the chosen one does not."""
-    return left[(zeros[:, left] & ~zeros[:, [chosen]]).any(axis=0)]
 
 
 def _sets(packed: _Packed, queries: Iterable[list[int]], weights: Weights) -> dict[bytes, float]:

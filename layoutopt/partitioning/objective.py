@@ -88,10 +88,14 @@ class ClauseObjective:
 
     def reading(self, unions: Bits) -> Weights:
         """See :class:`Objective`."""
-        skipping = unions.astype(np.float32) @ self._features_of_clauses == 0
-        read_by = skipping.astype(np.float32) @ self._clauses_of_queries == 0
-        read: Weights = read_by @ self.weights
+        read: Weights = ~self.skipped(unions) @ self.weights
         return read
+
+    def skipped(self, unions: Bits) -> Bits:
+        """Which query skips a block with which of these unions, ``bool[n, f]`` -> ``bool[n, q]``."""
+        skipping = unions.astype(np.float32) @ self._features_of_clauses == 0
+        by: Bits = skipping.astype(np.float32) @ self._clauses_of_queries > 0
+        return by
 
     @cached_property
     def _features_of_clauses(self) -> _Singles:

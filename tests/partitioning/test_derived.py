@@ -41,6 +41,7 @@ def test_derived_features_save_what_queries_skip(segment: Segment, seed: int) ->
     vectors, objective = segment.vectors, clause_objective(segment, seed, n_clauses=5)
     derived = derive(objective, vectors)
     for partition in some_partitions(vectors, seed):
+        assert derived.exact
         assert saved(derived, partition, vectors) == truly_saved(objective, partition, vectors)
 
 
@@ -70,6 +71,7 @@ def test_too_many_sets_of_clauses_are_estimated_too_high_never_too_low(monkeypat
     monkeypatch.setattr(module, "_MOST_DERIVED", 10)
     rough = derive(objective, vectors)
     assert len(rough.weights) <= 10
+    assert not rough.exact
     estimated = [saved(rough, partition, vectors) for partition in partitions]
     true = [truly_saved(objective, partition, vectors) for partition in partitions]
     assert all(e <= t for e, t in zip(estimated, true, strict=True))

@@ -1,0 +1,42 @@
+"""The exact objective of a workload: what its queries can't skip of a segment's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from layoutopt.model.clauses import Clause, clause_table
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.query import Query
+from layoutopt.model.vectors import Bits
+from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.partition import Weights
+
+
+def objective_of(
+    queries: Sequence[Query], features: FeatureSet, weights: Weights, rows: int, others: Bits | None = None
+) -> ClauseObjective:
+    """The objective of queries over these features, and over others that they are known to skip by.
+
+    Args:
+        queries: the training queries.
+        features: bit ``i`` is feature ``i``.
+        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``.
+        rows: how many rows are partitioned together.
+        others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
+    """
+    clauses, has_clause = _clauses(tuple(queries), features)
+    n_features = len(features)
+    if others is not None:
+        clauses = (*clauses, *(frozenset({n_features + i}) for i in range(others.shape[1])))
+        has_clause = np.hstack([has_clause, others])
+        n_features += others.shape[1]
+    return ClauseObjective.of_clauses(clauses, has_clause, n_features, weights, rows)
+
+
+@lru_cache(maxsize=32)
+def _clauses(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[Clause, ...], Bits]:
+    """Remembered, since a process routes many segments of one plan."""
+    return clause_table(queries, features)
