@@ -79,6 +79,7 @@ class Layout:
         blocking: how rows become blocks.
         guides: features that guide the blocking too, but don't decide which rows the layout holds. The text has one set
             of local features for both; a copy of the few rows of a general feature could then not be cut by others.
+            With guides, rows without a local feature are always kept apart, even if all columns are master.
         serves: which of the plan's training queries the blocking is for, by their places; None for every query that
             reads a column of the layout. Where layouts overlap, a query reads its columns from some of them only.
 
@@ -113,9 +114,9 @@ class Layout:
         return tuple(sorted({*self.features, *self.guides}))
 
     @property
-    def has_all_rows(self) -> bool:
-        """Whether every column is there for all rows."""
-        return set(self.columns) == set(self.master)
+    def is_undivided(self) -> bool:
+        """Whether all rows are stored and blocked together, not those with a local feature apart from the rest."""
+        return set(self.columns) == set(self.master) and not self.guides
 
 
 @dataclass(frozen=True)

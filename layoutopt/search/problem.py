@@ -69,6 +69,7 @@ class Problem:
         block_rows: mean rows of a block, of the table (not of the sample).
         max_vectors: about how many distinct vectors a layout's local features may make (4.5).
         seed: of everything with chance.
+        classes: the class of each query that the problem was made of, ``int64[queries given]``; None if unknown.
     """
 
     columns: tuple[str, ...]
@@ -81,6 +82,7 @@ class Problem:
     block_rows: int
     max_vectors: int
     seed: int = 0
+    classes: Ints | None = None
 
     @cached_property
     def bits(self) -> tuple[Bools, ...]:
@@ -150,6 +152,7 @@ def make_problem(
         block_rows=block_rows,
         max_vectors=max_vectors,
         seed=seed,
+        classes=of_query,
     )
 
 

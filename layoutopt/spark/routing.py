@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,11 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.skipping import BlockFacts, cannot_match
 from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.objective import ClauseObjective
 from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import Weights, assign_rows
-from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.partitioning.registry import WARD, find_partitioner
+from layoutopt.partitioning.workload import objective_of
 from layoutopt.spark.slices import SLICES, facts_of, slice_rows
 
 MIN_ROWS = "min_rows"
@@ -55,11 +57,13 @@ class Guides:
         words: the guides' bits of each row, packed, ``uint64[n, w]``.
         weights: the worth of skipping by each guide, ``float64[g]``.
         slices: how many of the guides, the last ones, are sets of slices.
+        objective: what queries can't skip, over the guides; None where the partitioner goes by weights alone.
     """
 
     words: Words
     weights: Weights
     slices: int = 0
+    objective: ClauseObjective | None = None
 
 
 def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:
@@ -81,7 +85,7 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
 
 def present_rows(layout: Layout, words: Words) -> Bits:
     """The rows that the layout holds whole, ``bool[n]``: all, or R_i where some columns are copies (5.4.1)."""
-    if layout.has_all_rows:
+    if layout.is_undivided:
         return np.ones(len(words), dtype=np.bool_)
     local = project(words, layout.features)
     some: Bits = (local != 0).any(axis=1)
@@ -129,7 +133,12 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     held = present_rows(layout, words)
     matching = bits[held].mean(axis=0) if held.any() else np.zeros(bits.shape[1])
     weights = feature_weights(shares[served], reached[served], matching, marginal=True)
-    return Guides(pack(bits), weights, slices)
+    objective = None
+    if layout.blocking.algorithm != WARD:
+        guiding = replace(plan.features, features=tuple(plan.features[i] for i in local))
+        reaching = np.where(served, reached, 0.0)
+        objective = objective_of(plan.queries, guiding, reaching, len(words), shares[:, len(local) :] > 0)
+    return Guides(pack(bits), weights, slices, objective)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:
@@ -179,7 +188,7 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
     params = dict(blocking.params)
     min_rows = int(params.get(MIN_ROWS, min_rows_for(plan.block_rows)))
-    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed)
+    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
     joined = int((kept != np.arange(len(kept))).sum())
     return _written(rows, assign_rows(partition, inverse, order), partition.n_blocks, joined)
 

@@ -53,7 +53,7 @@ def test_layouts_may_name_guides_and_the_queries_they_serve() -> None:
     plan = replace(PLAN, scheme=Scheme((PLAN.scheme.layouts[0], layout)))
     assert Plan.loads(plan.dumps()) == plan
     assert layout.guiding == (0,)
-    assert not layout.has_all_rows
+    assert not layout.is_undivided
     assert b"guides" not in PLAN.dumps()
     with pytest.raises(ValueError, match="serves the queries"):
         replace(PLAN, scheme=Scheme((PLAN.scheme.layouts[0], replace(layout, serves=(1,)))))

@@ -1,0 +1,134 @@
+"""What a set of drafts costs: the queries' cells and tids (Sun 2017, Eq. 5.1 with 4.2), and storage (Eq. 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from layoutopt.search.drafts import Draft, Drafts, Maker, Queries
+from layoutopt.search.grouping import Group
+from layoutopt.search.problem import Bools, Floats, Problem, Unit
+
+
+class Family:
+    """Queries that read the same columns: in a log of templates, one template."""
+
+    def __init__(self, columns: Group, queries: Queries) -> None:
+        self.columns = columns
+        self.queries = queries
+        self.numbers = np.array(sorted(queries))
+        self.positions = np.array(sorted(columns))
+
+
+def families_of(problem: Problem) -> tuple[Family, ...]:
+    """The families, in the order of their first queries; queries that read no column are in none."""
+    found: dict[bytes, list[int]] = {}
+    for query, reads in enumerate(problem.reads):
+        if reads.any():
+            found.setdefault(np.packbits(reads).tobytes(), []).append(query)
+    return tuple(
+        Family(frozenset(np.flatnonzero(problem.reads[queries[0]]).tolist()), frozenset(queries))
+        for queries in found.values()
+    )
+
+
+class Costs:
+    """The costs of drafts, remembered by what they depend on: an operation changes what few families read.
+
+    Attributes:
+        maker: partitions the samples.
+        stored: what a stored cell of each column and a stored tid cost; a budget is in this unit.
+    """
+
+    def __init__(self, maker: Maker, stored: Unit) -> None:
+        self.maker = maker
+        self.stored = stored
+        self._families = families_of(maker.problem)
+        self._known: dict[tuple[int, frozenset[Draft]], float] = {}
+
+    def query_cost(self, drafts: Drafts) -> float:
+        """The cells, and tids where several layouts are read, of all queries, in the problem's unit.
+
+        Raises:
+            ValueError: a query reads a column that no draft has for it.
+        """
+        return sum(self._family_cost(number, drafts) for number in range(len(self._families)))
+
+    def storage(self, drafts: Drafts) -> float:
+        """What the drafts store for each row of the table, in the unit of the budget (5.2).
+
+        Every column is somewhere for all rows: where no draft has all rows, in the one that has the most (5.5.3).
+        """
+        total = 0.0
+        with_rest: set[Draft] = set()
+        masters = masters_of(self.maker, drafts)
+        for draft in drafts:
+            share = self.maker.made(draft).share
+            total += share * float(self.stored.cell[sorted(draft.columns)].sum())
+            if len(drafts) > 1:
+                total += share * self.stored.tid
+        for column, draft in masters.items():
+            rest = 1.0 - self.maker.made(draft).share
+            total += rest * float(self.stored.cell[column])
+            if rest and len(drafts) > 1 and draft not in with_rest:
+                with_rest.add(draft)
+                total += rest * self.stored.tid
+        return total
+
+    def _family_cost(self, number: int, drafts: Drafts) -> float:
+        family = self._families[number]
+        read = frozenset(d for d in drafts if d.columns & family.columns and d.served & family.queries)
+        key = (number, read)
+        if key not in self._known:
+            in_order = sorted(read, key=lambda draft: (sorted(draft.columns), sorted(draft.served)))
+            rows = np.stack([self.maker.made(d).rows[family.numbers] for d in in_order]) if read else np.zeros((0, 1))
+            holds = np.array([[c in d.columns for c in family.positions] for d in in_order], dtype=np.bool_)
+            unit = self.maker.problem.unit
+            self._known[key] = path_cost(rows, holds, unit.cell[family.positions], unit.tid)
+        return self._known[key]
+
+
+def masters_of(maker: Maker, drafts: Sequence[Draft]) -> dict[int, Draft]:
+    """The draft in which each column is master (5.5.3): the one with the largest share of the rows, then the first."""
+    found: dict[int, Draft] = {}
+    for draft in drafts:
+        for column in draft.columns:
+            if column not in found or maker.made(draft).share > maker.made(found[column]).share:
+                found[column] = draft
+    return found
+
+
+def path_cost(rows: Floats, holds: Bools, cell: Floats, tid: float) -> float:
+    """The cost of queries of one family, each along the better of the greedy path and the best single layout (5.6.3).
+
+    A scan that tries more paths reads no more than this.
+
+    Args:
+        rows: weighted rows, ``float64[layouts, queries]``; infinite where a layout does not serve a query.
+        holds: ``bool[layouts, columns]``.
+        cell: cost of a cell of each column.
+        tid: cost of a tid.
+
+    Raises:
+        ValueError: a query has a column that no layout serves.
+    """
+    if not len(rows) or not holds.any(axis=0).all():
+        raise ValueError("a column is in no layout that serves its queries; give every query all its columns")
+    # Of equally few rows the layout with most of the columns, as choose_path has it.
+    rank = np.argsort(np.lexsort((np.broadcast_to(-holds.sum(axis=1)[:, None], rows.shape), rows), axis=0), axis=0)
+    greedy = np.zeros(rows.shape[1])
+    used = np.zeros(rows.shape, dtype=np.bool_)
+    every = np.arange(rows.shape[1])
+    for column, price in enumerate(cell):
+        best = np.where(holds[:, column, None] & np.isfinite(rows), rank, len(rows)).argmin(axis=0)
+        greedy += price * np.where(holds[best, column], rows[best, every], np.inf)
+        used[best, every] = True
+    several = used.sum(axis=0) > 1
+    greedy += tid * several * np.where(used, rows, 0.0).sum(axis=0, where=np.isfinite(rows))
+    whole = holds.all(axis=1)
+    if whole.any():
+        greedy = np.minimum(greedy, rows[whole].min(axis=0) * cell.sum())
+    if not np.isfinite(greedy).all():
+        raise ValueError("a query has a column that no layout serves; give every query all its columns")
+    return float(greedy.sum())

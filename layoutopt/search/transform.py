@@ -1,0 +1,145 @@
+"""The text's operations on layouts (Sun 2017, 5.5.1), said of the queries that a layout serves.
+
+A layout's local features follow from its queries, so where the text gives a feature to another layout, here the
+queries that it subsumes go there. After each operation layouts of the same queries are merged (5.5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from layoutopt.search.costs import Costs
+from layoutopt.search.drafts import Draft, Drafts, Queries, joined, tidied
+from layoutopt.search.grouping import Group
+from layoutopt.search.problem import Problem
+
+_ROUNDS = 6
+_TRIED = 10
+"""Operations evaluated in a round: those that could gain most for what they store."""
+_NOTHING = 1e-6
+_LEAST_GAIN = 0.005
+"""An operation that gains less of the cost fits the log's very constants rather than what queries have in common."""
+_LEAST_WEIGHT = 0.01
+"""Of all queries' weight: a feature of fewer is not replicated alone."""
+
+
+def replicate(problem: Problem, drafts: Drafts, draft: Draft, queries: Queries) -> Drafts:
+    """Copy what some of a layout's queries read there; the layout then cares for the others alone."""
+    taken = draft.served & queries
+    copy = Draft(draft.columns & read_by(problem, taken), taken, copy=True)
+    return _replaced(problem, drafts, [draft], [Draft(draft.columns, draft.served - taken, draft.copy), copy])
+
+
+def merge(problem: Problem, drafts: Drafts, one: Draft, other: Draft) -> Drafts:
+    """One layout with the columns and queries of both."""
+    both = Draft(one.columns | other.columns, one.served | other.served, one.copy and other.copy)
+    return _replaced(problem, drafts, [one, other], [both])
+
+
+def merge_replicate(problem: Problem, drafts: Drafts, one: Draft, other: Draft) -> Drafts:
+    """One layout for the queries that read both, and copies for those that read only one of them."""
+    common = one.served & other.served
+    both = Draft(one.columns | other.columns, common, one.copy and other.copy)
+    copies = [
+        Draft(draft.columns & read_by(problem, draft.served - common), draft.served - common, copy=True)
+        for draft in (one, other)
+        if draft.served - common
+    ]
+    return _replaced(problem, drafts, [one, other], [both, *copies])
+
+
+def read_by(problem: Problem, queries: Queries) -> Group:
+    """The columns that some of the queries read."""
+    return frozenset(np.flatnonzero(problem.reads[sorted(queries)].any(axis=0)).tolist())
+
+
+def _replaced(problem: Problem, drafts: Drafts, old: list[Draft], new: list[Draft]) -> Drafts:
+    return joined(tidied(problem, [*(draft for draft in drafts if draft not in old), *new]))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An operation's result, with the most that it could gain for each cell stored."""
+
+    worth: float
+    drafts: Drafts
+
+
+def improve(problem: Problem, drafts: Drafts, budget: float, estimate: Costs, exact: Costs) -> Drafts:
+    """Apply the operation that gains most for what it stores while one gains, by the exact costs; at most some rounds.
+
+    Algorithm 2 evaluates every operation by partitioning; here those with most to gain, by the estimated costs.
+
+    Args:
+        problem: the problem.
+        drafts: within the budget.
+        budget: in the unit of the costs' storage.
+        estimate: on which operations are compared.
+        exact: on which the best one must gain.
+    """
+    cost = exact.query_cost(drafts)
+    for _ in range(_ROUNDS):
+        best = _best(problem, drafts, budget, estimate)
+        if best is None or exact.storage(best) > budget:
+            break
+        new_cost = exact.query_cost(best)
+        if new_cost > cost * (1 - _LEAST_GAIN):
+            break
+        drafts, cost = best, new_cost
+    return drafts
+
+
+def _best(problem: Problem, drafts: Drafts, budget: float, costs: Costs) -> Drafts | None:
+    cost, stored = costs.query_cost(drafts), costs.storage(drafts)
+    candidates = sorted(_candidates(problem, drafts, costs), key=lambda each: -each.worth)[:_TRIED]
+    found: tuple[float, Drafts] | None = None
+    for candidate in candidates:
+        new_stored = costs.storage(candidate.drafts)
+        gain = cost - costs.query_cost(candidate.drafts) if new_stored <= budget else 0.0
+        worth = gain / max(new_stored - stored, _NOTHING)
+        if gain >= _LEAST_GAIN * cost and (found is None or worth > found[0]):
+            found = (worth, candidate.drafts)
+    return found[1] if found else None
+
+
+def _candidates(problem: Problem, drafts: Drafts, costs: Costs) -> Iterator[_Candidate]:
+    subsumed = _subsumed(problem)
+    cell, tid = problem.unit.cell, problem.unit.tid
+    for draft in drafts:
+        if not draft.served:
+            continue
+        numbers = np.array(sorted(draft.served))
+        columns = sorted(draft.columns)
+        pays = costs.maker.made(draft).rows[numbers] * (problem.reads[numbers][:, columns] @ cell[columns])
+        for queries, share in subsumed:
+            taken = queries & draft.served
+            if 0 < len(taken) < len(numbers):
+                potential = float(pays[np.isin(numbers, list(taken))].sum()) * (1 - share)
+                stored = share * costs.stored.cell[sorted(draft.columns & read_by(problem, taken))].sum()
+                worth = potential / max(stored, _NOTHING)
+                yield _Candidate(worth, replicate(problem, drafts, draft, queries))
+    for one, other in combinations(drafts, 2):
+        common = sorted(one.served & other.served)
+        if not common:
+            continue
+        tids = tid * float(sum(costs.maker.made(draft).rows[common].sum() for draft in (one, other)))
+        yield _Candidate(tids / _NOTHING, merge(problem, drafts, one, other))
+        if one.served != other.served:
+            yield _Candidate(tids, merge_replicate(problem, drafts, one, other))
+
+
+def _subsumed(problem: Problem) -> list[tuple[Queries, float]]:
+    """The sets of queries that a feature subsumes, with the smallest share of rows of such a feature."""
+    found: dict[Queries, float] = {}
+    weights = problem.weights.sum(axis=0)
+    for feature in range(problem.shares.shape[1]):
+        subsumed = np.flatnonzero(problem.shares[:, feature] == 1.0)
+        queries = frozenset(subsumed.tolist())
+        if queries and weights[subsumed].sum() >= _LEAST_WEIGHT * weights.sum():
+            share = float(problem.selectivity[feature])
+            found[queries] = min(share, found.get(queries, 1.0))
+    return sorted(found.items(), key=lambda item: sorted(item[0]))

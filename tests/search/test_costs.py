@@ -1,0 +1,125 @@
+"""What drafts cost, against the model's equations and brute force over retrieval paths."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.cost import Read, Stored, query_cost, storage_cost
+from layoutopt.model.layout import Layout
+from layoutopt.model.retrieval import choose_path
+from layoutopt.search.costs import Costs, families_of, masters_of, path_cost
+from layoutopt.search.drafts import Draft, Drafts, Maker
+from layoutopt.search.families import Families, Replicating
+from layoutopt.search.grouping import cost_of
+from layoutopt.search.gsop import singles
+from layoutopt.search.problem import Problem, Unit
+from layoutopt.search.rows import computed
+from tests.search.problems import WARD, problems, random_problem
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> tuple[Problem, Drafts]:
+    """Column groups, and copies for some of the families."""
+    problem = draw(problems())
+    families = families_of(problem)
+    numbers = range(len(families))
+    copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
+    disjoint: list[frozenset[int]] = []
+    for copy in copies:
+        if not any(copy & other for other in disjoint):
+            disjoint.append(copy)
+    replicating = Replicating(problem, families, Costs(Maker(problem, WARD), cells(problem)))
+    return problem, replicating.drafts(Families(singles(problem), frozenset(disjoint)))
+
+
+def cells(problem: Problem) -> Unit:
+    return Unit(np.ones(len(problem.columns)), 0.0)
+
+
+@given(st.data())
+def test_a_query_pays_for_the_better_of_the_greedy_path_and_one_layout(data: st.DataObject) -> None:
+    n_layouts, n_columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
+    rows = [data.draw(st.sampled_from([0, 1, 2, 5, np.inf])) for _ in range(n_layouts)]
+    holds = np.array([[data.draw(st.booleans()) for _ in range(n_columns)] for _ in range(n_layouts)])
+    eligible = {str(c): [i for i in range(n_layouts) if holds[i, c] and rows[i] < np.inf] for c in range(n_columns)}
+    given_rows = np.array(rows, dtype=np.float64)[:, None]
+    if not all(eligible.values()):
+        with pytest.raises(ValueError, match="no layout"):
+            path_cost(given_rows, holds, np.ones(n_columns), 1.0)
+        return
+    cost = path_cost(given_rows, holds, np.ones(n_columns), 1.0)
+    whole = [int(r) if r < np.inf else 99 for r in rows]
+    layouts = [Layout(tuple(str(c) for c in range(n_columns) if holds[i, c])) for i in range(n_layouts)]
+    greedy = query_cost(choose_path(list(eligible), layouts, whole, eligible).reads(whole))
+    alone = [whole[i] * n_columns for i in range(n_layouts) if all(i in of for of in eligible.values())]
+    assert cost == min([greedy, *alone])
+    optimum = min(
+        query_cost([Read(whole[i], path.count(i)) for i in sorted(set(path))]) for path in product(*eligible.values())
+    )
+    assert optimum <= cost <= 2 * optimum
+
+
+@given(problems())
+def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: Problem) -> None:
+    costs = Costs(Maker(problem, WARD), cells(problem))
+    drafts = Replicating(problem, families_of(problem), costs).drafts(Families(singles(problem)))
+    groups = tuple(draft.columns for draft in drafts)
+    assert costs.query_cost(drafts) == pytest.approx(cost_of(problem, groups, computed(problem, WARD)))
+    assert costs.storage(drafts) == pytest.approx(len(problem.columns))
+
+
+@given(overlapping())
+def test_storage_is_equation_5_2(case: tuple[Problem, Drafts]) -> None:
+    problem, drafts = case
+    maker = Maker(problem, WARD)
+    masters = masters_of(maker, drafts)
+    assert set(masters) == set(range(len(problem.columns)))
+    rows = 1_000_000
+    stored = []
+    for draft in drafts:
+        held = round(maker.made(draft).share * rows)
+        mine = sum(master is draft for master in masters.values())
+        stored.append(Stored(held, len(draft.columns), rows - held, mine))
+    expected = storage_cost(stored, rows, len(problem.columns))
+    assert Costs(maker, cells(problem)).storage(drafts) / len(problem.columns) == pytest.approx(expected, abs=1e-4)
+
+
+@given(overlapping())
+def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, Drafts]) -> None:
+    problem, drafts = case
+    maker = Maker(problem, WARD)
+    tids = Costs(maker, Unit(np.zeros(len(problem.columns)), 1.0)).storage(drafts)
+    if len(drafts) == 1:
+        assert tids == 0
+        return
+    masters = set(masters_of(maker, drafts).values())
+    expected = sum(1.0 if draft in masters else maker.made(draft).share for draft in drafts)
+    assert tids == pytest.approx(expected)
+
+
+@given(overlapping())
+def test_every_query_has_all_its_columns(case: tuple[Problem, Drafts]) -> None:
+    problem, drafts = case
+    for query, reads in enumerate(problem.reads):
+        held = {column for draft in drafts if query in draft.served for column in draft.columns}
+        assert set(np.flatnonzero(reads).tolist()) <= held
+
+
+def test_a_query_without_a_column_is_refused() -> None:
+    costs = path_cost
+    with pytest.raises(ValueError, match="no layout"):
+        costs(np.array([[1.0]]), np.array([[True, False]]), np.ones(2), 1.0)
+
+
+def test_equal_drafts_are_made_once() -> None:
+    problem = random_problem(3)
+    maker = Maker(problem, WARD)
+    both = frozenset({0, 1})
+    made = maker.made(Draft(frozenset({0}), both))
+    assert maker.made(Draft(frozenset({1, 2}), both)) is made
+    assert maker.made(Draft(frozenset({0}), frozenset({0}))) is not made

@@ -1,0 +1,136 @@
+"""GSOP-R's search: within the budget, never worse than GSOP, and what copies are for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.model.layout import ByOrder, ByVectors
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.search.costs import families_of
+from layoutopt.search.gsop import search_groups
+from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.replication import Search, scheme_of_drafts
+from tests.search.problems import WARD, problems, random_problem
+
+
+def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, Search]:
+    best = search_groups(problem, WARD).best
+    return best.cost, Search(problem, WARD, best.groups, stored)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from([1.0, 1.1, 1.5, 2.0, 4.0]), st.booleans())
+def test_within_the_budget_and_never_worse_than_gsop(problem: Problem, budget: float, in_bytes: bool) -> None:
+    n = len(problem.columns)
+    stored = Unit(np.arange(1.0, n + 1), 0.5) if in_bytes else None
+    cost, search = found_by(problem, stored=stored)
+    found = search.best(budget)
+    assert found.storage <= budget + 1e-9
+    assert found.cost <= cost + 1e-6 * max(cost, 1)
+    assert found.cells >= 1 - 1e-9
+    if not in_bytes:
+        assert found.cells == pytest.approx(found.storage)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -> None:
+    _, search = found_by(problem)
+    drafts = search.best(2.0).drafts
+    scheme = scheme_of_drafts(search.exact.maker, drafts, "ward")
+    assert scheme.columns == set(problem.columns)
+    for query, reads in enumerate(problem.reads):
+        wanted = {problem.columns[c] for c in np.flatnonzero(reads)}
+        held: set[str] = set()
+        for layout in scheme.layouts:
+            if layout.serves is None or query in layout.serves:
+                held |= set(layout.columns)
+        assert wanted <= held
+    for draft, layout in zip(drafts, scheme.layouts, strict=True):
+        if search.exact.maker.made(draft).features is None:
+            assert layout.is_undivided
+        else:
+            assert set(layout.master) <= set(layout.columns)
+        assert isinstance(layout.blocking, ByVectors) or layout.blocking == ByOrder("input")
+
+
+@settings(max_examples=20, deadline=None)
+@given(problems())
+def test_the_same_problem_has_the_same_scheme(problem: Problem) -> None:
+    first, second = (found_by(one)[1].best(1.5).drafts for one in (problem, replace(problem)))
+    assert first == second
+
+
+def crossing() -> Problem:
+    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
+    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
+    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
+    family = np.repeat([0, 1], 4)
+    return Problem(
+        columns=("a", "b", "c", "d"),
+        reads=np.array([[f == 0, True, f == 1, False] for f in family]),
+        shares=np.eye(8),
+        members=np.eye(8, dtype=np.float32),
+        skips=np.eye(8, dtype=np.bool_),
+        samples=(Sample(vectors, 160, np.ones(8)),),
+        unit=Unit.cells(4),
+        block_rows=56,
+        max_vectors=100,
+    )
+
+
+def test_a_copy_of_the_column_in_conflict_ends_it() -> None:
+    problem = crossing()
+    assert [sorted(family.columns) for family in families_of(problem)] == [[0, 1], [1, 2]]
+    cost, search = found_by(problem)
+    found = search.best(1.25)
+    # Every query reads its 40 rows of two columns and no tids; one column of four is stored twice.
+    assert found.cost == 8 * 40 * 2 < cost
+    assert found.storage == 1.25
+    assert {draft.columns - {3} for draft in found.drafts} == {frozenset({0, 1}), frozenset({1, 2})}
+    assert search.best(1.0).cost == cost
+    # A copy of a few rows of a and b, for one query, is all that less storage can buy.
+    assert found.cost < search.best(1.24).cost < cost
+
+
+def test_a_copy_holds_the_rows_of_a_general_feature_only() -> None:
+    """All queries of one family are within feature 8, an eighth of the rows: a copy of those is nearly free."""
+    problem = crossing()
+    bits = np.hstack([np.tile(problem.bits[0], (8, 1)), np.repeat(np.eye(8, 1, dtype=np.bool_), 16, axis=0)])
+    vectors = VectorCounts.of_rows(pack(bits), 9)
+    vectors = VectorCounts(vectors.words, vectors.counts * 10, 9)
+    general = np.array([[False]] * 4 + [[True]] * 4)
+    skips = np.hstack([problem.skips, general])
+    problem = replace(
+        problem,
+        shares=skips.astype(np.float64),
+        members=np.eye(9, dtype=np.float32),
+        skips=skips,
+        samples=(Sample(vectors, 1280, np.ones(8)),),
+    )
+    _, search = found_by(problem)
+    found = search.best(1.05)
+    scheme = scheme_of_drafts(search.exact.maker, found.drafts, "ward")
+    (copy,) = [layout for layout in scheme.layouts if not layout.is_undivided]
+    assert (copy.columns, copy.master, copy.features) == (("b", "c"), ("c",), (8,))
+    assert set(copy.guides) & {4, 5, 6, 7}
+    assert found.storage == pytest.approx(1 + 1 / 8 / 4)
+
+
+def test_classes_are_told_apart_in_what_a_layout_serves() -> None:
+    problem = replace(crossing(), classes=np.array([7, 0, 0, 1, 2, 3, 4, 5, 6]))
+    _, search = found_by(problem)
+    scheme = scheme_of_drafts(search.exact.maker, search.best(1.25).drafts, "ward")
+    assert {layout.serves for layout in scheme.layouts} == {(1, 2, 3, 4, 5), (0, 6, 7, 8)}
+
+
+def test_many_families_are_searched_as_few() -> None:
+    problem = random_problem(4, n_columns=8, n_queries=32)
+    assert len(families_of(problem)) > 24
+    cost, search = found_by(problem)
+    assert search.best(1.5).cost <= cost
