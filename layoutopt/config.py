@@ -85,6 +85,9 @@ Method = Literal[
 ]
 
 
+Cost = Literal["cells", "bytes"]
+
+
 class Positional:
     """Marks a setting that the command line takes by its place, not by a flag."""
 
@@ -109,7 +112,7 @@ class AnalyzeSettings(VerbSettings):
     dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
     threshold: int | None = Field(
-        None, ge=1, description="T: a feature helps at least this many queries [default: 1 % of them, at least 2]"
+        None, ge=1, description="T: a feature helps at least this many queries [default: one in 200, at least 2]"
     )
     num_features: int = Field(64, ge=1, le=1024, description="the most features to find")
     exclude_columns: Names | None = Field(
@@ -149,6 +152,9 @@ class PlanSettings(VerbSettings):
     )
     seed: int = Field(0, ge=0, description="the seed of everything that draws at random")
     codec: Literal["zstd", "snappy", "gzip", "lz4", "none"] = Field("zstd", description="the Parquet compression")
+    cost: Cost = Field(
+        "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
+    )
     output: Path = Field(Path("plan.json"), description="the file to write")
 
 

@@ -17,7 +17,7 @@ from layoutopt.model.schema import Schema
 Selection = Literal["coverage", "text"]
 """``coverage``: :func:`rank_by_coverage`. ``text``: :func:`eliminate_redundant`, as the thesis has it."""
 
-_THRESHOLD_SHARE = 0.01
+_THRESHOLD_SHARE = 0.005
 _LEAST_THRESHOLD = 2
 
 
@@ -66,7 +66,7 @@ def rank(candidates: Candidates, num_features: int, threshold: float, selection:
 
 
 def default_threshold(queries: Sequence[Query]) -> int:
-    """T when none is given: one query in a hundred, at least 2 (a filter used once is no pattern)."""
+    """T when none is given: one query in two hundred, at least 2 (a filter used once is no pattern)."""
     return max(_LEAST_THRESHOLD, math.ceil(_THRESHOLD_SHARE * sum(query.weight for query in queries)))
 
 

@@ -8,15 +8,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from layoutopt.model.predicate import And, Constant, InSet, Literal, Node, Or, Predicate, columns_of
+from layoutopt.model.predicate import And, Constant, InSet, Node, Or, Predicate, columns_of
+from layoutopt.model.skipping import pieces
 from layoutopt.model.subsume import implies
-from layoutopt.model.values import ValueSet
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
-MOST_PARTS = 64
-"""A list of more values than this is looked at as a whole only."""
 
 
 class Implications:
@@ -78,16 +75,13 @@ class Implications:
         return np.array(np.mean([self.shares(part) for part in parts], axis=0))
 
 
-def single_parts(node: Node) -> tuple[Literal, ...]:
+def single_parts(node: Node) -> tuple[InSet, ...]:
     """A list of values (or closed ranges) as one literal a value; nothing for other nodes and for long lists.
 
-    ``x <> 1`` is no list: its halves are no more likely to recur than it is.
+    Integers that stand next to each other are values too: of ``x IN (3, 7, 8)`` the parts are 3, 7 and 8, which recur
+    in other lists where ``x BETWEEN 7 AND 8`` does not. ``x <> 1`` is no list: its halves are no more likely to recur
+    than it is.
     """
-    if not isinstance(node, InSet) or not 1 < len(node.values.intervals) + node.null <= MOST_PARTS:
+    if not isinstance(node, InSet) or any(None in interval for interval in node.values.intervals):
         return ()
-    if any(None in interval for interval in node.values.intervals):
-        return ()
-    parts = [InSet(node.subject, ValueSet((interval,))) for interval in node.values.intervals]
-    if node.null:
-        parts.append(InSet(node.subject, ValueSet.empty(), null=True))
-    return tuple(parts)
+    return pieces(node)

@@ -131,7 +131,7 @@ class _Check:
         return np.zeros(-(-self.n // 8), dtype=np.uint8)
 
 
-def pieces(literal: InSet) -> tuple[Node, ...]:
+def pieces(literal: InSet) -> tuple[InSet, ...]:
     """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
 
     None if that is a single piece, or if there are too many.
@@ -139,10 +139,10 @@ def pieces(literal: InSet) -> tuple[Node, ...]:
     intervals = _single_keys(literal.values) or literal.values.intervals
     if not 1 < len(intervals) + literal.null <= _MOST_PIECES:
         return ()
-    pieces = [InSet(literal.subject, ValueSet((interval,))) for interval in intervals]
+    found = [InSet(literal.subject, ValueSet((interval,))) for interval in intervals]
     if literal.null:
-        pieces.append(InSet(literal.subject, ValueSet.empty(), null=True))
-    return tuple(pieces)
+        found.append(InSet(literal.subject, ValueSet.empty(), null=True))
+    return tuple(found)
 
 
 def _single_keys(values: ValueSet) -> list[Interval]:

@@ -20,7 +20,7 @@ from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
-from layoutopt.search.problem import Problem, Sample, make_problem
+from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import Estimate, computed
 from layoutopt.spark.planning import Designed, Method, PartitionPairs, Planning
 from layoutopt.spark.routing import CUT_BY, MIN_ROWS
@@ -78,6 +78,7 @@ def problem_of(planning: Planning) -> Problem:
         planning.features,
         planning.schema.names,
         samples,
+        unit=planning.unit,
         block_rows=planning.block_rows,
         max_vectors=planning.max_vectors,
         seed=planning.seed,
@@ -97,10 +98,13 @@ def _with_cut(planning: Planning, layout: Layout) -> Layout:
 
 
 def _designed(planning: Planning, scheme: Scheme, cost: float) -> Designed:
-    """The scheme with the share of a full scan's cells (and tids) that the training queries read on the samples."""
+    """The scheme with the share of a full scan that the training queries read on the samples, in the unit of cost."""
+    unit = planning.unit or Unit.cells(len(planning.schema.names))
+    of_cell = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
     rows = sum(partition.rows for partition in planning.partitions)
-    full = rows * sum(query.weight * len(query.columns) for query in planning.queries)
-    return Designed(scheme, {"cells_and_tids_fraction": round(cost / full, 6) if full else 0.0})
+    full = rows * sum(query.weight * sum(of_cell[name] for name in query.columns) for query in planning.queries)
+    name = "cells_and_tids_fraction" if planning.unit is None else "bytes_fraction"
+    return Designed(scheme, {name: round(cost / full, 6) if full else 0.0})
 
 
 def _sampled(partitions: Sequence[PartitionPairs]) -> list[PartitionPairs]:

@@ -25,6 +25,8 @@ ZSTD_LEVEL = 3
 _SAMPLE_SHARE = 25
 _FEWEST_SAMPLE_ROWS, _MOST_SAMPLE_ROWS = 2_000, 12_000
 _LONGEST_INTEGER_DECIMAL = 18
+# A column chunk's entry in the footer, without statistics of long texts; TPC-H's are 90 to 160 bytes.
+_FOOTER_BYTES_A_CHUNK = 120
 _DICTIONARY = "dictionary"
 _INTEGER_ENCODINGS = (_DICTIONARY, "PLAIN", "DELTA_BINARY_PACKED")
 _TEXT_ENCODINGS = (_DICTIONARY, "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
@@ -61,6 +63,15 @@ def choose_encodings(table: pa.Table, offsets: Ints, codec: str) -> Encodings:
         codec: the compression to be used.
     """
     return _as_encodings({name: encoding for name, (_, encoding) in _smallest(table, offsets, codec).items()})
+
+
+def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
+    """About the compressed bytes of each column for one row, with its share of the chunks' entries in the footer."""
+    sampled = sum(block.num_rows for block in _sample(table, offsets))
+    blocks = sum(1 for _ in _sample(table, offsets))
+    footer = _FOOTER_BYTES_A_CHUNK * blocks
+    smallest = _smallest(table, offsets, codec)
+    return {name: (size + footer) / max(sampled, 1) for name, (size, _) in smallest.items()}
 
 
 def estimate_sizes(table: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]:

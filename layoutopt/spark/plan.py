@@ -8,12 +8,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.config import PlanSettings
+from layoutopt.config import Cost, PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import classes
+from layoutopt.search.problem import Unit
+from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.designs import BY_ORDER, METHODS, SAMPLED
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
@@ -45,6 +47,7 @@ def make_plan(
     min_features: int = 1,
     num_features: int | None = None,
     codec: str = "zstd",
+    cost: Cost = "cells",
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -64,6 +67,7 @@ def make_plan(
         num_features: numFeat, the most features that guide the blocking; 28 for one layout and all for several where
             left out. Every feature of the document is measured all the same, and skips.
         codec: the Parquet compression.
+        cost: what methods that search over column groups count: cells and tids, or their bytes.
         progress: called with a short sentence at each stage, and for every feature given up.
 
     Raises:
@@ -84,6 +88,7 @@ def make_plan(
     features = guiding_features(document.features, method, num_features)
     queries = tuple(classes(document.queries))
     partitions: tuple[PartitionPairs, ...] = ()
+    unit: Unit | None = None
     if method in SAMPLED or method == "sop":
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
         with clear_failures(name):
@@ -91,6 +96,19 @@ def make_plan(
             if method in SAMPLED:
                 say("sampling feature vectors")
                 partitions = sample_pairs(counting, features)
+                if cost == "bytes":
+                    say("measuring the bytes of cells")
+                    middle = partitions[len(partitions) // 2]
+                    unit = unit_in_bytes(
+                        rows,
+                        features,
+                        partition_by,
+                        (middle.value, middle.rows),
+                        block_rows=block_rows,
+                        segment_rows=segment_rows,
+                        codec=codec,
+                        seed=seed,
+                    )
             else:
                 say("counting feature vectors")
                 features, partitions = count_pairs(counting, features)
@@ -100,7 +118,7 @@ def make_plan(
             )
     columns = tuple(document.schema.find(name).name for name in by)
     planning = Planning(
-        document.schema, features, queries, partitions, columns, block_rows, segment_rows, max_vectors, seed
+        document.schema, features, queries, partitions, columns, block_rows, segment_rows, max_vectors, seed, unit
     )
     say(f"planning by {method}")
     designed = METHODS[method](planning)
@@ -139,6 +157,7 @@ def plan_by(
         max_vectors=settings.max_vectors,
         seed=settings.seed,
         codec=settings.codec,
+        cost=settings.cost,
         progress=progress,
     )
 

@@ -12,6 +12,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.partition import Weights
+from layoutopt.search.problem import Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ class Planning:
         partitions: the pairs, in the order of the partitions' values; empty for methods by order.
         by: the columns that the user wants rows ordered by.
         block_rows, segment_rows, max_vectors, seed: the plan's.
+        unit: what reading a cell of each column and a tid costs; None counts cells, as the thesis does.
     """
 
     schema: Schema
@@ -55,6 +57,7 @@ class Planning:
     segment_rows: int
     max_vectors: int
     seed: int
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
@@ -52,11 +52,7 @@ def sample_vectors(
         partition_rows: the rows of each partition to sample, by its value.
         sample_rows: rows wanted of each.
     """
-    used = frozenset().union(*(feature.columns for feature in features))
-    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
-    drawn_by = short or rows.schema.fields
-    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in drawn_by]
-    draw = F.pmod(F.xxhash64(*values), F.lit(_DRAWS))
+    draw = _draw(rows, features)
     drawn_below = {
         value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
     }
@@ -68,3 +64,16 @@ def sample_vectors(
         limit = F.when(key.eqNullSafe(F.lit(value)), F.lit(below)).otherwise(limit)
     some = of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
     return vector_counts(some, features.features, partition_by)
+
+
+def rows_drawn(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:
+    """About that share of the rows, all of their columns; the same ones whatever their order."""
+    return rows.where(_draw(rows, features) < F.lit(max(1, round(_DRAWS * min(1.0, share)))))
+
+
+def _draw(rows: DataFrame, features: FeatureSet) -> Column:
+    """A number from 0 to ``_DRAWS - 1`` that depends on a row's content."""
+    used = frozenset().union(*(feature.columns for feature in features))
+    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
+    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in short or rows.schema.fields]
+    return F.pmod(F.xxhash64(*values), F.lit(_DRAWS))

@@ -77,7 +77,7 @@ def test_features_carry_the_settings_that_give_them_meaning() -> None:
 
 def test_the_default_threshold_follows_the_workload() -> None:
     assert default_threshold([query(SHOES)]) == 2
-    assert default_threshold([query(SHOES, weight=800.0)]) == 8
+    assert default_threshold([query(SHOES, weight=800.0)]) == 4
     assert default_threshold([query(SHOES, weight=801.0)]) == 9
 
 
