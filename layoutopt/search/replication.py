@@ -9,6 +9,7 @@ import numpy as np
 
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partition import Partitioner
+from layoutopt.search.basic import full_copies, selective
 from layoutopt.search.costs import Costs, Family, families_of, masters_of
 from layoutopt.search.drafts import Draft, Drafts, Maker, mask_of, thinned
 from layoutopt.search.families import Families, Replicating
@@ -85,6 +86,16 @@ class Search:
         within = [drafts for drafts in found if self.exact.storage(drafts) <= allowed]
         best = min(within, key=self._order)
         return self.measured(improve(self.problem, best, allowed, self._estimate, self.exact), budget)
+
+    def selective(self, budget: float) -> Replicated:
+        """The groups, and within a budget copies of what single features request (5.3.1)."""
+        allowed = budget * self._unit_storage
+        return self.measured(selective(self.problem, self.plain, allowed, self._estimate), budget)
+
+    def full_copies(self, copies: int) -> Replicated:
+        """So many copies of the table, each grouped for some of the queries (5.3.2)."""
+        drafts = full_copies(self.problem, copies, self._partitioner, self._estimate)
+        return self.measured(drafts, float(copies))
 
     def measured(self, drafts: Drafts, budget: float) -> Replicated:
         """The figures of some drafts."""

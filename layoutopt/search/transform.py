@@ -107,7 +107,7 @@ def _best(problem: Problem, drafts: Drafts, budget: float, costs: Costs) -> Draf
 
 
 def _candidates(problem: Problem, drafts: Drafts, costs: Costs) -> Iterator[_Candidate]:
-    subsumed = _subsumed(problem)
+    features = subsumed_queries(problem)
     cell, tid = problem.unit.cell, problem.unit.tid
     for draft in drafts:
         if not draft.served:
@@ -115,7 +115,7 @@ def _candidates(problem: Problem, drafts: Drafts, costs: Costs) -> Iterator[_Can
         numbers = np.array(sorted(draft.served))
         columns = sorted(draft.columns)
         pays = costs.maker.made(draft).rows[numbers] * (problem.reads[numbers][:, columns] @ cell[columns])
-        for queries, share in subsumed:
+        for queries, share in features:
             taken = queries & draft.served
             if 0 < len(taken) < len(numbers):
                 potential = float(pays[np.isin(numbers, list(taken))].sum()) * (1 - share)
@@ -132,7 +132,7 @@ def _candidates(problem: Problem, drafts: Drafts, costs: Costs) -> Iterator[_Can
             yield _Candidate(tids, merge_replicate(problem, drafts, one, other))
 
 
-def _subsumed(problem: Problem) -> list[tuple[Queries, float]]:
+def subsumed_queries(problem: Problem) -> list[tuple[Queries, float]]:
     """The sets of queries that a feature subsumes, with the smallest share of rows of such a feature."""
     found: dict[Queries, float] = {}
     weights = problem.weights.sum(axis=0)

@@ -1,0 +1,103 @@
+"""The two basic ways to replicate that GSOP-R is compared with (Sun 2017, 5.3): selective, and full copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from layoutopt.partitioning.partition import Partitioner
+from layoutopt.search.costs import Costs, families_of
+from layoutopt.search.drafts import Draft, Drafts, Queries
+from layoutopt.search.gsop import search_groups
+from layoutopt.search.problem import Problem
+from layoutopt.search.transform import read_by, subsumed_queries
+
+_NOTHING = 1e-6
+_MOST_COPIED = 64
+"""Features replicated at most."""
+
+
+def selective(problem: Problem, plain: Drafts, allowed: float, costs: Costs) -> Drafts:
+    """GSOP with the rows and columns that features request stored once more, one feature after the other (5.3.1).
+
+    The feature comes next that gains most for what it stores. Its queries leave the column groups, which are then
+    partitioned for the others.
+
+    Args:
+        problem: the problem.
+        plain: the column groups.
+        allowed: what may be stored, in the unit of the costs' storage.
+        costs: on the samples.
+    """
+    drafts, left = plain, dict(subsumed_queries(problem))
+    for _ in range(_MOST_COPIED):
+        best = _most_worth(problem, drafts, left, allowed, costs)
+        if best is None:
+            break
+        relieved = _relieved(drafts, best.served)
+        drafts = min(((*relieved, best), (*drafts, best)), key=costs.query_cost)
+        del left[best.served]
+    return drafts
+
+
+def _most_worth(
+    problem: Problem, drafts: Drafts, left: dict[Queries, float], allowed: float, costs: Costs
+) -> Draft | None:
+    """The feature's copy that gains most for each cell stored while the groups stay as they are."""
+    cost, stored = costs.query_cost(drafts), costs.storage(drafts)
+    found: tuple[float, Draft] | None = None
+    for queries in left:
+        copy = Draft(read_by(problem, queries), queries, copy=True)
+        more = costs.storage((*drafts, copy)) - stored
+        gain = cost - costs.query_cost((*drafts, copy)) if stored + more <= allowed else 0.0
+        worth = gain / max(more, _NOTHING)
+        if gain > _NOTHING * cost and (found is None or worth > found[0]):
+            found = (worth, copy)
+    return found[1] if found else None
+
+
+def _relieved(drafts: Drafts, queries: Queries) -> Drafts:
+    """The drafts without these queries, where they are not copies for features."""
+    return tuple(draft if draft.copy else replace(draft, served=draft.served - queries) for draft in drafts)
+
+
+def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: Costs) -> Drafts:
+    """Whole copies of the table, each with column groups for its share of the queries (5.3.2).
+
+    The text merges features, bottom-up and by cost, until as many clusters are left as copies. Here families of queries
+    are merged, each with the features that serve it; what a cluster costs is estimated by one layout for it.
+
+    Args:
+        problem: the problem.
+        copies: how many, at least one.
+        partitioner: that of the load.
+        costs: for the estimates.
+    """
+    drafts: list[Draft] = []
+    clusters = _clusters(problem, copies, costs)
+    for cluster in clusters + [frozenset()] * (copies - len(clusters)):
+        reads = problem.reads.copy()
+        reads[[query for query in range(len(reads)) if query not in cluster]] = False
+        groups = search_groups(replace(problem, reads=reads), partitioner).best.groups
+        drafts += [
+            Draft(group, frozenset(np.flatnonzero(reads[:, sorted(group)].any(axis=1)).tolist())) for group in groups
+        ]
+    return tuple(drafts)
+
+
+def _clusters(problem: Problem, count: int, costs: Costs) -> list[Queries]:
+    clusters = [family.queries for family in families_of(problem)]
+
+    def cost(queries: Queries) -> float:
+        rows = costs.maker.made(Draft(read_by(problem, queries), queries)).rows
+        numbers = sorted(queries)
+        return float((rows[numbers] * (problem.reads[numbers] @ problem.unit.cell)).sum())
+
+    while len(clusters) > count:
+        one, other = min(
+            combinations(clusters, 2), key=lambda pair: cost(pair[0] | pair[1]) - cost(pair[0]) - cost(pair[1])
+        )
+        clusters = [cluster for cluster in clusters if cluster not in (one, other)] + [one | other]
+    return clusters

@@ -1,0 +1,51 @@
+"""The two basic ways to replicate (5.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.search.problem import Problem
+from layoutopt.search.replication import scheme_of_drafts
+from tests.search.problems import problems
+from tests.search.test_replication import crossing, found_by
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.sampled_from([1.0, 1.3, 3.0]))
+def test_selective_copies_stay_within_the_budget(problem: Problem, budget: float) -> None:
+    _, search = found_by(problem)
+    found = search.selective(budget)
+    assert found.storage <= budget + 1e-9
+    assert scheme_of_drafts(search.exact.maker, found.drafts, "ward").columns == set(problem.columns)
+
+
+def test_a_selective_copy_holds_what_one_feature_requests() -> None:
+    cost, search = found_by(crossing())
+    found = search.selective(1.6)
+    copies = [draft for draft in found.drafts if draft.copy]
+    # Each copy is a quarter of the rows of two columns of four: four of them fit.
+    assert len(copies) == 4
+    assert all(len(draft.served) == 1 and len(draft.columns) == 2 for draft in copies)
+    assert found.storage == pytest.approx(1.5)
+    assert found.cost < cost
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.integers(1, 3))
+def test_full_copies_store_the_table_so_often(problem: Problem, copies: int) -> None:
+    _, search = found_by(problem)
+    found = search.full_copies(copies)
+    assert found.cells == pytest.approx(copies)
+    for query, reads in enumerate(problem.reads):
+        held = {column for draft in found.drafts if query in draft.served for column in draft.columns}
+        assert set(np.flatnonzero(reads).tolist()) <= held
+
+
+def test_each_full_copy_is_for_one_family() -> None:
+    _, search = found_by(crossing())
+    found = search.full_copies(2)
+    assert found.cost == 8 * 40 * 2
+    assert search.full_copies(1).cost > found.cost
