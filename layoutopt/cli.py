@@ -12,6 +12,7 @@ import typer
 from layoutopt.config import (
     AnalyzeSettings,
     BenchSettings,
+    DriftSettings,
     EvaluateSettings,
     ExplainSettings,
     FilesSettings,
@@ -19,14 +20,17 @@ from layoutopt.config import (
     LoadSettings,
     PlanSettings,
     QuerySettings,
+    ReloadSettings,
     RestoreSettings,
     SnapshotSettings,
+    StatusSettings,
     VacuumSettings,
     VerifySettings,
+    make_settings,
     parse_age,
 )
 from layoutopt.console import Session, add_verb, run_app
-from layoutopt.errors import DataFileError, PlanError
+from layoutopt.errors import DataFileError, PlanError, SettingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +85,10 @@ def plan(settings: PlanSettings, session: Session) -> None:
 )
 def load(settings: LoadSettings, session: Session) -> None:
     """Write a source's partitions as blocks into a table, once each, and commit them once rows and checksums agree."""
+    _load(settings, session)
+
+
+def _load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.events import event_log
 
     _check_plan_is_there(settings)
@@ -91,6 +99,19 @@ def load(settings: LoadSettings, session: Session) -> None:
     with session.working("loading") as work, event_log(settings.log_json) as log:
         report = load_by(_spark(session), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_loads(console, report))
+
+
+@add_verb(
+    app,
+    ReloadSettings,
+    example="layoutopt reload tables/events events.parquet --partition day=2026-01-31 --plan new.json",
+)
+def reload(settings: ReloadSettings, session: Session) -> None:
+    """Load partitions once more in place of what they hold, by the table's plan or a new one."""
+    if not settings.partition and settings.first is None and settings.last is None:
+        raise SettingError(f"no partition of {settings.table_path!r} is named; give --partition, or --from and --to")
+    given = {name: getattr(settings, name) for name in type(settings).model_fields}
+    _load(make_settings(LoadSettings, {**given, "replace": True}), session)
 
 
 @add_verb(
@@ -172,6 +193,31 @@ def history(settings: HistorySettings, session: Session) -> None:
 
     snapshots = history_report(settings.table_path)
     session.show(snapshots, lambda console: print_history(console, snapshots))
+
+
+@add_verb(app, StatusSettings, example="layoutopt status tables/events --json")
+def status(settings: StatusSettings, session: Session) -> None:
+    """Say what a table holds: partitions, plans, blocks, bytes and its last loads."""
+    from layoutopt.scan.status import status as status_of
+
+    found = status_of(_open(settings.table_path).catalog)
+    session.show(found.to_json(), lambda console: console.print(found))
+
+
+@add_verb(app, DriftSettings, example="layoutopt drift tables/events last-week.jsonl --most 0.1")
+def drift(settings: DriftSettings, session: Session) -> None:
+    """Compare what a recent log skips with what the plan's own queries do; exit 1 where it is much less."""
+    from layoutopt.scan.drift import check_drift
+    from layoutopt.scan.drift import drift as drift_of
+    from layoutopt.workload.analyze import analyze as analyze_queries
+    from layoutopt.workload.log import read_log
+
+    table = _open(settings.table_path)
+    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
+    found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
+    result = drift_of(table, found.queries)
+    session.show(result.to_json(), lambda console: console.print(result))
+    check_drift(result, settings.most)
 
 
 @add_verb(app, VacuumSettings, example="layoutopt vacuum tables/events --retain-snapshots 10 --older-than 7d --dry-run")

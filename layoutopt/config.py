@@ -164,7 +164,7 @@ class LoadSettings(VerbSettings):
     source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
     table_path: Place = Field(alias="table", description="the table's folder or URL; made if missing")
     plan: Path | None = Field(
-        None, description="what `plan` wrote [default: the plan of the table's newest load; plan.json for a new table]"
+        None, description="what `plan` wrote [default: the newest plan of the table; plan.json for a new one]"
     )
     partition: Names = Field(
         (),
@@ -243,6 +243,36 @@ class HistorySettings(VerbSettings):
     table_path: Place = Field(alias="table", description="the table's folder or URL")
 
 
+class ReloadSettings(VerbSettings):
+    """Partitions of a table once more, from a source and perhaps by another plan."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
+    plan: Path | None = Field(None, description="what `plan` wrote [default: the table's newest plan]")
+    partition: Names = Field((), description="the partitions to load again, each as COLUMN=VALUE, one commit each")
+    first: Text | None = Field(None, alias="from", description="load the source's partitions from this value on")
+    last: Text | None = Field(None, alias="to", description="load the source's partitions up to this value")
+    log_json: Text | None = Field(None, description="add the load's events to this file as JSON lines; - for stderr")
+
+
+class StatusSettings(VerbSettings):
+    """What a table holds."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+
+
+class DriftSettings(VerbSettings):
+    """Whether a table's plan still fits its queries."""
+
+    table_path: Place = Field(alias="table", description="the table's folder or URL")
+    log: Place = Field(description="a recent query log: .sql, .jsonl or .csv")
+    most: float = Field(
+        0.1, ge=0, le=1, description="by how much less of the rows the log may skip than the plan's own queries"
+    )
+    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
+
+
 class VacuumSettings(VerbSettings):
     """What a vacuum keeps."""
 
@@ -277,6 +307,9 @@ VERBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(
         "analyze": AnalyzeSettings,
         "plan": PlanSettings,
         "load": LoadSettings,
+        "reload": ReloadSettings,
+        "status": StatusSettings,
+        "drift": DriftSettings,
         "query": QuerySettings,
         "explain": ExplainSettings,
         "evaluate": EvaluateSettings,

@@ -93,15 +93,22 @@ class HistoryEntry:
     changed: tuple[str, ...]
 
 
-def history(files: TableFiles) -> tuple[HistoryEntry, ...]:
+def history(files: TableFiles, newest: int | None = None, last: int | None = None) -> tuple[HistoryEntry, ...]:
     """The snapshots that are there, oldest first; what the oldest changed is reckoned against an empty table.
+
+    Args:
+        files: the table's.
+        newest: leave out those after this number.
+        last: how many of them, the newest; None for all. As few files are read.
 
     Raises:
         CatalogError: a snapshot is damaged.
     """
     entries = []
     before: dict[str, str] = {}
-    for number in snapshot_numbers(files):
+    numbers = [number for number in snapshot_numbers(files) if newest is None or number <= newest]
+    # One more is read: what the first of them changed is told by the one before.
+    for number in numbers if last is None else numbers[-last - 1 :]:
         snapshot = read_snapshot(files, number)
         after = {entry.key: entry.load_id for entry in snapshot.partitions}
         changed = tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
@@ -117,7 +124,7 @@ def history(files: TableFiles) -> tuple[HistoryEntry, ...]:
             )
         )
         before = after
-    return tuple(entries)
+    return tuple(entries if last is None else entries[-last:])
 
 
 def check_is_table(files: TableFiles) -> None:

@@ -32,6 +32,7 @@ from layoutopt.errors import (
 )
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.model.layout import Plan
+from layoutopt.scan.status import current_plan
 from layoutopt.scan.table import Table
 from layoutopt.spark.load import Basis, LoadReport, load
 from layoutopt.spark.same_rows import holds_same_rows
@@ -184,15 +185,9 @@ def _newest(settings: LoadSettings) -> Table | None:
         return None  # a folder that holds something else is refused by the load
 
 
-def current_plan(table: Table) -> Plan:
-    """The plan of the newest load: what a new partition is loaded by unless another is given."""
-    newest = max(table.catalog.partitions, key=lambda entry: entry.load_id)
-    return table.catalog.plans[newest.plan]
-
-
 def _plan(settings: LoadSettings, table: Table | None) -> Plan:
     if settings.plan is None and table is not None and table.catalog.partitions:
-        return current_plan(table)
+        return current_plan(table.catalog)
     path = settings.plan or DEFAULT_PLAN
     try:
         plan = Plan.loads(path.read_bytes())
