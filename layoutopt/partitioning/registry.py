@@ -12,9 +12,12 @@ from layoutopt.partitioning.qdtree import qdtree
 from layoutopt.partitioning.refinement import refined_ward
 from layoutopt.partitioning.ward import ward
 
+WARD = "ward"
+"""The thesis's partitioner, the only one that goes by the weights of Equation 3.1 alone."""
+
 PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
     {
-        "ward": ward,
+        WARD: ward,
         "ward-refined": refined_ward,
         "portfolio-low": by_effort("low"),
         "portfolio": by_effort("default"),
