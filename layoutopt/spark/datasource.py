@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -47,6 +47,12 @@ def register_format(spark: SparkSession) -> None:
     nothing.
     """
     spark.conf.set(PUSHDOWN, "true")
+    java: Any = spark._jsparkSession
+    if java.sessionState().dataSourceManager().dataSourceExists(LayoutoptSource.name()):
+        return
+    # Spark looks for the name in the thread's active session, which may be another one that has it already.
+    jvm: Any = spark._jvm
+    jvm.SparkSession.setActiveSession(java)
     spark.dataSource.register(LayoutoptSource)
 
 

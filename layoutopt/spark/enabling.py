@@ -22,12 +22,15 @@ from layoutopt.scan.table import TableRead, merge_mentions
 from layoutopt.spark.datasource import PUSHDOWN, register_format
 from layoutopt.spark.metrics import ScanMetrics
 from layoutopt.spark.names import Named, name_tables
-from layoutopt.spark.read import IN_THRESHOLD, read_to_dataframe
+from layoutopt.spark.read import IN_THRESHOLD, raise_threshold, read_to_dataframe
+from layoutopt.spark.relations import layouts_read, relation_of
 from layoutopt.spark.session import Meaning, session_meaning
 from layoutopt.spark.tables import (
     FORMAT,
+    Registered,
     SessionTables,
     current,
+    layout_views,
     log,
     note_view,
     register_path,
@@ -160,9 +163,9 @@ def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> 
         frame = SparkSession.sql(spark, named.text, args)
         note_view(spark, known, named.references, meaning)
         return frame
-    rewritten = rewrite(spark, named, args, meaning)
+    rewritten = rewrite(spark, known, named, args, meaning)
     known.remember(rewritten.metrics)
-    if not rewritten.views:
+    if rewritten.text == named.text:
         return SparkSession.sql(spark, named.text, args)
     try:
         return _run_with_views(spark, rewritten, args)
@@ -188,7 +191,9 @@ def _run_with_views(spark: SparkSession, rewritten: Rewritten, args: Any) -> Dat
             spark.catalog.dropTempView(view)
 
 
-def rewrite(spark: SparkSession, named: Named, args: Arguments | None, meaning: Meaning) -> Rewritten:
+def rewrite(
+    spark: SparkSession, known: SessionTables, named: Named, args: Arguments | None, meaning: Meaning
+) -> Rewritten:
     """The text in which each mention of a registered table is a view of what its scan leaves over.
 
     A text whose meaning is not surely known is left as it is, with a warning.
@@ -211,12 +216,24 @@ def rewrite(spark: SparkSession, named: Named, args: Arguments | None, meaning: 
         read = TableRead.of(entry.table, scan, meaning.settings)
         span = None if scan.span is None else bound.original(scan.span)
         if span in replaceable:
-            view = f"_layoutopt_{uuid.uuid4().hex}"
-            views[view], relations[span] = read, quoted(view)
+            relations[span] = _relation(spark, known, entry, read, views)
             metrics.append(ScanMetrics.of(entry.name, read))
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
     return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views)
+
+
+def _relation(
+    spark: SparkSession, known: SessionTables, entry: Registered, read: TableRead, views: dict[str, TableRead]
+) -> str:
+    """What to put in the place of a table's name; a view that has to be made for it is added to ``views``."""
+    layouts = layouts_read(read)
+    if layouts is None:
+        view = f"_layoutopt_{uuid.uuid4().hex}"
+        views[view] = read
+        return quoted(view)
+    raise_threshold(spark, sum(int(pruned.read.sum()) for pruned in read.pruned))
+    return relation_of(read, layout_views(spark, known, entry, layouts))
 
 
 def _perhaps_named(spark: SparkSession, known: SessionTables, text: str, why: str) -> tuple[ScanMetrics, ...]:

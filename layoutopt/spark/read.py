@@ -9,21 +9,20 @@ identity that Spark can't push through; every other filter of the query may be p
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column as SchemaColumn
-from layoutopt.model.schema import Schema
-from layoutopt.scan.read import BLOCK, ROWS_ONLY, SegmentRead, read_segments
+from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
 from layoutopt.spark.session import session_settings
+from layoutopt.workload.references import quoted
 from layoutopt.workload.splice import splice_views
 
 IN_THRESHOLD = "spark.sql.parquet.pushdown.inFilterThreshold"
@@ -70,31 +69,43 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     segments = read.segments
     if not read.columns:
-        return _under_schema(_rows_only(spark, segments), read.table.schema)
+        count = sum(sum(file.rows) for segment in segments for file in segment.layouts[0].files)
+        return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
     if not segments:
         return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
     if any(len(segment.layouts) > 1 for segment in segments):
         rows = _by_arrow(spark, read.table.catalog.files.root, segments, read.columns)
-    else:
-        rows = _by_native_reader(spark, read)
-    return _under_schema(rows, read.table.schema)
+        present = {column.name for column in read.columns}
+        texts = [_or_null(column, present) for column in read.table.schema.columns]
+        return projected(spark, rows, texts)
+    return _by_native_reader(spark, read)
 
 
-def _under_schema(rows: DataFrame, schema: Schema) -> DataFrame:
-    """All columns of a schema, in its order; NULL where the rows lack one (which nothing reads)."""
-    present = set(rows.columns)
-    return rows.select(
-        *[
-            F.col(_quoted(column.name)) if column.name in present else F.lit(None).cast(column.type).alias(column.name)
-            for column in schema.columns
-        ]
-    )
+def null_columns(columns: Sequence[SchemaColumn]) -> list[str]:
+    """Columns that nothing reads, as texts of a SELECT list: they are NULL."""
+    return [f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in columns]
 
 
-def _rows_only(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
-    """As many rows as survive, without a column of the table: what ``count(*)`` needs."""
-    rows = sum(sum(file.rows) for segment in segments for file in segment.layouts[0].files)
-    return spark.range(rows).select(F.lit(None).cast("tinyint").alias(ROWS_ONLY))
+def _or_null(column: SchemaColumn, present: Collection[str]) -> str:
+    return quoted(column.name) if column.name in present else null_columns([column])[0]
+
+
+def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where: str = "") -> DataFrame:
+    """Expressions over rows, by one text: building as many columns one by one takes Spark's driver some 0.1 s."""
+    view = f"_layoutopt_{uuid.uuid4().hex}"
+    rows.createTempView(view)
+    try:
+        condition = f" WHERE {where}" if where else ""
+        # The class's method: the session's own may have been replaced.
+        return SparkSession.sql(spark, f"SELECT {', '.join(texts)} FROM {view}{condition}")
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
+    """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
+    schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
+    return spark.read.schema(schema).options(**_STRICT).parquet(*paths)
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
@@ -108,39 +119,38 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
         paths += [files.full_path(of.files[index]) for index in opened]
         blocks += of.block_id[pruned.read].tolist()
         complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
-    rows = (
-        spark.read.schema(schema_ddl((*read.columns, SchemaColumn(BLOCK, "bigint")))).options(**_STRICT).parquet(*paths)
-    )
     if not complete:
-        _raise_threshold(spark, len(blocks))
-        rows = rows.where(_is_one_of(sorted(blocks)))
-    return rows.select(*[_unpushable(column) for column in read.columns])
+        raise_threshold(spark, len(blocks))
+    rows = parquet_files(spark, paths, read.columns)
+    present = {column.name for column in read.columns}
+    texts = [unpushable(c) if c.name in present else _or_null(c, present) for c in read.table.schema.columns]
+    return projected(spark, rows, texts, "" if complete else block_condition(sorted(blocks)))
 
 
-def _is_one_of(blocks: list[int]) -> Column:
-    """That a row is of one of these blocks (ascending), as one text: a list would travel to Spark number by number."""
+def block_condition(blocks: list[int]) -> str:
+    """That a row is of one of these blocks (ascending)."""
     numbers = np.array(blocks, dtype=np.int64)
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
     if len(runs) > _FEW_RUNS:
-        return F.expr(f"{BLOCK} IN ({', '.join(map(str, blocks))})")
+        return f"{BLOCK} IN ({', '.join(map(str, blocks))})"
     ranges = (f"{BLOCK} BETWEEN {run[0]} AND {run[-1]}" if len(run) > 1 else f"{BLOCK} = {run[0]}" for run in runs)
-    return F.expr(" OR ".join(ranges))
+    return " OR ".join(ranges)
 
 
-def _raise_threshold(spark: SparkSession, blocks: int) -> None:
+def raise_threshold(spark: SparkSession, blocks: int) -> None:
     """Lets ``_block IN (...)`` be pushed whatever its length."""
     if int(str(spark.conf.get(IN_THRESHOLD))) < blocks:
         spark.conf.set(IN_THRESHOLD, str(blocks))
 
 
-def _unpushable(column: SchemaColumn) -> Column:
+def unpushable(column: SchemaColumn) -> str:
     """The column; where it holds floats, in an expression that is the column itself, but is not pushed to Parquet."""
-    value = F.col(_quoted(column.name))
+    name = quoted(column.name)
     if column.type in ("float", "double"):
-        return F.nanvl(value, value).alias(column.name)
+        return f"nanvl({name}, {name}) AS {name}"
     if "struct<" in column.type and ("float" in column.type or "double" in column.type):
-        return F.when(value.isNotNull(), value).alias(column.name)
-    return value
+        return f"CASE WHEN {name} IS NOT NULL THEN {name} END AS {name}"
+    return name
 
 
 def _by_arrow(
@@ -164,8 +174,4 @@ def _segment_reader(
 
 def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
     """Columns as Spark's schemas are written."""
-    return ", ".join(f"{_quoted(column.name)} {column.type}" for column in columns)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)

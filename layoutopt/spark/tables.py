@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.errors import QueryError
@@ -22,6 +22,7 @@ from layoutopt.model.predicate import TRUE, Filter
 from layoutopt.scan.table import Table, TableRead, open_table
 from layoutopt.spark.metrics import ScanMetrics
 from layoutopt.spark.read import read_to_dataframe
+from layoutopt.spark.relations import layouts_read, make_layout_view, relation_of
 from layoutopt.spark.session import session_settings
 from layoutopt.workload.references import References
 from layoutopt.workload.scans import TableScan
@@ -40,11 +41,13 @@ class Registered:
         name: the temporary view's.
         table: the table at the snapshot that the view shows.
         handle: Spark's own record of the view, by which a view that somebody else put there is told apart.
+        layouts: the views of single layouts that queries have needed so far.
     """
 
     name: str
     table: Table
     handle: Any
+    layouts: dict[int, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,15 +126,23 @@ def register(spark: SparkSession, name: str, path: str) -> None:
         raise QueryError(f"{name!r} is no plain name; register the table under one without dots and quotes")
     known = session_tables(spark)
     with known.lock:
-        known.tables[name.casefold()] = _with_view(spark, name, open_table(path))
+        made = _with_view(spark, name, open_table(path))
+        before = known.tables.pop(name.casefold(), None)
+        known.tables[name.casefold()] = made
+        if before is not None:
+            _forget(spark, before)
 
 
 def unregister(spark: SparkSession, name: str) -> None:
     """Take a registered table's name away; nothing happens where it is not registered."""
     known = session_tables(spark)
     with known.lock:
-        if known.tables.pop(name.casefold(), None) is not None:
-            spark.catalog.dropTempView(name)
+        entry = known.tables.pop(name.casefold(), None)
+        if entry is None:
+            return
+        _forget(spark, entry)
+        if is_view(spark, entry.name, entry.handle):
+            spark.catalog.dropTempView(entry.name)
 
 
 def register_path(spark: SparkSession, known: SessionTables, path: str) -> str:
@@ -156,13 +167,26 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
             return None
         if not is_view(spark, entry.name, entry.handle):
             del known.tables[name.casefold()]
+            _forget(spark, entry)
             return None
         catalog = entry.table.catalog
         newest = snapshot_numbers(catalog.files)[-1:]
         if newest and newest[0] != catalog.snapshot.number:
+            _forget(spark, entry)
             entry = _with_view(spark, entry.name, open_table(catalog.files.root))
             known.tables[name.casefold()] = entry
         return entry
+
+
+def layout_views(
+    spark: SparkSession, known: SessionTables, entry: Registered, layouts: Sequence[int]
+) -> dict[int, str]:
+    """A view of all files of each layout; made once for a snapshot."""
+    with known.lock:
+        for layout in layouts:
+            if layout not in entry.layouts:
+                entry.layouts[layout] = make_layout_view(spark, entry.table, layout)
+    return {layout: entry.layouts[layout] for layout in layouts}
 
 
 def whole(entry: Registered, spark: SparkSession) -> TableRead:
@@ -200,12 +224,22 @@ def view_handle(spark: SparkSession, name: str) -> Any | None:
 
 
 def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
-    _whole_frame(spark, table).createOrReplaceTempView(name)
-    return Registered(name, table, view_handle(spark, name))
+    """Makes the view of a whole table."""
+    read, layouts = _whole(table, spark), {}
+    only = layouts_read(read)
+    if only is None:
+        frame = read_to_dataframe(spark, read)
+    else:
+        layouts = {layout: make_layout_view(spark, table, layout) for layout in only}
+        frame = SparkSession.sql(spark, f"SELECT * FROM {relation_of(read, layouts)}")
+    frame.createOrReplaceTempView(name)
+    return Registered(name, table, view_handle(spark, name), layouts)
 
 
-def _whole_frame(spark: SparkSession, table: Table) -> DataFrame:
-    return read_to_dataframe(spark, _whole(table, spark))
+def _forget(spark: SparkSession, entry: Registered) -> None:
+    """Drops the views that nobody but us reads; plans made over them keep what they have."""
+    for view in entry.layouts.values():
+        spark.catalog.dropTempView(view)
 
 
 def _whole(table: Table, spark: SparkSession) -> TableRead:

@@ -124,18 +124,10 @@ def loaded(session: SparkSession, table: Table, **options: str) -> DataFrame:
 
 
 def test_conditions_keep_the_source_s_rows(session: SparkSession, table: Table) -> None:
-    for where in (
-        "kind >= 'air' AND price > 50 AND id % 2 = 0 AND NOT kind <=> 'ship' AND kind IS NOT NULL",
-        "score > 0.25D AND seen >= TIMESTAMP '2020-02-01 00:00:00' AND (kind LIKE 'r%' OR year = 1994)",
-    ):
-        found = loaded(session, table).where(where)
-        assert answer(found) == answer(session.table("s").where(where)) != []
-
-
-def test_only_the_columns_asked_for_are_read(session: SparkSession, table: Table) -> None:
-    frame = loaded(session, table, columns="kind, id")
-    assert frame.columns == ["kind", "id"]
-    assert answer(frame) == answer(session.table("s").select("kind", "id"))
+    where = "score > 0.25D AND NOT kind <=> 'ship' AND seen >= TIMESTAMP '2020-02-01 00:00:00' AND year < 1996"
+    found = loaded(session, table, columns="kind, id, score, seen, year").where(where)
+    assert found.columns == ["kind", "id", "score", "seen", "year"]
+    assert answer(found) == answer(session.table("s").where(where).select(*found.columns)) != []
 
 
 def test_column_groups_are_put_together(session: SparkSession, tmp_path: Path) -> None:
@@ -154,7 +146,6 @@ def test_an_old_snapshot_can_be_read(session: SparkSession, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"colums": "id"}, "'colums' is no option"),
         ({"columns": "id,nope"}, "nope"),
         ({"snapshot": "x"}, "'x' is no number"),
     ],
