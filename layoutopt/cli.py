@@ -168,7 +168,9 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
 
 @add_verb(app, VerifySettings, example="layoutopt verify tables/events --sample 0.1")
 def verify(settings: VerifySettings, session: Session) -> None:
-    """Read a table's files again and compare them with the catalog; exit 1 where they differ."""
+    """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong."""
+    if settings.queries is not None:
+        return _audit(settings, settings.queries, session)
     from layoutopt.scan.verify import verify as verify_table
 
     table = _open(settings.table_path, settings)
@@ -177,6 +179,7 @@ def verify(settings: VerifySettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: console.print(report))
     if not report.ok:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
+    return None
 
 
 @add_verb(app, FilesSettings, example="layoutopt files tables/events")
@@ -291,6 +294,30 @@ def _open(path: str, at: SnapshotSettings | None = None) -> Table:
     from layoutopt.scan.table import open_table
 
     return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of)
+
+
+def _audit(settings: VerifySettings, log: str, session: Session) -> None:
+    """Prove that no query of a log skips a row that it asks for.
+
+    Raises:
+        DataFileError: one does.
+    """
+    from layoutopt.scan.audit import audit
+    from layoutopt.workload.analyze import analyze as analyze_queries
+    from layoutopt.workload.log import read_log
+
+    table = _open(settings.table_path, settings)
+    entries = read_log(log, column=settings.column, dialect=settings.dialect)
+    found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
+    with session.working("auditing") as work:
+        report = audit(table, found.queries, settings.dialect, work.step)
+    session.show(report.to_json(), lambda console: console.print(report))
+    if not report.ok:
+        raise DataFileError(
+            f"{len(report.losses)} blocks of {settings.table_path!r} are skipped though queries ask for rows in them, "
+            f"the first by {report.losses[0].mechanism}: block {report.losses[0].block} of {report.losses[0].file!r}; "
+            "load that partition again"
+        )
 
 
 def _scan(table: Table, text: str) -> Scan:
