@@ -124,8 +124,8 @@ def render_status(status: Status) -> RenderableType:
     hidden = max(0, len(status.partitions) - _MOST_SHOWN)
     partitions = _grid("partitions", "partition", "rows", "blocks", "bytes", "plan", "load")
     for each in status.partitions[hidden:]:
-        counts = (each.rows, each.blocks, each.bytes)
-        partitions.add_row(Text(each.key), *(f"{n:,}" for n in counts), each.plan[:_DIGITS], each.load_id)
+        sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes))
+        partitions.add_row(Text(each.key), *sizes, each.plan[:_DIGITS], each.load_id)
     loads = _grid("last loads", "snapshot", "created at", "operation", "rows", "changed")
     for load in status.loads:
         changed = ", ".join(load.changed[:3]) + (f" and {len(load.changed) - 3} more" if len(load.changed) > 3 else "")
