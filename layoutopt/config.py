@@ -69,6 +69,7 @@ def _checked_age(text: str) -> str:
 
 Age = Annotated[str, AfterValidator(_checked_age)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
 
 Method = Literal[
@@ -77,6 +78,9 @@ Method = Literal[
     "gsop-single",
     "gsop-hillclimb",
     "gsop-hyrise",
+    "gsop-r",
+    "gsop-selective",
+    "gsop-fullcopy",
     "input-order",
     "sort",
     "range",
@@ -164,6 +168,14 @@ class LoadSettings(VerbSettings):
     source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
     table_path: Place = Field(alias="table", description="the table's folder or URL; made if missing")
     plan: Path | None = Field(
+    storage_budget: Numbers = Field(
+        (1.2,), description="with copies: what may be stored over the table stored once; several print the curve"
+    )
+    choose: float | None = Field(
+        None, ge=1, description="of several storage budgets the one whose plan is written [default: the largest]"
+    )
+    budget_unit: Cost = Field("cells", description="what storage budgets count: cells, or compressed bytes")
+    copies: int = Field(2, ge=1, description="how often `gsop-fullcopy` stores the table")
         None, description="what `plan` wrote [default: the newest plan of the table; plan.json for a new one]"
     )
     partition: Names = Field(

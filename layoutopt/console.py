@@ -213,6 +213,8 @@ def _metavar(field: FieldInfo) -> str:
 def _default_text(field: FieldInfo) -> str:
     if field.is_required() or field.default in (None, ()) or isinstance(field.default, bool):
         return {True: " [default: yes]", False: ""}.get(field.default is True, "")
+    if isinstance(field.default, tuple):
+        return f" [default: {','.join(map(str, field.default))}]"
     return f" [default: {field.default}]"
 
 

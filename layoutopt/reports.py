@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.model.predicate import describe
+from layoutopt.model.predicted import curve, of_the_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,8 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "partition_by": plan.partition_by,
         "block_rows": plan.block_rows,
         "features": [" AND ".join(describe(p) for p in feature.predicates) for feature in plan.features],
-        "predicted": dict(plan.predicted),
+        "predicted": of_the_plan(plan.predicted),
+        "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
     }
 
 
@@ -44,8 +46,10 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     by = f"by {plan.partition_by}" if plan.partition_by else "in one"
     console.print(Text(f"{plan.method} for {plan.table}: partitions {by}, {plan.block_rows} rows a block"))
     console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
-    for name, value in plan.predicted.items():
+    for name, value in of_the_plan(plan.predicted).items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
+    if budgets := curve(plan.predicted):
+        console.print(_curve_table(budgets))
     console.print(Text(f"Written: {output}"))
 
 
@@ -56,6 +60,17 @@ def print_loads(console: Console, report: LoadsReport) -> None:
     if report.already:
         named = ", ".join(report.already[:_MOST_NAMED]) + (", ..." if len(report.already) > _MOST_NAMED else "")
         console.print(Text(f"{len(report.already)} partition(s) already loaded, left as they are: {named}"))
+
+
+def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
+    """What each storage budget is expected to give, a line each."""
+    names = list(next(iter(budgets.values())))
+    table = Table(title="predicted for each storage budget", title_justify="left")
+    for heading in ("storage budget", *(name.replace("_", " ") for name in names)):
+        table.add_column(heading, justify="right")
+    for budget, found in budgets.items():
+        table.add_row(f"{budget:g}", *(f"{found[name]:.4g}" for name in names))
+    return table
 
 
 def print_load(console: Console, report: LoadReport) -> None:

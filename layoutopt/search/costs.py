@@ -39,16 +39,18 @@ class Costs:
     Attributes:
         maker: partitions the samples.
         stored: what a stored cell of each column and a stored tid cost; a budget is in this unit.
+        read: what reading them costs.
     """
 
-    def __init__(self, maker: Maker, stored: Unit) -> None:
+    def __init__(self, maker: Maker, stored: Unit, read: Unit | None = None) -> None:
         self.maker = maker
         self.stored = stored
+        self.read = read or maker.problem.unit
         self._families = families_of(maker.problem)
         self._known: dict[tuple[int, frozenset[Draft]], float] = {}
 
     def query_cost(self, drafts: Drafts) -> float:
-        """The cells, and tids where several layouts are read, of all queries, in the problem's unit.
+        """The cells, and tids where several layouts are read, of all queries, in the unit of reading.
 
         Raises:
             ValueError: a query reads a column that no draft has for it.
@@ -84,8 +86,7 @@ class Costs:
             in_order = sorted(read, key=lambda draft: (sorted(draft.columns), sorted(draft.served)))
             rows = np.stack([self.maker.made(d).rows[family.numbers] for d in in_order]) if read else np.zeros((0, 1))
             holds = np.array([[c in d.columns for c in family.positions] for d in in_order], dtype=np.bool_)
-            unit = self.maker.problem.unit
-            self._known[key] = path_cost(rows, holds, unit.cell[family.positions], unit.tid)
+            self._known[key] = path_cost(rows, holds, self.read.cell[family.positions], self.read.tid)
         return self._known[key]
 
 

@@ -16,10 +16,11 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import classes
 from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
-from layoutopt.spark.designs import BY_ORDER, METHODS, SAMPLED
 from layoutopt.spark.failures import clear_failures
+from layoutopt.spark.methods import BY_ORDER, METHODS, SAMPLED
 from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
 from layoutopt.spark.planning import PartitionPairs, Planning
+from layoutopt.spark.replicating import REPLICATING, replication_of
 from layoutopt.spark.session import check_settings
 from layoutopt.spark.source import check_partition_column, conformed, open_source
 
@@ -48,6 +49,10 @@ def make_plan(
     num_features: int | None = None,
     codec: str = "zstd",
     cost: Cost = "cells",
+    storage_budgets: Sequence[float] = (1.2,),
+    choose: float | None = None,
+    budget_unit: Cost = "cells",
+    copies: int = 2,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -68,6 +73,10 @@ def make_plan(
             left out. Every feature of the document is measured all the same, and skips.
         codec: the Parquet compression.
         cost: what methods that search over column groups count: cells and tids, or their bytes.
+        storage_budgets: for methods with copies, what they may store over the table stored once; a scheme for each.
+        choose: the budget whose scheme is the plan's; the largest where left out.
+        budget_unit: what budgets are of: cells, or compressed bytes.
+        copies: how often ``gsop-fullcopy`` stores the table.
         progress: called with a short sentence at each stage, and for every feature given up.
 
     Raises:
@@ -78,6 +87,7 @@ def make_plan(
         BoundError: there are too many distinct vectors, even of few features.
     """
     say = progress or (lambda sentence: None)
+    replication = replication_of(storage_budgets, choose, budget_unit == "bytes", copies)
     _check_numbers(method, block_rows=block_rows, segment_rows=segment_rows, max_vectors=max_vectors)
     if by and method not in BY_ORDER:
         raise SettingError(f"method {method!r} takes no columns to order by; leave --by out")
@@ -96,7 +106,7 @@ def make_plan(
             if method in SAMPLED:
                 say("sampling feature vectors")
                 partitions = sample_pairs(counting, features)
-                if cost == "bytes":
+                if cost == "bytes" or method in REPLICATING:
                     say("measuring the bytes of cells")
                     middle = partitions[len(partitions) // 2]
                     unit = unit_in_bytes(
@@ -118,7 +128,17 @@ def make_plan(
             )
     columns = tuple(document.schema.find(name).name for name in by)
     planning = Planning(
-        document.schema, features, queries, partitions, columns, block_rows, segment_rows, max_vectors, seed, unit
+        document.schema,
+        features,
+        queries,
+        partitions,
+        columns,
+        block_rows,
+        segment_rows,
+        max_vectors,
+        seed,
+        unit if cost == "bytes" else None,
+        replace(replication, bytes=unit),
     )
     say(f"planning by {method}")
     designed = METHODS[method](planning)
@@ -158,6 +178,10 @@ def plan_by(
         seed=settings.seed,
         codec=settings.codec,
         cost=settings.cost,
+        storage_budgets=settings.storage_budget,
+        choose=settings.choose,
+        budget_unit=settings.budget_unit,
+        copies=settings.copies,
         progress=progress,
     )
 

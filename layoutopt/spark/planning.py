@@ -35,6 +35,25 @@ class PartitionPairs:
 
 
 @dataclass(frozen=True, eq=False)
+class Replication:
+    """What methods with copies may store.
+
+    Attributes:
+        budgets: storage over that of the table stored once, ascending; a scheme is searched for each.
+        choose: the one of them whose scheme is the plan's.
+        copies: of the whole table, for the method that makes full copies.
+        in_bytes: whether budgets are of compressed bytes, not of cells (Sun 2017, Eq. 5.2).
+        bytes: of a cell of each column and of a tid; None if unknown.
+    """
+
+    budgets: tuple[float, ...] = (1.2,)
+    choose: float = 1.2
+    copies: int = 2
+    in_bytes: bool = False
+    bytes: Unit | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Planning:
     """What a method has to make a scheme of.
 
@@ -46,6 +65,7 @@ class Planning:
         by: the columns that the user wants rows ordered by.
         block_rows, segment_rows, max_vectors, seed: the plan's.
         unit: what reading a cell of each column and a tid costs; None counts cells, as the thesis does.
+        replication: for methods with copies.
     """
 
     schema: Schema
@@ -58,6 +78,7 @@ class Planning:
     max_vectors: int
     seed: int
     unit: Unit | None = None
+    replication: Replication = Replication()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,19 @@
+"""Every method by the name that the command line takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from layoutopt.spark import designs
+from layoutopt.spark.planning import Method
+from layoutopt.spark.replicating import REPLICATING
+
+BY_ORDER = designs.BY_ORDER
+"""Methods that order rows by columns."""
+
+SAMPLED: Mapping[str, Method] = MappingProxyType({**designs.SAMPLED, **REPLICATING})
+"""Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
+
+METHODS: Mapping[str, Method] = MappingProxyType({**designs.METHODS, **REPLICATING})
+"""All methods."""
