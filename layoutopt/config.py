@@ -159,6 +159,14 @@ class PlanSettings(VerbSettings):
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
     )
+    storage_budget: Numbers = Field(
+        (1.2,), description="with copies: what may be stored over the table stored once; several print the curve"
+    )
+    choose: float | None = Field(
+        None, ge=1, description="of several storage budgets the one whose plan is written [default: the largest]"
+    )
+    budget_unit: Cost = Field("cells", description="what storage budgets count: cells, or compressed bytes")
+    copies: int = Field(2, ge=1, description="how often `gsop-fullcopy` stores the table")
     output: Path = Field(Path("plan.json"), description="the file to write")
 
 
@@ -168,14 +176,6 @@ class LoadSettings(VerbSettings):
     source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
     table_path: Place = Field(alias="table", description="the table's folder or URL; made if missing")
     plan: Path | None = Field(
-    storage_budget: Numbers = Field(
-        (1.2,), description="with copies: what may be stored over the table stored once; several print the curve"
-    )
-    choose: float | None = Field(
-        None, ge=1, description="of several storage budgets the one whose plan is written [default: the largest]"
-    )
-    budget_unit: Cost = Field("cells", description="what storage budgets count: cells, or compressed bytes")
-    copies: int = Field(2, ge=1, description="how often `gsop-fullcopy` stores the table")
         None, description="what `plan` wrote [default: the newest plan of the table; plan.json for a new one]"
     )
     partition: Names = Field(
