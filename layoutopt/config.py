@@ -119,8 +119,17 @@ class AnalyzeSettings(VerbSettings):
         None, ge=1, description="T: a feature helps at least this many queries [default: one in 200, at least 2]"
     )
     num_features: int = Field(64, ge=1, le=1024, description="the most features to find")
+    date_features: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="the most features about single dates and timestamps, after the others; they guide only column "
+        "groups [default: a third of --num-features]",
+    )
     exclude_columns: Names | None = Field(
-        None, description="columns that make no features [default: those of date and timestamp types]"
+        None,
+        description="columns that make no features at all [default: those of date and timestamp types make only "
+        "--date-features]",
     )
     max_set: int = Field(3, ge=1, le=8, description="the most predicates of one feature")
     selection: Literal["coverage", "text"] = Field(
@@ -232,7 +241,10 @@ class EvaluateSettings(SnapshotSettings):
     log: Place = Field(description="the query log: .sql, .jsonl or .csv")
     dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
-    actual: bool = Field(False, description="also run the queries and count the rows that match")
+    actual: bool = Field(False, description="also read the table once and count the rows that match")
+    html: Path | None = Field(
+        None, description="also write a page with tables, plots and the worst queries to this file"
+    )
 
 
 class VerifySettings(SnapshotSettings):
@@ -311,8 +323,9 @@ class RestoreSettings(VerbSettings):
 class BenchSettings(VerbSettings):
     """An experiment."""
 
-    experiment: Annotated[Literal["demo", "tpch", "micro"], Positional()] = Field(
-        description="demo: TPC-H in a few minutes; tpch: every method on every stream; micro: single algorithms"
+    experiment: Annotated[Literal["demo", "tpch", "micro", "memory"], Positional()] = Field(
+        description="demo: TPC-H in a few minutes; tpch: every method on every stream; micro: single algorithms; "
+        "memory: the peaks of loads against the rows of a partition"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")

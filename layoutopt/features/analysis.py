@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layoutopt.config import AnalyzeSettings
 from layoutopt.errors import LogError
-from layoutopt.features.choose import default_excluded, default_threshold, mine_features
+from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
 from layoutopt.features.stability import Curve, commonality, stability
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.workload.analyze import analyze
@@ -71,6 +71,8 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
         selection=settings.selection,
         settings=meaning,
     )
+    if settings.exclude_columns is None:
+        features = _with_ranges(features, settings, found.queries, schema, threshold)
     if not len(features):
         raise LogError(_no_feature(settings, found.queries, threshold))
     return LogAnalysis(
@@ -93,6 +95,20 @@ def _excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
     if settings.exclude_columns is None:
         return default_excluded(schema)
     return tuple(schema.find(name).name for name in settings.exclude_columns)
+
+
+def _with_ranges(
+    features: FeatureSet, settings: AnalyzeSettings, queries: Sequence[Query], schema: Schema, threshold: int
+) -> FeatureSet:
+    """The features followed by those about dates, a third as many at most unless asked for."""
+    count = settings.num_features // 3 if settings.date_features is None else settings.date_features
+    dates = default_excluded(schema)
+    if not count or not dates:
+        return features
+    ranges = mine_ranges(queries, dates, schema, threshold=threshold, num_features=count, settings=features.settings)
+    known = {feature.predicates for feature in features}
+    new = tuple(feature for feature in ranges if feature.predicates not in known)
+    return replace(features, features=features.features + new)
 
 
 def _no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:

@@ -11,6 +11,7 @@ from layoutopt.features.coverage import rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
 from layoutopt.features.redundancy import Ranked, eliminate_redundant
 from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.predicate import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 
@@ -56,6 +57,36 @@ def mine_features(
     candidates = find_candidates(queries, threshold=least, exclusion=exclusion, max_set=max_set)
     ranked = rank(candidates, num_features, least, selection)
     return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or Settings())
+
+
+def mine_ranges(
+    queries: Sequence[Query],
+    columns: Collection[str],
+    schema: Schema,
+    *,
+    threshold: int,
+    num_features: int,
+    settings: Settings | None = None,
+) -> FeatureSet:
+    """Features about single columns that :func:`mine_features` left out, the most useful first.
+
+    Partitions serve filters on dates, but not all: a year's partition has orders of each month, shipped in two years.
+    Other column groups than the one that has the date can skip for it only by features.
+
+    Args:
+        queries: the analysed queries of one table.
+        columns: what the features are to be about, such as :func:`default_excluded`.
+        schema: the table's.
+        threshold: T, in queries.
+        num_features: the most features.
+        settings: what the features' meaning depends on; the defaults when None.
+    """
+    others = set(schema.names) - set(columns)
+    candidates = find_candidates(queries, threshold=threshold, exclusion=Exclusion.of(others), max_set=1)
+    compared = [len(set().union(*(columns_of(predicate) for predicate in one))) > 1 for one in candidates.sets]
+    ranked = [(i, gain) for i, gain in rank(candidates, 2 * num_features, threshold, "coverage") if not compared[i]]
+    found = tuple(Feature(candidates.sets[i], gain) for i, gain in ranked[:num_features])
+    return FeatureSet(found, settings or Settings())
 
 
 def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config import Cost, PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.feature import FeatureSet
+from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan
+from layoutopt.model.predicate import Comparison
 from layoutopt.model.query import classes
 from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
@@ -95,7 +96,7 @@ def make_plan(
     rows = conformed(open_source(spark, source), document.schema, "the features document")
     check_partition_column(rows, partition_by)
     partition_by = None if partition_by is None else document.schema.find(partition_by).name
-    features = guiding_features(document.features, method, num_features)
+    features = guiding_features(document, method, num_features)
     queries = tuple(classes(document.queries))
     partitions: tuple[PartitionPairs, ...] = ()
     unit: Unit | None = None
@@ -186,11 +187,24 @@ def plan_by(
     )
 
 
-def guiding_features(features: FeatureSet, method: str, num_features: int | None) -> FeatureSet:
-    """The features that blocking is to care for: few for one layout, where they compete (Sun 2017, figure 3.7)."""
-    if num_features is None and method not in SAMPLED:
-        num_features = NUM_FEATURES
-    return heaviest(features, num_features)
+def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
+    """The features that guide the blocking.
+
+    Several layouts take all. One layout takes few, where they compete (Sun 2017, figure 3.7), and none about the
+    columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen yet too.
+    """
+    features = document.features
+    if method in SAMPLED:
+        return heaviest(features, num_features)
+    excluded = set(document.exclude_columns)
+    free = replace(features, features=tuple(f for f in features if not _is_range_of(f, excluded)))
+    return heaviest(free, NUM_FEATURES if num_features is None else num_features)
+
+
+def _is_range_of(feature: Feature, columns: set[str]) -> bool:
+    """Whether a feature is about single ones of the columns; a comparison of two is not."""
+    compares = any(isinstance(literal, Comparison) for p in feature.predicates for literal in p.literals)
+    return feature.columns <= columns and not compares
 
 
 def with_measured(guiding: FeatureSet, features: FeatureSet) -> FeatureSet:

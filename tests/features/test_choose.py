@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from layoutopt.features.choose import default_excluded, default_threshold, mine_features
+from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicate import Col, Comparison, describe
 from layoutopt.model.schema import Column, Schema
@@ -78,7 +78,7 @@ def test_features_carry_the_settings_that_give_them_meaning() -> None:
 def test_the_default_threshold_follows_the_workload() -> None:
     assert default_threshold([query(SHOES)]) == 2
     assert default_threshold([query(SHOES, weight=800.0)]) == 4
-    assert default_threshold([query(SHOES, weight=801.0)]) == 9
+    assert default_threshold([query(SHOES, weight=801.0)]) == 5
 
 
 def test_dates_and_timestamps_are_excluded_by_default() -> None:
@@ -94,3 +94,14 @@ def test_a_comparison_of_excluded_columns_is_excluded_only_when_asked() -> None:
     kept = mine_features(queries, threshold=2, exclude_columns=dates, exclude_comparisons=False)
     assert [f.predicates for f in kept] == [(predicate(late),)]
     assert len(mine_features(queries, threshold=1, exclude_columns=dates)) == 0
+
+
+def test_ranges_of_excluded_columns_make_features_of_their_own() -> None:
+    schema = Schema((Column("day", "date"), Column("due", "date"), Column("product", "string")))
+    day, due = Col("day", "date"), Col("due", "date")
+    until_5, until_9 = (comparison(day, "<", datetime.date(2026, 1, n)) for n in (5, 9))
+    late = Comparison(day, "<", due)
+    queries = [*workload((until_5, SHOES)), *workload((until_9, late)), *workload((until_9,))]
+    found = mine_ranges(queries, ["day", "due"], schema, threshold=2, num_features=5)
+    assert [feature.predicates for feature in found] == [(predicate(until_9),)]
+    assert len(mine_ranges(queries, ["day", "due"], schema, threshold=1, num_features=1)) == 1

@@ -65,6 +65,18 @@ class TestMakePlan:
         assert plan.scheme.layouts[0].features == (0,)
         assert [feature.weight for feature in plan.features] == [4.0, 1.0, 2.0, 3.0]
 
+    def test_one_layout_is_not_guided_by_ranges_of_excluded_columns(self, spark: SparkSession) -> None:
+        source = simple_rows(spark)
+        schema = schema_of(source)
+        both = document(schema, [is_value(schema, "kind", "=", 1), is_value(schema, "id", "<", 90)])
+        excluding = replace(both, exclude_columns=("id",))
+        plan = make_plan(spark, source, excluding, block_rows=20)
+        assert plan.scheme.layouts[0].features == (0,)
+        assert [feature.columns for feature in plan.features] == [{"kind"}, {"id"}]
+        groups = make_plan(spark, source, excluding, method="gsop-single", block_rows=20)
+        assert (0, 1) in [layout.features for layout in groups.scheme.layouts]
+        assert make_plan(spark, source, both, block_rows=20).scheme.layouts[0].features == (0, 1)
+
     def test_too_few_features_make_no_plan(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         with pytest.raises(PlanError, match="max_vectors=1"):
