@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from layoutopt.model.query import Query
+    from layoutopt.scan.table import Table
 
 SEED: Final = 0
 MAX_VECTORS: Final = 3_000  # twice the thesis's 1,315: Ward's time grows with the square, and a load runs it 80 times
@@ -46,6 +47,9 @@ class Variant:
         by: the columns of the methods that order rows.
         max_vectors: the most distinct feature vectors of a segment; the plan gives up features beyond that.
         features: False plans without features, so that all skipping is by partitions, minima and maxima.
+        written: False measures every block that a load would make, but writes no table: rows, cells and tids are the
+            same, bytes are estimated from an encoded sample.
+        budget: the storage budget of methods with copies.
     """
 
     label: str
@@ -55,6 +59,8 @@ class Variant:
     by: tuple[str, ...] = ()
     max_vectors: int = MAX_VECTORS
     features: bool = True
+    written: bool = True
+    budget: float | None = None
 
 
 SOP_BY_MONTH: Final = Variant("SOP", "sop", "o_month", MONTH_BLOCK_ROWS)
@@ -156,6 +162,13 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
         partial(make_plan_file, bench, variant, features.product, folder),
         (data_step(bench), features),
     )
+    if not variant.written:
+        return Step(
+            f"{stream}: rehearsing {variant.label} and evaluating it on the test stream",
+            folder / f"rehearsed-{stream}.json",
+            partial(rehearse_table, bench, stream, folder),
+            (plan,),
+        )
     load = Step(
         f"{planned_for}: loading {variant.label}", folder / "loaded.json", partial(load_table, bench, folder), (plan,)
     )
@@ -187,6 +200,8 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
         by=variant.by,
         max_vectors=variant.max_vectors,
         seed=SEED,
+        storage_budgets=(variant.budget or 1.0,),
+        copies=int(variant.budget or 2),
     )
     seconds = time.perf_counter() - started
     folder.mkdir(parents=True, exist_ok=True)
@@ -209,19 +224,41 @@ def load_table(bench: Bench, folder: Path) -> Json:
 
 def evaluate_table(bench: Bench, stream: str, folder: Path) -> Json:
     """Replay the test stream on the catalog of a table, and once more without filters, which is a full scan."""
-    from layoutopt.model.predicate import TRUE, Filter
-    from layoutopt.scan.evaluate import evaluate
     from layoutopt.scan.table import open_table
 
-    queries = read_test_queries(bench, stream)
     table = open_table(str(folder / "table"))
     planned, loaded = (json.loads((folder / name).read_text()) for name in ("planned.json", "loaded.json"))
     return {
-        "evaluation": evaluate(table, queries),
-        "full_scan": evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries])["totals"],
+        **_evaluated(bench, stream, table),
         "planning_seconds": planned["seconds"],
         "loading_seconds": loaded["seconds"],
         "storage_bytes": loaded["bytes"],
+    }
+
+
+def rehearse_table(bench: Bench, stream: str, folder: Path) -> Json:
+    """Measure the blocks that a load by `folder/plan.json` would make, and replay the test stream on them."""
+    from layoutopt.model.layout import Plan
+    from layoutopt.spark.rehearse import rehearse
+
+    plan = Plan.loads((folder / "plan.json").read_bytes())
+    table = rehearse(bench.spark(), str(bench.data.denormalised), plan)
+    return {
+        **_evaluated(bench, stream, table),
+        "planning_seconds": json.loads((folder / "planned.json").read_text())["seconds"],
+        "loading_seconds": None,
+        "storage_bytes": sum(entry.bytes for entry in table.catalog.partitions),
+    }
+
+
+def _evaluated(bench: Bench, stream: str, table: Table) -> dict[str, object]:
+    from layoutopt.model.predicate import TRUE, Filter
+    from layoutopt.scan.evaluate import evaluate
+
+    queries = read_test_queries(bench, stream)
+    return {
+        "evaluation": evaluate(table, queries),
+        "full_scan": evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries])["totals"],
         "source_bytes": size_of(bench.data.denormalised),
     }
 
@@ -245,7 +282,10 @@ def matching_step(bench: Bench, stream: str) -> Step:
         from layoutopt.spark.tpch import count_matching
 
         filters = [query.sql.partition(" WHERE ")[2] for query in stream_for_testing(stream)]
-        return {"rows": count_matching(bench.spark(), bench.data.denormalised, filters)}
+        return {
+            "rows": count_matching(bench.spark(), bench.data.denormalised, filters),
+            "columns": [len(query.columns) for query in read_test_queries(bench, stream)],
+        }
 
     name = f"{stream}: counting the rows that match"
     return Step(name, bench.folder / f"{stream}-matching.json", make, (data_step(bench),))

@@ -53,6 +53,11 @@ class Result:
     rows_by_template: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def cells_and_tids(self) -> int | None:
+        """What Eq. 4.3 counts."""
+        return None if self.cells is None else self.cells + (self.tids or 0)
+
+    @property
     def thesis(self) -> str:
         """What the thesis reports for this method on this stream, or nothing."""
         return THESIS.get((self.stream, self.label), "")
@@ -69,6 +74,15 @@ def percent(part: float | None, whole: float | None) -> str:
     share = 100 * part / whole
     digits = 0 if share >= 10 else 1 if share >= 1 else 2 if share >= 0.1 else 3
     return f"{share:.{digits}f} %"
+
+
+def times(whole: float | None, part: float | None) -> str:
+    """Write how many times fewer a part is than the whole.
+
+    >>> times(1000, 80), times(None, 1)
+    ('12.5x', '')
+    """
+    return "" if whole is None or not part else f"{whole / part:.1f}x"
 
 
 def megabytes(count: float | None) -> str:
@@ -119,7 +133,20 @@ def experiment_table(results: Sequence[Result], scale: float) -> Table:
     full = results[0]
     table = _table(
         f"{full.stream} at scale factor {scale:g}",
-        ("method", "rows", "of all", "cells", "tids", "bytes", "storage", "planning", "loading", "thesis"),
+        (
+            "method",
+            "rows",
+            "of all",
+            "cells",
+            "tids",
+            "fewer",
+            "bytes",
+            "fewer",
+            "storage",
+            "planning",
+            "loading",
+            "thesis",
+        ),
     )
     for result in results:
         table.add_row(
@@ -128,7 +155,9 @@ def experiment_table(results: Sequence[Result], scale: float) -> Table:
             percent(result.rows, full.rows),
             percent(result.cells, full.cells),
             percent(result.tids, full.cells),
-            percent(result.bytes, full.bytes),
+            times(full.cells, result.cells_and_tids),
+            megabytes(result.bytes),
+            times(full.bytes, result.bytes),
             _with_ratio(megabytes(result.storage), result.storage_ratio),
             _seconds(result.planning_seconds),
             _with_ratio(_seconds(result.loading_seconds), result.loading_ratio),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from rich.console import Console
@@ -27,6 +28,10 @@ from layoutopt.bench.tpch_queries import STREAMS
 
 YEAR_BLOCK_ROWS: Final = 10_000
 TABLE_WIDTH: Final = 200
+COPYING: Final = MappingProxyType(
+    {"gsop-r": (1.1, 1.2, 1.5, 2.0), "gsop-selective": (1.2, 1.5, 2.0), "gsop-fullcopy": (2.0, 3.0)}
+)
+"""The storage budgets of the methods with copies (5.7)."""
 RANGE_2: Final = ("o_orderdate", "cr_name", "c_mktsegment", "l_quantity")  # 3.7.3
 
 
@@ -40,22 +45,38 @@ def baselines(partition_by: str, block_rows: int) -> tuple[Variant, ...]:
 
 
 def variants(method_names: Sequence[str], stream: str) -> tuple[Variant, ...]:
-    """Every registered method once, with the parameters of 3.7.3; the orders over columns take `range2`'s columns.
+    """Every registered method once: by month with the parameters of 3.7.3 for chapter 3, else by year.
 
-    Methods of several layouts belong to the streams of chapters 4 and 5, by year: a layout's blocks of a month would
-    be smaller than what opening them costs.
+    Methods of several layouts belong to the streams of chapters 4 and 5: a layout's blocks of a month would be smaller
+    than what opening them costs. All have the same features to skip by, but for the thesis's baselines. Tables are
+    written where storage is what matters: in chapter 5.
     """
-    known = {"input-order", "range"}
-    ordered = [name for name in method_names if name in ("sort", "zorder", "hilbert")]
-    grouped = [name for name in method_names if name.startswith("gsop")]
-    others = [name for name in method_names if name not in (*known, *ordered, *grouped)]
-    by_year = others if stream.startswith("chapter3") else [*others, *grouped]
-    return (
-        *baselines("o_month", MONTH_BLOCK_ROWS),
-        *(Variant(name, name, "o_month", MONTH_BLOCK_ROWS, RANGE_2, features=False) for name in ordered),
-        *(Variant(label_of(name), name, "o_month", MONTH_BLOCK_ROWS) for name in others),
-        *(Variant(f"{label_of(name)} by year", name, "o_year", YEAR_BLOCK_ROWS) for name in by_year),
-    )
+    several = [name for name in method_names if name.startswith("gsop")]
+    single = [name for name in method_names if name not in several and name not in ("input-order", "range")]
+    if stream.startswith("chapter3"):
+        return (
+            *baselines("o_month", MONTH_BLOCK_ROWS),
+            *(_variant(name, "o_month", MONTH_BLOCK_ROWS) for name in single),
+            *(_variant(name, "o_year", YEAR_BLOCK_ROWS) for name in single),
+        )
+    by_year = (*baselines("o_year", YEAR_BLOCK_ROWS), *(_variant(name, "o_year", YEAR_BLOCK_ROWS) for name in single))
+    if stream.startswith("chapter4"):
+        groups = [name for name in several if name not in COPYING]
+        return (*by_year, *(_variant(name, "o_year", YEAR_BLOCK_ROWS) for name in groups))
+    gsop = _variant("gsop", "o_year", YEAR_BLOCK_ROWS)
+    copies = [
+        replace(gsop, method=name, label=f"{label_of(name)} {budget:g}", budget=budget)
+        for name in several
+        for budget in COPYING.get(name, ())
+    ]
+    return (*by_year, *(replace(one, written=True) for one in (gsop, *copies) if one.method in several))
+
+
+def _variant(method: str, partition_by: str, block_rows: int) -> Variant:
+    """A method with the bench's parameters; orders over columns take those of `range2`."""
+    year = " by year" if partition_by == "o_year" else ""
+    by = RANGE_2 if method in ("sort", "zorder", "hilbert") else ()
+    return Variant(f"{label_of(method)}{year}", method, partition_by, block_rows, by, written=False)
 
 
 def label_of(method: str) -> str:
@@ -101,7 +122,11 @@ def matching(stream: str, product: Mapping[str, Any]) -> Result:
     """Read off the counts of matching rows: what no layout can beat."""
     counts: list[int] = product["rows"]
     return Result(
-        stream, "matching", rows=sum(counts), rows_by_template=rows_by_template(stream, dict(enumerate(counts)))
+        stream,
+        "matching",
+        rows=sum(counts),
+        cells=sum(rows * columns for rows, columns in zip(counts, product["columns"], strict=True)),
+        rows_by_template=rows_by_template(stream, dict(enumerate(counts))),
     )
 
 
@@ -115,12 +140,11 @@ def rows_by_template(stream: str, rows: Mapping[int, int]) -> dict[str, int]:
 
 def with_ratios(result: Result, rewritten: Mapping[str, Any]) -> Result:
     """Add to a table's result how its storage and loading time compare with the source rewritten as it is."""
-    if result.storage is None or result.loading_seconds is None:
-        return result
+    storage, loading = result.storage, result.loading_seconds
     return replace(
         result,
-        storage_ratio=result.storage / rewritten["bytes"],
-        loading_ratio=result.loading_seconds / rewritten["seconds"],
+        storage_ratio=None if storage is None else storage / rewritten["bytes"],
+        loading_ratio=None if loading is None else loading / rewritten["seconds"],
     )
 
 

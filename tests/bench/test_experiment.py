@@ -63,6 +63,8 @@ def test_every_parameter_has_a_folder_of_its_own(bench: Bench) -> None:
         {"by": ("l_quantity",)},
         {"max_vectors": 2_999},
         {"features": False},
+        {"written": False},
+        {"budget": 1.2},
     ]
     folders = {table_folder(bench, "chapter3", replace(SOP, **change)) for change in [{}, *changes]}
     assert len(folders | {table_folder(bench, "chapter4", SOP)}) == len(changes) + 2
@@ -84,11 +86,24 @@ def test_the_logs_of_a_stream_are_the_draws_that_results_are_read_with(bench: Be
 
 
 def test_every_registered_method_takes_part_and_later_ones_join(bench: Bench) -> None:
-    chosen = variants(("sop", "input-order", "sort", "range", "gsop-single"), "chapter4")
-    assert {variant.method for variant in chosen} == {"sop", "input-order", "sort", "range", "gsop-single"}
-    assert [variant.label for variant in chosen if variant.method == "gsop-single"] == ["GSOP-single by year"]
-    assert len({variant.label for variant in chosen}) == len(chosen)
-    assert "gsop-single" not in {variant.method for variant in variants(("sop", "gsop-single"), "chapter3-skewed")}
+    methods = ("sop", "input-order", "sort", "range", "qdtree", "gsop", "gsop-single", "gsop-r")
+    by_stream = {stream: variants(methods, stream) for stream in ("chapter3-skewed", "chapter4", "chapter5")}
+    used = {stream: {variant.method for variant in chosen} for stream, chosen in by_stream.items()}
+    assert used["chapter3-skewed"] == set(methods[:5])
+    assert used["chapter4"] == set(methods) - {"gsop-r"}
+    assert used["chapter5"] == set(methods) - {"gsop-single"}
+    for chosen in by_stream.values():
+        assert len({variant.label for variant in chosen}) == len(chosen)
+    # Where storage is the question, tables are written; elsewhere their blocks are only measured.
+    assert [variant.label for variant in by_stream["chapter5"] if variant.written] == [
+        "Parquet min/max", "range1", "range2", "GSOP by year", "GSOP-R 1.1", "GSOP-R 1.2", "GSOP-R 1.5", "GSOP-R 2",
+    ]  # fmt: skip
+
+
+def test_a_rehearsed_table_is_not_loaded(bench: Bench) -> None:
+    names = [step.name for step in steps_before(table_step(bench, "chapter4", replace(SOP, written=False)))]
+    assert names[-1] == "chapter4: rehearsing SOP and evaluating it on the test stream"
+    assert not any("loading" in name for name in names)
 
 
 def test_baselines_are_those_of_the_thesis_and_skip_without_features() -> None:
@@ -133,13 +148,14 @@ def test_results_are_read_off_the_products() -> None:
     result = result_of("chapter3", SOP, product)
     assert (result.rows, result.cells, result.bytes, result.storage) == (7, 5, 7, 11)
     assert result.thesis == "3.9 %"
-    assert matching("chapter3", {"rows": [1] * 80}).rows == 80
+    necessary = matching("chapter3", {"rows": [1] * 80, "columns": [2] * 80})
+    assert (necessary.rows, necessary.cells) == (80, 160)
 
 
 def test_tables_are_compared_with_the_source_rewritten() -> None:
     result = with_ratios(result_of("chapter3", SOP, evaluation({0: 3})), {"seconds": 4.0, "bytes": 10})
     assert (result.loading_ratio, result.storage_ratio) == (0.5, 1.1)
-    unloaded = matching("chapter3", {"rows": [1] * 80})
+    unloaded = matching("chapter3", {"rows": [1] * 80, "columns": [2] * 80})
     assert with_ratios(unloaded, {"seconds": 4.0, "bytes": 10}) == unloaded
 
 

@@ -46,13 +46,15 @@ def test_the_experiment_table_shows_everything_measured_and_leaves_the_unknown_e
         "3.9 %",
         "5.0 %",
         "0.000 %",
-        "5.0 %",
+        "20.0x",
+        "0.2 MB",
+        "20.0x",
         "9.9 MB (1.10x)",
         "1.2 s",
         "20.0 s (1.50x)",
         "3.9 %",
     ]
-    assert rows[2] == ["matching", "7", "0.70 %", "", "", "", "", "", "", "0.7 %"]
+    assert rows[2] == ["matching", "7", "0.70 %", "", "", "", "", "", "", "", "", "0.7 %"]
 
 
 def test_templates_add_up_to_the_methods_share() -> None:
