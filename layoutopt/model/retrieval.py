@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
-from layoutopt.model.cost import Read
+from layoutopt.model.cost import Read, query_cost
 from layoutopt.model.layout import Layout
+
+MOST_PATHS = 4096
+"""Paths that are all compared; where there are more, the greedy one is taken."""
 
 
 @dataclass(frozen=True)
@@ -65,3 +70,68 @@ def choose_path(
         best = min(candidates, key=lambda index: (rows_per_layout[index], -served[index], index))
         chosen.setdefault(best, []).append(column)
     return RetrievalPath(tuple((layout, tuple(columns)) for layout, columns in sorted(chosen.items())))
+
+
+@dataclass(frozen=True)
+class PathChoice:
+    """The path taken, and what it was compared with.
+
+    Attributes:
+        path: the path taken.
+        cost: its cells and tids (Equation 5.1, no tids where one layout is read).
+        greedy: the greedy path's cost.
+        other: the cheapest of the other paths with its cost; None if there is none, or too many to look at.
+        compared: how many paths were compared.
+    """
+
+    path: RetrievalPath
+    cost: float
+    greedy: float
+    other: tuple[RetrievalPath, float] | None
+    compared: int
+
+
+def cheapest_path(
+    query_columns: Sequence[str],
+    layouts: Sequence[Layout],
+    rows_per_layout: Sequence[int],
+    eligible: Mapping[str, Sequence[int]],
+    most_paths: int = MOST_PATHS,
+) -> PathChoice:
+    """The cheapest path by brute force where the paths are few, else the greedy one (5.6.3).
+
+    Columns with the same eligible layouts are read from the same one on some cheapest path, so paths that part them
+    are left out. Of equally cheap paths the greedy one is taken, then the first.
+
+    Args:
+        query_columns, layouts, rows_per_layout, eligible: as for :func:`choose_path`.
+        most_paths: with more paths, only the greedy one and those of a single layout are compared.
+
+    Raises:
+        ValueError: as :func:`choose_path`.
+    """
+    greedy = choose_path(query_columns, layouts, rows_per_layout, eligible)
+    found = {path: query_cost(path.reads(rows_per_layout)) for path in _paths(query_columns, eligible, most_paths)}
+    greedy_cost = query_cost(greedy.reads(rows_per_layout))
+    found.setdefault(greedy, greedy_cost)
+    ranked = sorted(found, key=lambda path: (found[path], path != greedy, path.columns))
+    other = (ranked[1], found[ranked[1]]) if len(ranked) > 1 else None
+    return PathChoice(ranked[0], found[ranked[0]], greedy_cost, other, len(found))
+
+
+def _paths(columns: Sequence[str], eligible: Mapping[str, Sequence[int]], most: int) -> Iterator[RetrievalPath]:
+    """The paths to compare, each once."""
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for column in columns:
+        alike.setdefault(tuple(sorted(set(eligible[column]))), []).append(column)
+    order = {column: place for place, column in enumerate(columns)}
+    few = prod(map(len, alike)) <= most
+    every = set.intersection(*map(set, alike)) if alike else set()
+    choices = product(*alike) if few else ((layout,) * len(alike) for layout in sorted(every))
+    for choice in choices if alike else ():
+        read: dict[int, list[str]] = {}
+        for layout, of_class in zip(choice, alike.values(), strict=True):
+            read.setdefault(layout, []).extend(of_class)
+        yield RetrievalPath(
+            tuple((layout, tuple(sorted(read[layout], key=order.__getitem__))) for layout in sorted(read))
+        )

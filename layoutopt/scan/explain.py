@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from layoutopt.scan.evaluate import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
-from layoutopt.scan.prune import Amount, Fate
+from layoutopt.scan.prune import Amount, Fate, PrunedPlan
 from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
 
 if TYPE_CHECKING:
@@ -74,10 +74,20 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         total=amount_over(read.pruned, *on_path),
         read=amount_over(read.pruned, Fate.READ),
         skipped_by={name: amount_over(read.pruned, fate) for name, fate in MECHANISMS.items()},
-        layouts=tuple(layout_json(plan) for plan in read.pruned),
+        layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(subsumed_by(read.table, root)),
         conjuncts=tuple(explain_conjunct(read.table, node) for node in conjuncts_of(root)) + unusable,
     )
+
+
+def _path_json(pruned: PrunedPlan) -> dict[str, Any]:
+    """One plan's retrieval path, what it reads (before segments that one layout empties), and the next best path."""
+    path = pruned.path
+    other = None
+    if path.next_best is not None:
+        columns = {str(c.layout): list(c.columns) for c in path.next_best}
+        other = {"columns": columns, "cells_and_tids": path.next_best_cells_and_tids}
+    return {**layout_json(pruned), "cells_and_tids": path.cells_and_tids, "next_best": other}
 
 
 def _read_json(read: ReadExplanation) -> dict[str, Any]:
@@ -109,8 +119,26 @@ def render_explanation(explanation: Explanation) -> RenderableType:
         Text(f"{explanation.table}, snapshot {explanation.snapshot}", style="bold"),
     ]
     for read in explanation.reads:
-        parts += [_amounts_grid(read), _conjuncts_grid(read)] if read.conjuncts else [_amounts_grid(read)]
+        parts += [_amounts_grid(read), *_path_lines(read)]
+        parts += [_conjuncts_grid(read)] if read.conjuncts else []
     return Group(*parts)
+
+
+def _path_lines(read: ReadExplanation) -> list[Text]:
+    """The retrieval path where there are several layouts or paths."""
+    lines = []
+    for path in read.layouts:
+        other = path["next_best"]
+        if len(path["columns"]) > 1 or other is not None:
+            lines.append(Text(f"path: {_path_text(path)}"))
+        if other is not None:
+            lines.append(Text(f"next best: {_path_text(other)}"))
+    return lines
+
+
+def _path_text(path: Mapping[str, Any]) -> str:
+    parts = [f"layout {layout} for {', '.join(columns) or 'no column'}" for layout, columns in path["columns"].items()]
+    return f"{'; '.join(parts)}: {path['cells_and_tids']:,} cells and tids"
 
 
 def _amounts_grid(read: ReadExplanation) -> Grid:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicate import Node
-from layoutopt.model.retrieval import choose_path
+from layoutopt.model.retrieval import RetrievalPath, cheapest_path
 from layoutopt.model.skipping import BlockFacts, FeatureBits, FeatureIndex, cannot_match
 from layoutopt.model.vectors import pack
 
@@ -40,9 +40,26 @@ def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tupl
     return tuple(local)
 
 
-def choose_layouts(
-    plan: Plan, columns: Sequence[str], local: Sequence[bool], rows: Sequence[int]
-) -> tuple[LayoutChoice, ...]:
+@dataclass(frozen=True)
+class ScanPath:
+    """The retrieval path of one query over one plan's layouts.
+
+    Attributes:
+        choice: the layouts read, with the columns of each.
+        cells_and_tids: what it reads by Equation 5.1, on the catalog's figures.
+        greedy: what the greedy path reads.
+        next_best: the cheapest other path, None where there is none.
+        next_best_cells_and_tids: what that reads.
+    """
+
+    choice: tuple[LayoutChoice, ...]
+    cells_and_tids: int
+    greedy: int
+    next_best: tuple[LayoutChoice, ...] | None = None
+    next_best_cells_and_tids: int | None = None
+
+
+def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], rows: Sequence[int]) -> ScanPath:
     """The layouts to read, each column from one that may serve it: where it is master, or in a local layout (5.6.1).
 
     Args:
@@ -56,5 +73,12 @@ def choose_layouts(
         name: [i for i, layout in enumerate(layouts) if name in (layout.columns if local[i] else layout.master)]
         for name in columns
     }
-    path = choose_path(columns, layouts, rows, eligible)
+    found = cheapest_path(columns, layouts, rows, eligible)
+    path = ScanPath(_choice(found.path), int(found.cost), int(found.greedy))
+    if found.other is None:
+        return path
+    return replace(path, next_best=_choice(found.other[0]), next_best_cells_and_tids=int(found.other[1]))
+
+
+def _choice(path: RetrievalPath) -> tuple[LayoutChoice, ...]:
     return tuple(LayoutChoice(layout, chosen) for layout, chosen in path.columns)

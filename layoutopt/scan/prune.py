@@ -25,7 +25,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicate import And, InSet, Node, Or
 from layoutopt.model.schema import Column
 from layoutopt.model.skipping import BlockFacts, FeatureIndex, cannot_match
-from layoutopt.scan.path import LayoutChoice, choose_layouts, local_layouts
+from layoutopt.scan.path import LayoutChoice, ScanPath, choose_layouts, local_layouts
 
 Bits = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -121,17 +121,22 @@ class PrunedPlan:
 
     Attributes:
         source: the blocks.
-        choice: which layouts give which columns.
+        path: which layouts give which columns, and what other paths would have read.
         fate: a :class:`Fate` for each block, int8[n].
         needed_without_features: blocks that would be read if there were no features, bool[n].
         bytes: compressed bytes of what the query reads in each block, tids included, int64[n].
     """
 
     source: PlanBlocks
-    choice: tuple[LayoutChoice, ...]
+    path: ScanPath
     fate: npt.NDArray[np.int8]
     needed_without_features: Bits
     bytes: Ints
+
+    @property
+    def choice(self) -> tuple[LayoutChoice, ...]:
+        """Which layouts give which columns."""
+        return self.path.choice
 
     def amount(self, *fates: Fate) -> Amount:
         """Blocks, rows and bytes that had one of these fates."""
@@ -178,11 +183,12 @@ def prune(
     fate[by_partition] = Fate.PARTITION
     rows = np.bincount(blocks.layout, blocks.rows * (fate == Fate.READ), len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
-    choice = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
+    path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
+    choice = path.choice
     offered = np.isin(blocks.layout, [chosen.layout for chosen in choice])
     fate[~offered] = Fate.OTHER_LAYOUT
     _drop_lone_segments(source, choice, fate)
-    return PrunedPlan(source, choice, fate, offered & ~by_partition & ~by_statistics, _bytes_read(blocks, choice))
+    return PrunedPlan(source, path, fate, offered & ~by_partition & ~by_statistics, _bytes_read(blocks, choice))
 
 
 def _has_alternatives(node: Node) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.cost import cells_scanned, query_cost
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.model.retrieval import RetrievalPath, choose_path
+from layoutopt.model.retrieval import RetrievalPath, cheapest_path, choose_path
 
 
 def layouts(*columns: str, master: bool = True) -> list[Layout]:
@@ -40,19 +40,49 @@ def test_a_column_that_no_layout_serves_is_named() -> None:
         choose_path(["a", "b"], layouts("a"), [1], {"a": [0]})
 
 
-@given(st.data())
-def test_greedy_reads_the_fewest_cells_and_costs_at_most_twice_the_optimum(data: st.DataObject) -> None:
+def every_path(columns: str, eligible: dict[str, list[int]]) -> list[RetrievalPath]:
+    paths = []
+    for choice in product(*(eligible[column] for column in columns)):
+        by_layout = [
+            (k, tuple(c for c, chosen in zip(columns, choice, strict=True) if chosen == k)) for k in sorted(set(choice))
+        ]
+        paths.append(RetrievalPath(tuple(by_layout)))
+    return paths
+
+
+@given(st.data(), st.booleans())
+def test_greedy_reads_the_fewest_cells_and_the_best_path_is_that_of_brute_force(
+    data: st.DataObject, many: bool
+) -> None:
     columns = "abcd"
     rows = data.draw(st.lists(st.integers(0, 5), min_size=3, max_size=3))
     indexes = st.lists(st.integers(0, 2), min_size=1, unique=True)
     eligible = {column: data.draw(indexes) for column in columns}
-    path = choose_path(columns, layouts("abcd", "abcd", "abcd"), rows, eligible)
-    assert sorted(column for _, some in path.columns for column in some) == list(columns)
-    all_paths = []
-    for choice in product(*(eligible[column] for column in columns)):
-        by_layout = [
-            (k, tuple(c for c, chosen in zip(columns, choice, strict=True) if chosen == k)) for k in set(choice)
-        ]
-        all_paths.append(RetrievalPath(tuple(by_layout)).reads(rows))
-    assert cells_scanned(path.reads(rows)) == min(map(cells_scanned, all_paths))
-    assert query_cost(path.reads(rows)) <= 2 * min(map(query_cost, all_paths))
+    all_layouts = layouts("abcd", "abcd", "abcd")
+    greedy = choose_path(columns, all_layouts, rows, eligible)
+    assert sorted(column for _, some in greedy.columns for column in some) == list(columns)
+    costs = {path: query_cost(path.reads(rows)) for path in every_path(columns, eligible)}
+    assert cells_scanned(greedy.reads(rows)) == min(cells_scanned(path.reads(rows)) for path in costs)
+    optimum = min(costs.values())
+    assert costs[greedy] <= 2 * optimum
+    found = cheapest_path(columns, all_layouts, rows, eligible, 0 if many else 100)
+    assert found.path in costs
+    assert found.cost == costs[found.path]
+    assert found.greedy == costs[greedy]
+    if many:
+        assert optimum <= found.cost <= found.greedy
+        return
+    assert found.cost == optimum
+    if found.other is not None:
+        assert found.other[0] != found.path
+        assert found.other[1] == costs[found.other[0]] >= found.cost
+    assert (found.other is None) == (found.compared == 1)
+
+
+def test_one_layout_for_all_may_beat_the_fewest_cells() -> None:
+    eligible = {"a": [0, 2], "b": [1, 2]}
+    found = cheapest_path("ab", layouts("a", "b", "ab"), [10, 10, 15], eligible)
+    # Two layouts: 20 cells and 20 tids. One: 30 cells.
+    assert (found.path.layouts, found.cost, found.greedy) == ((2,), 30, 40)
+    assert found.other is not None
+    assert found.other[1] == 40

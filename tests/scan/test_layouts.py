@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from layoutopt.errors import DataFileError
 from layoutopt.model.layout import ByVectors, Layout
@@ -86,6 +88,22 @@ def test_a_layout_of_some_rows_serves_only_queries_that_its_features_subsume(tmp
     (not_served,) = table.scan("SELECT id, price FROM t WHERE kind = 'mail'").reads[0].pruned
     assert [c.layout for c in not_served.choice] == [0, 1]
     assert not_served.read[(not_served.source.blocks.part == 1)].any()
+
+
+def test_explain_shows_the_path_and_what_the_next_best_would_read(tmp_path: Path, rows: pa.Table) -> None:
+    table = layout_table(tmp_path, rows, OVERLAPPING)
+    explanation = table.explain("SELECT id, price FROM t WHERE kind = 'air'")
+    (path,) = explanation.to_json()["reads"][0]["layouts"]
+    assert list(path["columns"]) == ["1"]
+    (pruned,) = table.scan("SELECT id, price FROM t WHERE kind = 'air'").reads[0].pruned
+    assert path["cells_and_tids"] == pruned.rows_by_layout(pruned.read)[1] * 3
+    assert path["next_best"]["cells_and_tids"] > path["cells_and_tids"]
+    said = io.StringIO()
+    Console(file=said, width=200).print(explanation)
+    assert "path: layout 1 for id, kind, price" in said.getvalue()
+    assert "next best: layout 0" in said.getvalue()
+    (only,) = table.explain("SELECT price FROM t WHERE price > 1").to_json()["reads"][0]["layouts"]
+    assert only["next_best"] is None
 
 
 def test_a_list_is_served_where_each_of_its_values_is(tmp_path: Path, rows: pa.Table) -> None:
