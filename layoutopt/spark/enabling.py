@@ -22,7 +22,7 @@ from layoutopt.scan.table import TableRead, merge_mentions
 from layoutopt.spark.datasource import PUSHDOWN, register_format
 from layoutopt.spark.metrics import ScanMetrics
 from layoutopt.spark.names import Named, name_tables
-from layoutopt.spark.read import IN_THRESHOLD, raise_threshold, read_to_dataframe
+from layoutopt.spark.read import read_to_dataframe
 from layoutopt.spark.relations import layouts_read, relation_of
 from layoutopt.spark.session import Meaning, session_meaning
 from layoutopt.spark.tables import (
@@ -61,8 +61,7 @@ def enable(spark: SparkSession) -> None:
         if "sql" in vars(spark):
             return
         known = session_tables(spark)
-        for key in (IN_THRESHOLD, PUSHDOWN):
-            known.conf_before.setdefault(key, str(spark.conf.get(key)))
+        known.conf_before.setdefault(PUSHDOWN, str(spark.conf.get(PUSHDOWN)))
         register_format(spark)
 
         def sql(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 (Spark's name)
@@ -232,7 +231,6 @@ def _relation(
         view = f"_layoutopt_{uuid.uuid4().hex}"
         views[view] = read
         return quoted(view)
-    raise_threshold(spark, sum(int(pruned.read.sum()) for pruned in read.pruned))
     return relation_of(read, layout_views(spark, known, entry, layouts))
 
 

@@ -25,8 +25,7 @@ from layoutopt.spark.session import session_settings
 from layoutopt.workload.references import quoted
 from layoutopt.workload.splice import splice_views
 
-IN_THRESHOLD = "spark.sql.parquet.pushdown.inFilterThreshold"
-_FEW_RUNS = 16  # of neighbouring blocks: up to here ranges are quicker to check than a list of numbers
+_MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
 # A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
 _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
@@ -119,28 +118,36 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
         paths += [files.full_path(of.files[index]) for index in opened]
         blocks += of.block_id[pruned.read].tolist()
         complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
-    if not complete:
-        raise_threshold(spark, len(blocks))
     rows = parquet_files(spark, paths, read.columns)
     present = {column.name for column in read.columns}
     texts = [unpushable(c) if c.name in present else _or_null(c, present) for c in read.table.schema.columns]
     return projected(spark, rows, texts, "" if complete else block_condition(sorted(blocks)))
 
 
-def block_condition(blocks: list[int]) -> str:
-    """That a row is of one of these blocks (ascending)."""
+def block_condition(blocks: Sequence[int]) -> str:
+    """That a row is of one of these blocks (ascending), as a text.
+
+    Each row group of a file is checked against it on its own, so ranges stand in a tree by whose bounds most row groups
+    are left out after a few comparisons. Of very many ranges the tree has the union with the gaps between neighbours;
+    a list, which Spark checks by rows, then has the blocks themselves.
+    """
     numbers = np.array(blocks, dtype=np.int64)
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-    if len(runs) > _FEW_RUNS:
-        return f"{BLOCK} IN ({', '.join(map(str, blocks))})"
-    ranges = (f"{BLOCK} BETWEEN {run[0]} AND {run[-1]}" if len(run) > 1 else f"{BLOCK} = {run[0]}" for run in runs)
-    return " OR ".join(ranges)
+    gaps = np.diff(numbers)
+    cuts = np.flatnonzero(gaps > 1)
+    widest = np.sort(cuts[np.argsort(gaps[cuts], kind="stable")[-(_MOST_RANGES - 1) :]])
+    starts, ends = np.r_[0, widest + 1], np.r_[widest, len(numbers) - 1]
+    tree = _range_tree(numbers[starts].tolist(), numbers[ends].tolist())
+    return tree if len(cuts) < _MOST_RANGES else f"{tree} AND {BLOCK} IN ({', '.join(map(str, blocks))})"
 
 
-def raise_threshold(spark: SparkSession, blocks: int) -> None:
-    """Lets ``_block IN (...)`` be pushed whatever its length."""
-    if int(str(spark.conf.get(IN_THRESHOLD))) < blocks:
-        spark.conf.set(IN_THRESHOLD, str(blocks))
+def _range_tree(starts: list[int], ends: list[int]) -> str:
+    """That a row's block is in one of these ranges (ascending, both ends included)."""
+    low, high = starts[0], ends[-1]
+    bounds = f"{BLOCK} = {low}" if low == high else f"{BLOCK} BETWEEN {low} AND {high}"
+    if len(starts) == 1:
+        return bounds
+    half = len(starts) // 2
+    return f"({bounds} AND ({_range_tree(starts[:half], ends[:half])} OR {_range_tree(starts[half:], ends[half:])}))"
 
 
 def unpushable(column: SchemaColumn) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layoutopt.model.feature import Settings
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.load import load
-from layoutopt.spark.read import read_to_dataframe, scan_to_dataframe, spark_sql
+from layoutopt.spark.read import block_condition, read_to_dataframe, scan_to_dataframe, spark_sql
 from layoutopt.spark.source import schema_of
 from tests.scan.builder import build, building, by_position
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -94,6 +97,18 @@ def test_the_native_reader_reads_only_surviving_blocks(spark: SparkSession, tmp_
 def plan_text(frame: DataFrame) -> str:
     query: Any = frame._jdf.queryExecution()
     return str(query.toString())
+
+
+@given(st.sets(st.integers(0, 400), min_size=1), st.integers(0, 2**62))
+def test_the_condition_on_blocks_means_exactly_these(chosen: set[int], first: int) -> None:
+    condition = block_condition([first + each for each in sorted(chosen)])
+    everything = [first + each for each in range(-2, 403)]
+    test = re.sub(r"BETWEEN (\d+) AND (\d+)", r"in range(\1, \2 + 1)", condition)
+    test = test.replace(" = ", " == ").replace("AND", "and").replace("OR", "or").replace("IN (", "in (0, ")
+    assert {each for each in everything if eval(test, {"_block": each, "range": range})} == {
+        first + each for each in chosen
+    }
+    assert condition.count("BETWEEN") <= 2 * 64
 
 
 def test_filters_on_floats_are_not_pushed_to_files(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
