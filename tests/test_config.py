@@ -39,7 +39,9 @@ def test_every_setting_has_a_description_and_a_default_or_is_required(kind: type
 
 @pytest.mark.parametrize("kind", VERBS.values(), ids=VERBS.keys())
 def test_every_default_is_valid(kind: type[VerbSettings]) -> None:
-    required = {name: 3 if name == "snapshot" else "demo" for name, field in kind.model_fields.items() if field.is_required()}
+    required = {
+        name: 3 if name == "snapshot" else "demo" for name, field in kind.model_fields.items() if field.is_required()
+    }
     defaults = {n: f.default for n, f in kind.model_fields.items() if not f.is_required() and f.default is not None}
     assert make_settings(kind, {**required, **defaults}) == make_settings(kind, required)
 
