@@ -134,7 +134,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
 
     Of the query only what it reads matters, so a bare condition will do.
     """
-    scan = _scan(_open(settings.table_path), settings.sql)
+    scan = _scan(_open(settings.table_path, settings), settings.sql)
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
         from layoutopt.scan.condition import block_conditions
@@ -154,6 +154,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     """Replay a query log on the catalog alone: the rows, cells and bytes that each query would read."""
     from layoutopt.reports import print_evaluation
     from layoutopt.scan.evaluate import evaluate as evaluate_queries
+    from layoutopt.scan.worst import worst_queries
     from layoutopt.workload.analyze import analyze as analyze_queries
     from layoutopt.workload.log import read_log
 
@@ -161,9 +162,17 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
     found = analyze_queries(entries, table.schema, table.name, settings.dialect, table.settings)
     with session.working("evaluating") as work:
-        result = evaluate_queries(table, found.queries, settings.actual, work.step)
+        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect)
+        worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
     skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
-    session.show({**result, "skipped": skipped}, lambda console: print_evaluation(console, result, found.skipped))
+    if settings.html is not None:
+        from layoutopt.scan.page import evaluation_page
+
+        settings.html.write_text(evaluation_page(result, worst, skipped), encoding="utf-8")
+    session.show(
+        {**result, "worst": worst, "skipped": skipped},
+        lambda console: print_evaluation(console, result, found.skipped, worst),
+    )
 
 
 @add_verb(app, VerifySettings, example="layoutopt verify tables/events --sample 0.1")
@@ -259,6 +268,11 @@ def bench(settings: BenchSettings, session: Session) -> None:
 
         results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
         session.show({"results": str(results)}, lambda console: console.print(f"Written: {results}"))
+    elif settings.experiment == "memory":
+        from layoutopt.bench.memory import memory_figures, print_memory
+
+        figures = memory_figures(settings.sf, root=settings.folder)
+        session.show([vars(figure) for figure in figures], lambda console: print_memory(console, figures))
     else:
         from layoutopt.bench.figures import run_micro
 

@@ -108,8 +108,13 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
         console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
 
 
-def print_evaluation(console: Console, result: Mapping[str, Any], skipped: Sequence[SkippedStatement]) -> None:
-    """Print what a log would read, a line a query, and the sums."""
+def print_evaluation(
+    console: Console,
+    result: Mapping[str, Any],
+    skipped: Sequence[SkippedStatement],
+    worst: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print what a log would read, a line a query, the sums, the indicators, and why the worst queries skip no more."""
     totals = result["totals"]
     table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
     for name in ("query", "rows", "of all", "by statistics alone", "blocks", "bytes"):
@@ -121,8 +126,29 @@ def print_evaluation(console: Console, result: Mapping[str, Any], skipped: Seque
     console.print(table)
     if totals.get("rows_matching") is not None:
         console.print(f"Rows that match: {totals['rows_matching']:,}")
+    means = totals["indicators"]
+    shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if name != "queries" and mean]
+    console.print(f"Geometric means over {means['queries']} queries: {', '.join(shown) or '-'}")
+    _print_worst(console, worst)
     if skipped:
         console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
+
+
+def _print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(title="the worst queries, and what each part of their filters does", title_justify="left")
+    for name in ("query", "runs", "rows read", "in vain", "part of its filter", "reason"):
+        table.add_column(name, justify="left" if name in ("part of its filter", "reason") else "right")
+    for one in worst:
+        numbers = [str(one["id"]), f"{one['runs']:g}", f"{one['rows_scanned']:,}", f"{one['rows_wasted']:,}"]
+        for conjunct in one["conjuncts"] or [{"text": "(no filter)", "reason": "", "detail": ""}]:
+            blocks = max(conjunct.get("blocks_skipped_alone", {}).values(), default=0)
+            detail = f"{blocks:,} blocks by itself" if conjunct["reason"] == "skips" else conjunct["detail"]
+            why = f"{conjunct['reason']}: {detail}"
+            table.add_row(*numbers, Text(conjunct["text"]), Text(why.strip(": ")))
+            numbers = [""] * len(numbers)
+        table.add_section()
+    if worst:
+        console.print(table)
 
 
 def _evaluation_cells(query: Mapping[str, Any]) -> tuple[str, ...]:

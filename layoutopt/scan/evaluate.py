@@ -13,7 +13,7 @@ import numpy as np
 from layoutopt.errors import DataFileError
 from layoutopt.model.predicate import Node, describe
 from layoutopt.model.query import Query
-from layoutopt.scan.matching import count_matching
+from layoutopt.scan.indicators import geometric_means, indicators
 from layoutopt.scan.prune import Amount, Bits, Fate, PrunedPlan
 from layoutopt.scan.table import Table
 
@@ -27,29 +27,36 @@ MECHANISMS = {"partition": Fate.PARTITION, "features": Fate.FEATURES, "statistic
 
 
 def evaluate(
-    table: Table, queries: Iterable[Query], actual: bool = False, progress: Progress | None = None
+    table: Table,
+    queries: Iterable[Query],
+    actual: bool = False,
+    progress: Progress | None = None,
+    dialect: str = "spark",
 ) -> dict[str, Any]:
     """What each query would read, as the JSON object of ``layoutopt evaluate --json``.
 
     Args:
         table: the table at one snapshot.
         queries: the analysed log; a query that reads the table twice is there twice under one id.
-        actual: also count the rows that match, by reading the blocks that the query needs. ``rows_matching`` is None
-            where the filter as analysed is weaker than the query, or calls a function: only an engine could tell.
+        actual: also count the rows that match, and those of the blocks that hold such a row, by reading the table
+            once. ``rows_matching`` is None where only Spark could tell.
         progress: called with (queries done, all queries).
+        dialect: the log's, for ``actual``.
 
     Raises:
         CatalogError: a blocks file is damaged.
         DataFileError: a data file is missing or damaged.
     """
     footers = _Footers(table)
-    known: dict[tuple[Node, tuple[str, ...], bool], dict[str, Any]] = {}
+    known: dict[tuple[Node, tuple[str, ...], int | None], dict[str, Any]] = {}
     listed = list(queries)
+    matching = _Matching(table, listed, dialect) if actual else None
     results = []
     for done, query in enumerate(listed):
-        key = (query.filter.root, query.columns, query.exact)
+        question = matching.question(done) if matching is not None else None
+        key = (query.filter.root, query.columns, question)
         if key not in known:
-            known[key] = _evaluate_one(table, query, footers, actual)
+            known[key] = _evaluate_one(table, query, footers, matching, question)
         results.append({"id": query.id, **known[key]})
         if progress is not None:
             progress(done + 1, len(listed))
@@ -61,15 +68,18 @@ def evaluate(
     }
 
 
-def _evaluate_one(table: Table, query: Query, footers: _Footers, actual: bool) -> dict[str, Any]:
+def _evaluate_one(
+    table: Table, query: Query, footers: _Footers, matching: _Matching | None, question: int | None
+) -> dict[str, Any]:
     root = query.filter.root
     pruned = table.prune(root, query.columns)
-    matching = {"rows_matching": count_matching(table, root) if query.exact else None} if actual else {}
+    scanned = sum(_most_rows(plan, plan.read) for plan in pruned)
+    matched, relevant = (None, None) if matching is None or question is None else matching.rows(question, pruned)
     return {
         "columns": list(query.columns),
         "rows_total": table.rows,
-        **matching,
-        "rows_scanned": sum(_most_rows(plan, plan.read) for plan in pruned),
+        **({} if matching is None else {"rows_matching": matched}),
+        "rows_scanned": scanned,
         "cells_scanned": sum(_cells(plan) for plan in pruned),
         "tids_scanned": sum(_tids(plan) for plan in pruned),
         "bytes_scanned": sum(plan.amount(Fate.READ).bytes for plan in pruned),
@@ -80,7 +90,36 @@ def _evaluate_one(table: Table, query: Query, footers: _Footers, actual: bool) -
         "skipped_by": {name: amount_json(amount_over(pruned, fate)) for name, fate in MECHANISMS.items()},
         "layouts": [layout_json(plan) for plan in pruned],
         "subsumed_by": subsumed_by(table, root),
+        "indicators": indicators(table.rows, scanned, matched, relevant),
     }
+
+
+class _Matching:
+    """The rows that the queries of a log really match, found in one pass over the table."""
+
+    def __init__(self, table: Table, queries: Sequence[Query], dialect: str) -> None:
+        # Only now: replaying a log on the catalog alone needs no DuckDB.
+        from layoutopt.scan.matches import find_matches, questions_of
+
+        questions, of_query = questions_of(table, queries, dialect)
+        # Where a filter is weaker than its query, its matches are not the query's.
+        self._of_query = [
+            None if index is None or (questions[index].condition is None and not query.exact) else index
+            for query, index in zip(queries, of_query, strict=True)
+        ]
+        self._found = find_matches(table, questions)
+
+    def question(self, place: int) -> int | None:
+        """Which question the query at a place of the log asks; None where its matches are not known."""
+        return self._of_query[place]
+
+    def rows(self, question: int, pruned: Sequence[PrunedPlan]) -> tuple[int, int]:
+        """The matching rows, and the rows of the blocks that hold one, in the layout where these are most."""
+        matching = relevant = 0
+        for found, plan in zip(self._found, pruned, strict=True):
+            matching += int(found.rows[question])
+            relevant += _most_rows(plan, found.block[:, question])
+        return matching, relevant
 
 
 def amount_over(pruned: Sequence[PrunedPlan], *fates: Fate) -> Amount:
@@ -172,6 +211,7 @@ def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [result[name] for result in results if name in result]
         if name != "rows_matching" or values:
             totals[name] = None if None in values else sum(values)
+    totals["indicators"] = geometric_means([result["indicators"] for result in results])
     totals["skipped_by"] = {
         mechanism: {unit: sum(result["skipped_by"][mechanism][unit] for result in results) for unit in _UNITS}
         for mechanism in MECHANISMS

@@ -1,12 +1,10 @@
 """Which rows a filter holds for, on Arrow tables: exact, by keys, without an engine.
 
-This checks the catalog (verify) and counts matching rows (``evaluate --actual``); queries themselves are answered by an
-engine. Filters with function calls are left to Spark: the answer is None.
+This checks the catalog (verify) and finds the matching rows of filters that DuckDB can't evaluate as Spark does;
+queries themselves are answered by an engine. Filters with function calls are left to Spark: the answer is None.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +20,9 @@ from layoutopt.model.predicate import (
     Like,
     Node,
     Or,
-    columns_of,
     matches,
 )
 from layoutopt.model.values import ValueSet, key_kind
-from layoutopt.scan.arrow_types import empty_table
-from layoutopt.scan.read import read_segments
-
-if TYPE_CHECKING:
-    from layoutopt.scan.table import Table
 
 Bits = npt.NDArray[np.bool_]
 
@@ -57,29 +49,6 @@ def matching_rows(node: Node, rows: pa.Table | pa.RecordBatch) -> Bits | None:
             return _like(node, rows)
         case _:
             return _compare(node, rows)
-
-
-def count_matching(table: Table, root: Node) -> int | None:
-    """How many rows of a table the filter is TRUE for, reading its columns where pruning left blocks.
-
-    None where :func:`matching_rows` can't tell.
-
-    Raises:
-        DataFileError: a data file is missing or damaged.
-    """
-    from layoutopt.scan.table import segments_to_read
-
-    columns = tuple(column for column in table.schema.columns if column.name in columns_of(root))
-    if matching_rows(root, empty_table(columns)) is None:
-        return None
-    total = 0
-    for plan in table.prune(root, [column.name for column in columns]):
-        for batch in read_segments(table.catalog.files, segments_to_read(plan), columns):
-            matched = matching_rows(root, batch)
-            if matched is None:
-                return None
-            total += int(matched.sum())
-    return total
 
 
 def _in_set(literal: InSet, rows: pa.Table | pa.RecordBatch) -> Bits | None:

@@ -21,6 +21,7 @@ from tests.scan.test_layouts import GROUPS
 FIELDS = {
     "id", "columns", "rows_total", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
     "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes", "skipped_by", "layouts", "subsumed_by",
+    "indicators",
 }  # fmt: skip
 
 

@@ -1,0 +1,183 @@
+"""`layoutopt bench memory`: the peak memory of a load against the rows of one partition, process by process.
+
+Every load runs in processes of its own. The kernel counts each one's peak (``VmHWM`` in ``/proc``), which is read while
+it lives. Memory should follow ``segment_rows``, not the partition: a partition of ten segments takes what one takes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from layoutopt.bench.experiment import Bench, data_step, write_stream
+from layoutopt.bench.session import spark_when_needed
+from layoutopt.bench.steps import run
+from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch_queries import TABLE
+from layoutopt.errors import LayoutoptError, SettingError
+
+FACTORS = (1, 2, 5, 10)
+SEGMENT_SHARE = 12  # a segment is this part of the table, so that ten fit into it
+STREAM = "chapter3"
+TARGET = 1.3  # times the memory of a partition of one segment
+JVM, WORKER, DRIVER = "jvm", "worker", "driver"
+
+_PROC = Path("/proc")
+_PAUSE = 0.05
+_LAYOUTOPT = "import sys; from layoutopt.cli import main; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class MemoryFigure:
+    """The peaks of one load in bytes: Spark's JVM, its largest Python worker, and the Python that drives it."""
+
+    rows: int
+    segment_rows: int
+    seconds: float
+    jvm: int
+    worker: int
+    driver: int
+
+
+def memory_figures(scale: float = 0.1, *, root: Path = DEFAULT_ROOT) -> tuple[MemoryFigure, ...]:
+    """Load partitions of one to ten segments of the TPC-H table by SOP, and measure the peaks of each.
+
+    Args:
+        scale: the scale factor.
+        root: the folder of all experiments.
+
+    Raises:
+        SettingError: this is no Linux, or a scale factor that can't be generated.
+        LayoutoptError: a load failed.
+    """
+    if not _PROC.joinpath("self", "status").exists():
+        raise SettingError("peaks of memory are read from /proc, which this system does not have; run it on Linux")
+    with spark_when_needed("layoutopt-memory") as spark:
+        bench = Bench(TpchData(scale, root), spark)
+        run(data_step(bench), lambda sentence: None)
+    folder = bench.folder / "memory"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ds.dataset(bench.data.denormalised, format="parquet").count_rows() // SEGMENT_SHARE
+    _make_plan(bench, folder, rows)
+    return tuple(_measure(bench, folder, factor, rows) for factor in FACTORS)
+
+
+def _make_plan(bench: Bench, folder: Path, segment_rows: int) -> None:
+    source, features = str(bench.data.denormalised), str(folder / "features.json")
+    log = str(write_stream(bench, STREAM, "train"))
+    _run_layoutopt("analyze", log, "--schema", source, "--table", TABLE, "-o", features)
+    flags = ["--block-rows", "700", "--segment-rows", str(segment_rows), "-o", str(folder / "plan.json")]
+    _run_layoutopt("plan", source, "--features", features, *flags)
+
+
+def _measure(bench: Bench, folder: Path, factor: int, segment_rows: int) -> MemoryFigure:
+    """One load of ``factor`` segments in one partition."""
+    source, table = folder / f"source-{factor}.parquet", folder / f"table-{factor}-{time.time_ns()}"
+    rows = _write_rows(bench.data.denormalised, source, factor * segment_rows)
+    start = time.perf_counter()
+    peaks = _run_layoutopt("load", str(source), str(table), "--plan", str(folder / "plan.json"))
+    seconds = time.perf_counter() - start
+    source.unlink()
+    return MemoryFigure(
+        rows, segment_rows, round(seconds, 1), peaks.get(JVM, 0), peaks.get(WORKER, 0), peaks.get(DRIVER, 0)
+    )
+
+
+def _write_rows(source: Path, target: Path, rows: int) -> int:
+    """The first rows of a table as one file, batch by batch."""
+    dataset = ds.dataset(source, format="parquet")
+    left = rows
+    with pq.ParquetWriter(target, dataset.schema) as writer:
+        for batch in dataset.to_batches():
+            writer.write_table(pa.Table.from_batches([batch.slice(0, left)]))
+            left -= min(left, batch.num_rows)
+            if left == 0:
+                break
+    return rows - left
+
+
+def _run_layoutopt(*words: str) -> Mapping[str, int]:
+    """Run a command in processes of its own; the largest peak of each kind of process, in bytes.
+
+    Raises:
+        LayoutoptError: it failed.
+    """
+    command = [sys.executable, "-c", _LAYOUTOPT, *words]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    peaks: dict[str, int] = {}
+    while started.poll() is None:
+        for kind, peak in peaks_of(descendants(started.pid)):
+            peaks[kind] = max(peak, peaks.get(kind, 0))
+        time.sleep(_PAUSE)
+    if started.returncode:
+        said = started.stderr.read() if started.stderr is not None else ""
+        raise LayoutoptError(f"`layoutopt {words[0]}` failed: {said.strip()[-500:]}")
+    return peaks
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started, as far as they live."""
+    parents: dict[int, list[int]] = {}
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit() and (parent := _status(int(folder.name)).get("PPid")) is not None:
+            parents.setdefault(int(parent), []).append(int(folder.name))
+    found, left = [], [pid]
+    while left:
+        found.append(left.pop())
+        left += parents.get(found[-1], [])
+    return found
+
+
+def peaks_of(pids: Sequence[int]) -> list[tuple[str, int]]:
+    """The kind and the peak memory in bytes of each process; those that have ended are left out."""
+    found = []
+    for pid in pids:
+        peak = _status(pid).get("VmHWM")
+        if peak is not None:
+            found.append((_kind(pid), 1024 * int(peak.split()[0])))
+    return found
+
+
+def _kind(pid: int) -> str:
+    words = _read(_PROC / str(pid) / "cmdline").split("\0")
+    if words[0].endswith("java"):
+        return JVM
+    return WORKER if "pyspark.daemon" in words else DRIVER
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = (line.partition(":") for line in _read(_PROC / str(pid) / "status").splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the process has ended
+        return ""
+
+
+def print_memory(console: Console, figures: Sequence[MemoryFigure]) -> None:
+    """Print the peaks of each load, and JVM and worker together over those of one segment."""
+    title = f"peak memory of a load, segments of {figures[0].segment_rows:,} rows; target {TARGET}x of one segment's"
+    table = Table(title=title, title_justify="left")
+    for name in ("rows", "segments", "seconds", "JVM", "a Python worker", "driver", "all", "of one segment's"):
+        table.add_column(name, justify="right")
+    base = figures[0].jvm + figures[0].worker
+    for figure in figures:
+        megabytes = [f"{peak / 1e6:,.0f} MB" for peak in (figure.jvm, figure.worker, figure.driver)]
+        both = figure.jvm + figure.worker
+        segments = -(-figure.rows // figure.segment_rows)
+        cells = [f"{figure.rows:,}", str(segments), f"{figure.seconds:.1f}", *megabytes, f"{both / 1e6:,.0f} MB"]
+        table.add_row(*cells, f"{both / base:.2f}x")
+    console.print(table)
