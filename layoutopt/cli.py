@@ -154,6 +154,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     """Replay a query log on the catalog alone: the rows, cells and bytes that each query would read."""
     from layoutopt.reports import print_evaluation
     from layoutopt.scan.evaluate import evaluate as evaluate_queries
+    from layoutopt.scan.predictions import compare
     from layoutopt.scan.worst import worst_queries
     from layoutopt.workload.analyze import analyze as analyze_queries
     from layoutopt.workload.log import read_log
@@ -164,6 +165,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     with session.working("evaluating") as work:
         result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect)
         worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
+        result["predictions"] = compare(table, result)
     skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
     if settings.html is not None:
         from layoutopt.scan.page import evaluation_page

@@ -126,12 +126,29 @@ def print_evaluation(
     console.print(table)
     if totals.get("rows_matching") is not None:
         console.print(f"Rows that match: {totals['rows_matching']:,}")
-    means = totals["indicators"]
-    shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if name != "queries" and mean]
-    console.print(f"Geometric means over {means['queries']} queries: {', '.join(shown) or '-'}")
+    means = totals.get("indicators")
+    if means is not None:
+        shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if name != "queries" and mean]
+        console.print(f"Geometric means over {means['queries']} queries: {', '.join(shown) or '-'}")
+    _print_predictions(console, result)
     _print_worst(console, worst)
     if skipped:
         console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
+
+
+def _print_predictions(console: Console, result: Mapping[str, Any]) -> None:
+    """Print what plans predicted beside what the log reads, and how good the greedy retrieval path would be."""
+    from layoutopt.scan.predictions import comparison_grid
+
+    predictions = result.get("predictions")
+    if predictions is not None and any(plan["predicted"] for plan in predictions["plans"]):
+        console.print(comparison_grid(predictions))
+    paths = result["totals"].get("greedy_paths")
+    if paths is not None and paths["queries"]:
+        console.print(
+            f"The greedy retrieval path is the cheapest for {paths['cheapest']} of {paths['queries']} queries that can "
+            f"choose; at worst it reads {paths['worst_ratio']:.3g} times as much"
+        )
 
 
 def _print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:

@@ -82,6 +82,7 @@ class PathChoice:
         greedy: the greedy path's cost.
         other: the cheapest of the other paths with its cost; None if there is none, or too many to look at.
         compared: how many paths were compared.
+        exhaustive: whether those were all that could be the cheapest.
     """
 
     path: RetrievalPath
@@ -89,6 +90,7 @@ class PathChoice:
     greedy: float
     other: tuple[RetrievalPath, float] | None
     compared: int
+    exhaustive: bool = True
 
 
 def cheapest_path(
@@ -111,23 +113,32 @@ def cheapest_path(
         ValueError: as :func:`choose_path`.
     """
     greedy = choose_path(query_columns, layouts, rows_per_layout, eligible)
-    found = {path: query_cost(path.reads(rows_per_layout)) for path in _paths(query_columns, eligible, most_paths)}
+    alike = _alike(query_columns, eligible)
+    exhaustive = prod(map(len, alike)) <= most_paths
+    found = {path: query_cost(path.reads(rows_per_layout)) for path in _paths(query_columns, alike, exhaustive)}
     greedy_cost = query_cost(greedy.reads(rows_per_layout))
     found.setdefault(greedy, greedy_cost)
     ranked = sorted(found, key=lambda path: (found[path], path != greedy, path.columns))
     other = (ranked[1], found[ranked[1]]) if len(ranked) > 1 else None
-    return PathChoice(ranked[0], found[ranked[0]], greedy_cost, other, len(found))
+    return PathChoice(ranked[0], found[ranked[0]], greedy_cost, other, len(found), exhaustive)
 
 
-def _paths(columns: Sequence[str], eligible: Mapping[str, Sequence[int]], most: int) -> Iterator[RetrievalPath]:
-    """The paths to compare, each once."""
+_Alike = Mapping[tuple[int, ...], Sequence[str]]
+"""Columns by the layouts that may serve them."""
+
+
+def _alike(columns: Sequence[str], eligible: Mapping[str, Sequence[int]]) -> _Alike:
     alike: dict[tuple[int, ...], list[str]] = {}
     for column in columns:
         alike.setdefault(tuple(sorted(set(eligible[column]))), []).append(column)
+    return alike
+
+
+def _paths(columns: Sequence[str], alike: _Alike, exhaustive: bool) -> Iterator[RetrievalPath]:
+    """The paths to compare, each once: all, or those of a single layout."""
     order = {column: place for place, column in enumerate(columns)}
-    few = prod(map(len, alike)) <= most
     every = set.intersection(*map(set, alike)) if alike else set()
-    choices = product(*alike) if few else ((layout,) * len(alike) for layout in sorted(every))
+    choices = product(*alike) if exhaustive else ((layout,) * len(alike) for layout in sorted(every))
     for choice in choices if alike else ():
         read: dict[int, list[str]] = {}
         for layout, of_class in zip(choice, alike.values(), strict=True):

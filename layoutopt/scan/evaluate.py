@@ -88,7 +88,7 @@ def _evaluate_one(
         "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
         "footer_bytes": sum(footers.bytes_of(plan) for plan in pruned),
         "skipped_by": {name: amount_json(amount_over(pruned, fate)) for name, fate in MECHANISMS.items()},
-        "layouts": [layout_json(plan) for plan in pruned],
+        "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
         "subsumed_by": subsumed_by(table, root),
         "indicators": indicators(table.rows, scanned, matched, relevant),
     }
@@ -139,6 +139,39 @@ def layout_json(pruned: PrunedPlan) -> dict[str, Any]:
     """One plan's retrieval path: its digest and, by layout, the columns read from it."""
     choice = {str(c.layout): list(c.columns) for c in pruned.choice}
     return {"plan": pruned.source.plan.digest, "columns": choice}
+
+
+def _paths_json(pruned: PrunedPlan) -> dict[str, Any]:
+    """What the path costs in cells and tids, and what the greedy one would (Sun 2017, 5.6.3)."""
+    path = pruned.path
+    return {
+        "compared": path.compared,
+        "exhaustive": path.exhaustive,
+        "cells_and_tids": path.cells_and_tids,
+        "greedy": path.greedy,
+    }
+
+
+def greedy_paths(queries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How good the greedy retrieval path is where queries have a choice and all their paths were compared.
+
+    Args:
+        queries: of an evaluation.
+
+    Returns:
+        ``queries``: how many these are, ``cheapest``: for how many no path is cheaper than the greedy one, and
+        ``worst_ratio``: the most by which it costs more than the cheapest; 2 can't be exceeded.
+    """
+    paths = [[layout["paths"] for layout in query["layouts"]] for query in queries]
+    compared = [some for some in paths if any(p["compared"] > 1 for p in some) and all(p["exhaustive"] for p in some)]
+    best = [sum(path["cells_and_tids"] for path in some) for some in compared]
+    greedy = [sum(path["greedy"] for path in some) for some in compared]
+    ratios = [one / other if other else 1.0 for one, other in zip(greedy, best, strict=True)]
+    return {
+        "queries": len(compared),
+        "cheapest": sum(one == other for one, other in zip(greedy, best, strict=True)),
+        "worst_ratio": round(max(ratios, default=1.0), 6),
+    }
 
 
 def subsumed_by(table: Table, root: Node) -> list[str]:
@@ -212,6 +245,7 @@ def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if name != "rows_matching" or values:
             totals[name] = None if None in values else sum(values)
     totals["indicators"] = geometric_means([result["indicators"] for result in results])
+    totals["greedy_paths"] = greedy_paths(results)
     totals["skipped_by"] = {
         mechanism: {unit: sum(result["skipped_by"][mechanism][unit] for result in results) for unit in _UNITS}
         for mechanism in MECHANISMS

@@ -50,6 +50,8 @@ class ScanPath:
         greedy: what the greedy path reads.
         next_best: the cheapest other path, None where there is none.
         next_best_cells_and_tids: what that reads.
+        compared: how many paths were compared.
+        exhaustive: whether no other path can read less.
     """
 
     choice: tuple[LayoutChoice, ...]
@@ -57,6 +59,8 @@ class ScanPath:
     greedy: int
     next_best: tuple[LayoutChoice, ...] | None = None
     next_best_cells_and_tids: int | None = None
+    compared: int = 1
+    exhaustive: bool = True
 
 
 def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], rows: Sequence[int]) -> ScanPath:
@@ -74,7 +78,13 @@ def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], ro
         for name in columns
     }
     found = cheapest_path(columns, layouts, rows, eligible)
-    path = ScanPath(_choice(found.path), int(found.cost), int(found.greedy))
+    path = ScanPath(
+        _choice(found.path),
+        int(found.cost),
+        int(found.greedy),
+        compared=found.compared,
+        exhaustive=found.exhaustive,
+    )
     if found.other is None:
         return path
     return replace(path, next_best=_choice(found.other[0]), next_best_cells_and_tids=int(found.other[1]))

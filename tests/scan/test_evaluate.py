@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,12 +12,12 @@ import pytest
 
 from layoutopt.errors import DataFileError
 from layoutopt.model.query import Query
-from layoutopt.scan.evaluate import evaluate
+from layoutopt.scan.evaluate import evaluate, greedy_paths
 from layoutopt.scan.table import Table
 from layoutopt.workload.scans import scans_of
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
-from tests.scan.test_layouts import GROUPS
+from tests.scan.test_layouts import GROUPS, OVERLAPPING
 
 FIELDS = {
     "id", "columns", "rows_total", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
@@ -128,3 +129,24 @@ def test_a_missing_file_is_named(tmp_path: Path, rows: pa.Table) -> None:
     path.unlink()
     with pytest.raises(DataFileError, match=path.name):
         evaluate(table, LOG)
+
+
+def test_the_greedy_path_is_compared_with_all_others(tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, layouts=OVERLAPPING))
+    found = evaluate(table, [query(0, "SELECT id, price FROM t WHERE kind = 'air'"), *LOG[2:]])
+    (paths,) = (layout["paths"] for layout in found["queries"][0]["layouts"])
+    # id is in both layouts for these rows, price in one: two paths, of which one reads a single layout.
+    assert (paths["compared"], paths["exhaustive"]) == (2, True)
+    assert paths["cells_and_tids"] <= paths["greedy"] <= 2 * paths["cells_and_tids"]
+    only = found["queries"][1]["layouts"][0]["paths"]
+    assert (only["compared"], only["greedy"]) == (1, only["cells_and_tids"])
+    assert found["totals"]["greedy_paths"] == {"queries": 1, "cheapest": 1, "worst_ratio": 1.0}
+
+
+def test_a_worse_greedy_path_is_told() -> None:
+    def path(greedy: int, compared: int = 2, exhaustive: bool = True) -> dict[str, Any]:
+        paths = {"compared": compared, "exhaustive": exhaustive, "cells_and_tids": 20, "greedy": greedy}
+        return {"layouts": [{"paths": paths}]}
+
+    found = greedy_paths([path(20), path(25), path(20, compared=1), path(90, exhaustive=False)])
+    assert found == {"queries": 2, "cheapest": 1, "worst_ratio": 1.25}
