@@ -1,7 +1,8 @@
 """Re-reading a table: are its files what the catalog says, and does the catalog say the truth?
 
 Every check compares what is in the data files with what the catalog claims of them: row groups and rows, ``_block``
-values, tids, column statistics, union vectors, content checksums.
+values, tids, column statistics, union vectors, content checksums. With several layouts it proves that every cell of the
+source is in its master layout.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from layoutopt.model.skipping import UNKNOWN_NULLS
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.arrow_types import empty_table
+from layoutopt.scan.masters import Positions, master_columns, misplaced_rests
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import BLOCK, TID, damaged, open_parquet
@@ -99,12 +101,15 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     if not 0 < sample <= 1:
         raise SettingError(f"--sample is {sample}, which is no share; give a number above 0 and up to 1")
     work = [(source, index) for source in table.sources for index in range(len(source.blocks.files))]
-    chosen = random.Random(seed).sample(work, max(1, round(len(work) * sample))) if work else []
+    count = max(1, round(len(work) * sample))
+    # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
+    chosen = [work[i] for i in sorted(random.Random(seed).sample(range(len(work)), count))] if work else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
+    positions = {id(source): Positions(source) for source in table.sources}
     blocks = rows = 0
     for done, (source, index) in enumerate(chosen):
         mine = source.blocks.take(source.blocks.file == index)
-        problems += _verify_file(table, source, mine)
+        problems += _verify_file(table, source, mine, positions[id(source)])
         blocks, rows = blocks + mine.n, rows + int(mine.rows.sum())
         if progress is not None:
             progress(done + 1, len(chosen))
@@ -140,9 +145,11 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
         content = written_content(source.blocks.take(source.entry_of == index))
         if content.rows != entry.rows or dict(content.sums) != dict(entry.checksums):
             yield Problem("partition", entry.blocks_file, f"the blocks of partition {entry.key!r} don't add up to it")
+    yield from (Problem("master", *found) for found in master_columns(source))
+    yield from (Problem("rest", *found) for found in misplaced_rests(source))
 
 
-def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable) -> Iterator[Problem]:
+def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: Positions) -> Iterator[Problem]:
     """The checks of one data file; ``blocks`` are those in it."""
     blocks = blocks.take(np.argsort(blocks.row_group, kind="stable"))
     path = blocks.files[int(blocks.file[0])]
@@ -162,6 +169,10 @@ def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable) -> Iterat
     offsets = np.r_[0, np.cumsum(blocks.rows)].astype(np.int64)
     for check, message in _verify_rows(source, blocks, rows, offsets):
         yield Problem(check, path, message)
+    if TID in rows.column_names and not rows.column(TID).null_count:
+        wrong = positions.add(path, rows.column(TID).to_numpy())
+        if wrong is not None:
+            yield Problem("master", path, wrong)
 
 
 def _verify_rows(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
