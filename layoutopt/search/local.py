@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from layoutopt.features.weights import feature_weights
-from layoutopt.model.vectors import VectorCounts, distinct, pack
+from layoutopt.model.vectors import WORD_BITS, VectorCounts, distinct, pack, unpack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample
@@ -32,29 +31,43 @@ def choose_features(problem: Problem, served: Bools) -> Ints:
     """The local features for the queries served: the most that keep distinct vectors near ``max_vectors`` (4.5).
 
     Ranked by weight x (1 - selectivity): a feature that most rows match fills the limit and skips nothing. Their
-    number is found by bisection, counting the distinct vectors of the fullest sample.
+    number is found by counting the distinct vectors of the fullest sample.
     """
     worth = local_weights(problem, served).sum(axis=0) * (1.0 - problem.selectivity)
     candidates = np.flatnonzero(worth > 0)
     ranked = candidates[np.lexsort((candidates, -worth[candidates]))]
-    low, high = min(1, len(ranked)), len(ranked)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _most_vectors(problem, ranked[:middle]) <= problem.max_vectors:
-            low = middle
-        else:
-            high = middle - 1
-    return np.sort(ranked[:low])
+    return np.sort(ranked[: _most_within(problem, ranked)])
 
 
-def _most_vectors(problem: Problem, features: Ints) -> int:
-    return max((len(np.unique(_hashes(bits, features))) for bits in problem.bits), default=0)
+def _most_within(problem: Problem, ranked: Ints) -> int:
+    """How many of the first features keep every sample within the limit of vectors; one at least, if there is one."""
+    most = len(ranked)
+    for bits in problem.bits:
+        few = min(most, WORD_BITS)  # mostly enough, and one word to sort by
+        counts = distinct_by_prefix(bits[:, ranked[:few]])
+        if few < most and int(counts.max(initial=0)) <= problem.max_vectors:
+            counts = distinct_by_prefix(bits[:, ranked[:most]])
+        most = min(most, int(np.searchsorted(counts, problem.max_vectors, side="right")))
+    return max(most, min(1, len(ranked)))
 
 
-def _hashes(bits: Bools, features: Ints) -> npt.NDArray[np.uint64]:
-    """A number for each projected vector: equal ones have equal numbers, others all but surely not. For counting."""
-    factors = np.random.default_rng(0).integers(1, 2**63, size=len(features), dtype=np.uint64)
-    return bits[:, features].astype(np.uint64) @ factors
+def distinct_by_prefix(bits: Bools) -> Ints:
+    """The number of distinct rows by the first k columns, for every k from 1; ``int64[columns]``, ascending.
+
+    Rows are sorted once: two neighbours differ in the first k columns if they first differ in one of these.
+
+    >>> distinct_by_prefix(np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]], dtype=bool)).tolist()
+    [2, 3, 3]
+    """
+    columns = bits.shape[1]
+    if not bits.size:
+        return np.zeros(columns, dtype=np.int64)
+    words = pack(bits[:, ::-1]).T  # the first column in the highest bit
+    sorted_words = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
+    changed = unpack((sorted_words[:, 1:] ^ sorted_words[:, :-1]).T, columns)[:, ::-1]
+    first = changed.argmax(axis=1)[changed.any(axis=1)]
+    counts: Ints = 1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64)
+    return counts
 
 
 def local_vectors(bits: Bools, counts: Ints, features: Ints) -> VectorCounts:

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.local import block_sample, choose_features, local_vectors, local_weights
+from layoutopt.search.local import (
+    block_sample,
+    choose_features,
+    distinct_by_prefix,
+    local_vectors,
+    local_weights,
+)
 from layoutopt.search.problem import Bools, Problem, Sample, Unit
 from tests.search.problems import WARD, problems, queries_of, random_problem
 
@@ -23,6 +29,14 @@ def most_vectors(problem: Problem, features: list[int]) -> int:
 def by_worth(problem: Problem, served: Bools) -> list[int]:
     worth = local_weights(problem, served).sum(axis=0) * (1 - problem.selectivity)
     return sorted(np.flatnonzero(worth > 0).tolist(), key=lambda i: (-worth[i], i))
+
+
+@given(st.integers(0, 40), st.integers(1, 150), st.integers(0, 10_000))
+def test_distinct_rows_are_counted_for_every_prefix(n: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    bits = rng.random((n, columns)) < rng.choice([0.02, 0.1, 0.5])
+    expected = [len({tuple(row) for row in bits[:, : k + 1].tolist()}) for k in range(columns)]
+    assert distinct_by_prefix(bits).tolist() == expected
 
 
 @given(problems(), some_queries)
