@@ -86,6 +86,8 @@ Method = Literal[
     "range",
     "zorder",
     "hilbert",
+    "qdtree",
+    "predicate-sort",
 ]
 
 
@@ -149,7 +151,17 @@ class PlanSettings(VerbSettings):
     features: Path = Field(Path("features.json"), description="what `analyze` wrote")
     partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
     method: Method = Field("sop", description="how rows are put into blocks")
-    by: Names = Field((), description="the columns that order the rows [default: the workload's favourites]")
+    by: Names = Field(
+        (),
+        description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
+        "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
+    )
+    partitioner: Literal["ward", "ward-refined", "portfolio", "qdtree"] = Field(
+        "ward",
+        description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
+        "really skip, never worse than `ward` for the log, and takes longer",
+    )
+    effort: Literal["low", "default", "high"] = Field("default", description="how long the portfolio searches")
     num_features: int | None = Field(
         None,
         ge=1,

@@ -40,19 +40,21 @@ class Work:
         leaf_shares: the smallest leaves of the qd-trees whose leaves are joined, as shares of ``min_rows``.
         slacks: how uneven the hypergraph partitions may be; one partition each.
         rounds: large neighbourhoods looked at in the best.
+        improved: how many of the seeds the local search improves, the best first.
     """
 
     passes: int
     leaf_shares: tuple[float, ...]
     slacks: tuple[float, ...]
     rounds: int
+    improved: int
 
 
 EFFORTS: Mapping[Effort, Work] = MappingProxyType(
     {
-        "low": Work(passes=2, leaf_shares=(), slacks=(), rounds=0),
-        "default": Work(passes=8, leaf_shares=(0.25,), slacks=(), rounds=60),
-        "high": Work(passes=20, leaf_shares=(0.5, 0.25, 0.1), slacks=(0.1, 0.2, 0.3), rounds=600),
+        "low": Work(passes=2, leaf_shares=(), slacks=(), rounds=0, improved=1),
+        "default": Work(passes=8, leaf_shares=(0.25,), slacks=(), rounds=60, improved=3),
+        "high": Work(passes=20, leaf_shares=(0.5, 0.25, 0.1), slacks=(0.1, 0.2, 0.3), rounds=600, improved=8),
     }
 )
 
@@ -70,10 +72,12 @@ def portfolio(
     first = ward(vectors, weights, min_rows, seed)
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
     best, cost = first, derived.cost(first)
-    for number, start in enumerate(_seeds(first, vectors, derived, min_rows, seed, work)):
-        state = State(start, derived, min_rows)
-        if not fit(state, first.n_blocks):
-            continue
+    starts = [
+        (number, state)
+        for number, start in enumerate(_seeds(first, vectors, derived, min_rows, seed, work))
+        if fit(state := State(start, derived, min_rows), first.n_blocks)
+    ]
+    for number, state in sorted(starts, key=lambda numbered: numbered[1].cost)[: work.improved]:
         improve(state, np.random.default_rng((seed, number)), work.passes)
         if state.sizes_allowed() and state.cost < cost:
             best, cost = state.partition(), state.cost

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from layoutopt.errors import SettingError
 from layoutopt.partitioning.partition import Partitioner
-from layoutopt.partitioning.portfolio import by_effort
+from layoutopt.partitioning.portfolio import Effort, by_effort
 from layoutopt.partitioning.qdtree import qdtree
 from layoutopt.partitioning.refinement import refined_ward
 from layoutopt.partitioning.ward import ward
@@ -25,6 +25,21 @@ PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
         "qdtree": qdtree,
     }
 )
+
+
+PORTFOLIO = "portfolio"
+_OF_EFFORT: Mapping[Effort, str] = MappingProxyType(
+    {"low": "portfolio-low", "default": PORTFOLIO, "high": "portfolio-high"}
+)
+
+
+def with_effort(name: str, effort: Effort) -> str:
+    """The name of a partitioner that works so hard; only the portfolio can.
+
+    >>> with_effort("portfolio", "low"), with_effort("ward", "low")
+    ('portfolio-low', 'ward')
+    """
+    return _OF_EFFORT[effort] if name == PORTFOLIO else name
 
 
 def find_partitioner(name: str) -> Partitioner:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+import numpy as np
+
 from layoutopt.errors import PlanError
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicate import columns_of
@@ -15,17 +17,24 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.skipping import BlockFacts, FeatureBits, FeatureIndex, cannot_match
 from layoutopt.model.values import key_kind
+from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
 from layoutopt.partitioning.order import ORDER_KINDS
-from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.partitioning.registry import WARD, find_partitioner
+from layoutopt.partitioning.weights import exponent_of
+from layoutopt.partitioning.workload import objective_of
+from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import Estimate, computed
 from layoutopt.spark.planning import Designed, Method, PartitionPairs, Planning
-from layoutopt.spark.routing import CUT_BY, MIN_ROWS
+from layoutopt.spark.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT
 
-PARTITIONER = "ward"
+PARTITIONER = WARD
+"""What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
+
 # Partitions on which blocks are calibrated and rows scanned predicted; spread evenly over all.
 _SAMPLED_PARTITIONS = 6
 # Columns that an order takes from the workload where the user names none.
@@ -33,18 +42,29 @@ _MOST_ORDER_COLUMNS = 4
 
 
 def sop(planning: Planning) -> Designed:
-    """One layout, blocked by all features with Ward's method (Sun 2017, chapter 3)."""
+    """One layout, blocked by all features (Sun 2017, chapter 3)."""
+    # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
+    return _by_vectors(planning, planning.partitioner, calibrated=WARD)
+
+
+def qdtree(planning: Planning) -> Designed:
+    """One layout, cut greedily by the features and by slices (Yang et al., SIGMOD 2020)."""
+    return _by_vectors(planning, "qdtree", calibrated="qdtree")
+
+
+def _by_vectors(planning: Planning, algorithm: str, calibrated: str) -> Designed:
     sample = _sampled(planning.partitions)
-    partitioner = find_partitioner(PARTITIONER)
     pairs = [(partition.vectors, partition.weights) for partition in sample]
-    min_rows = calibrate_min_rows(partitioner, pairs, planning.block_rows, planning.seed)
-    blocking = ByVectors(PARTITIONER, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
+    min_rows = calibrate_min_rows(find_partitioner(calibrated), pairs, planning.block_rows, planning.seed)
+    blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
     return Designed(_one_layout(planning, blocking), predicted_rows(planning, sample, blocking, min_rows))
 
 
 def by_order(kind: str, planning: Planning) -> Designed:
     """One layout, rows ordered by columns or a curve over them."""
-    columns = () if kind == "input" else planning.by or order_columns(planning.queries, planning.schema)
+    columns = (
+        () if kind in ("input", PREDICATE_SORT) else planning.by or order_columns(planning.queries, planning.schema)
+    )
     return Designed(_one_layout(planning, ByOrder(kind, columns)), {})
 
 
@@ -52,7 +72,7 @@ def gsop(planning: Planning, estimate: Estimate = "coarse") -> Designed:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
     problem = problem_of(planning)
     search = search_groups(problem, find_partitioner(PARTITIONER), estimate)
-    return _designed(planning, _scheme(planning, problem, search.best.groups), search.best.cost)
+    return _designed(planning, _scheme(planning, problem, search.best.groups), search.best.cost, problem)
 
 
 def gsop_by(method: str, planning: Planning) -> Designed:
@@ -60,7 +80,7 @@ def gsop_by(method: str, planning: Planning) -> Designed:
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
     cost = cost_of(problem, groups, computed(problem, find_partitioner(PARTITIONER)))
-    return _designed(planning, _scheme(planning, problem, groups), cost)
+    return _designed(planning, _scheme(planning, problem, groups), cost, problem)
 
 
 def problem_of(planning: Planning) -> Problem:
@@ -87,7 +107,7 @@ def problem_of(planning: Planning) -> Problem:
 
 def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...]) -> Scheme:
     """The scheme of a grouping, with what each layout's rows of one vector are cut by."""
-    scheme = scheme_of(problem, groups, PARTITIONER)
+    scheme = scheme_of(problem, groups, planning.partitioner)
     return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
 
 
@@ -97,14 +117,17 @@ def _with_cut(planning: Planning, layout: Layout) -> Layout:
     return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
 
 
-def _designed(planning: Planning, scheme: Scheme, cost: float) -> Designed:
+def _designed(planning: Planning, scheme: Scheme, cost: float, problem: Problem) -> Designed:
     """The scheme with the share of a full scan that the training queries read on the samples, in the unit of cost."""
     unit = planning.unit or Unit.cells(len(planning.schema.names))
     of_cell = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
     rows = sum(partition.rows for partition in planning.partitions)
     full = rows * sum(query.weight * sum(of_cell[name] for name in query.columns) for query in planning.queries)
     name = "cells_and_tids_fraction" if planning.unit is None else "bytes_fraction"
-    return Designed(scheme, {name: round(cost / full, 6) if full else 0.0})
+    if not full:
+        return Designed(scheme, {name: 0.0})
+    bound = cells_lower_bound(problem, min_rows_for(planning.block_rows))
+    return Designed(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
 
 
 def _sampled(partitions: Sequence[PartitionPairs]) -> list[PartitionPairs]:
@@ -123,13 +146,17 @@ def predicted_rows(
     """What the training queries would scan, by partition bounds and features alone, on sampled partitions.
 
     Returns:
-        ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``block_rows``: the mean block.
+        ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``lower_bound_fraction``: what no
+        blocks of that size can beat, and ``gap``, by how much they don't; ``block_rows``: the mean block.
     """
     index = FeatureIndex(planning.features)
     partitioner = find_partitioner(blocking.algorithm)
-    scanned = full = blocks = rows = 0.0
+    scanned = full = blocks = rows = bound = 0.0
     for part in sample:
-        partition = partitioner(part.vectors, part.weights, min_rows, planning.seed)
+        objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
+        partition = partitioner(part.vectors, part.weights, min_rows, planning.seed, objective)
+        exponent = exponent_of(part.query_weights, part.vectors.rows)
+        bound += float(np.ldexp(blocking_lower_bound(objective, part.vectors, min_rows), -exponent))
         sizes = partition.sizes()
         facts = BlockFacts(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
         for query, weight in zip(planning.queries, part.query_weights.tolist(), strict=True):
@@ -139,7 +166,16 @@ def predicted_rows(
         blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
     if not full or not blocks:
         return {}
-    return {"rows_scanned_fraction": round(scanned / full, 6), "block_rows": round(rows / blocks, 1)}
+    return {
+        "rows_scanned_fraction": round(scanned / full, 6),
+        "block_rows": round(rows / blocks, 1),
+        **_against(scanned / full, bound / full),
+    }
+
+
+def _against(objective: float, bound: float) -> dict[str, float]:
+    """The bound, and by what share of it the objective is above it."""
+    return {"lower_bound_fraction": round(bound, 6), **({"gap": round(objective / bound - 1, 6)} if bound else {})}
 
 
 def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
@@ -184,5 +220,12 @@ SAMPLED: Mapping[str, Method] = MappingProxyType(
 """Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
 METHODS: Mapping[str, Method] = MappingProxyType(
-    {"sop": sop, **SAMPLED, "input-order": partial(by_order, "input"), **BY_ORDER}
+    {
+        "sop": sop,
+        **SAMPLED,
+        "input-order": partial(by_order, "input"),
+        **BY_ORDER,
+        "qdtree": qdtree,
+        "predicate-sort": partial(by_order, PREDICATE_SORT),
+    }
 )

@@ -15,5 +15,8 @@ BY_ORDER = designs.BY_ORDER
 SAMPLED: Mapping[str, Method] = MappingProxyType({**designs.SAMPLED, **REPLICATING})
 """Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
+COUNTED = ("sop", "qdtree")
+"""Methods that take the vectors of all rows, of few features."""
+
 METHODS: Mapping[str, Method] = MappingProxyType({**designs.METHODS, **REPLICATING})
 """All methods."""

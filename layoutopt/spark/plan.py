@@ -15,10 +15,11 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicate import Comparison
 from layoutopt.model.query import classes
+from layoutopt.partitioning.registry import WARD, find_partitioner, with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.failures import clear_failures
-from layoutopt.spark.methods import BY_ORDER, METHODS, SAMPLED
+from layoutopt.spark.methods import BY_ORDER, COUNTED, METHODS, SAMPLED
 from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
 from layoutopt.spark.planning import PartitionPairs, Planning
 from layoutopt.spark.replicating import REPLICATING, replication_of
@@ -54,6 +55,7 @@ def make_plan(
     choose: float | None = None,
     budget_unit: Cost = "cells",
     copies: int = 2,
+    partitioner: str = WARD,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -78,10 +80,11 @@ def make_plan(
         choose: the budget whose scheme is the plan's; the largest where left out.
         budget_unit: what budgets are of: cells, or compressed bytes.
         copies: how often ``gsop-fullcopy`` stores the table.
+        partitioner: what a load blocks by vectors with, by its name.
         progress: called with a short sentence at each stage, and for every feature given up.
 
     Raises:
-        SettingError: unknown method, a bad number, or settings that are not the document's.
+        SettingError: unknown method or partitioner, a bad number, or settings that are not the document's.
         SchemaError: the source's schema is not the document's, or there is no such column.
         PlanError: too few features are left.
         SourceError: the source can't be read.
@@ -89,6 +92,7 @@ def make_plan(
     """
     say = progress or (lambda sentence: None)
     replication = replication_of(storage_budgets, choose, budget_unit == "bytes", copies)
+    find_partitioner(partitioner)
     _check_numbers(method, block_rows=block_rows, segment_rows=segment_rows, max_vectors=max_vectors)
     if by and method not in BY_ORDER:
         raise SettingError(f"method {method!r} takes no columns to order by; leave --by out")
@@ -100,7 +104,7 @@ def make_plan(
     queries = tuple(classes(document.queries))
     partitions: tuple[PartitionPairs, ...] = ()
     unit: Unit | None = None
-    if method in SAMPLED or method == "sop":
+    if method in SAMPLED or method in COUNTED:
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
         with clear_failures(name):
             counting = Counting(rows, queries, document.schema, partition_by, max_vectors, say)
@@ -140,6 +144,7 @@ def make_plan(
         seed,
         unit if cost == "bytes" else None,
         replace(replication, bytes=unit),
+        partitioner,
     )
     say(f"planning by {method}")
     designed = METHODS[method](planning)
@@ -183,6 +188,7 @@ def plan_by(
         choose=settings.choose,
         budget_unit=settings.budget_unit,
         copies=settings.copies,
+        partitioner=with_effort(settings.partitioner, settings.effort),
         progress=progress,
     )
 

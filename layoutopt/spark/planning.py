@@ -12,6 +12,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.partition import Weights
+from layoutopt.partitioning.registry import WARD
 from layoutopt.search.problem import Unit
 
 
@@ -66,6 +67,7 @@ class Planning:
         block_rows, segment_rows, max_vectors, seed: the plan's.
         unit: what reading a cell of each column and a tid costs; None counts cells, as the thesis does.
         replication: for methods with copies.
+        partitioner: what the load blocks by vectors with, by its name; searches compare by Ward's method.
     """
 
     schema: Schema
@@ -79,6 +81,7 @@ class Planning:
     seed: int
     unit: Unit | None = None
     replication: Replication = Replication()
+    partitioner: str = WARD
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _designed(planning: Planning, search: Search, found: Sequence[Replicated]) -
     predicted = dict(figures[chosen.budget])
     if len(found) > 1:
         predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
-    scheme = scheme_of_drafts(search.exact.maker, chosen.drafts, PARTITIONER)
+    scheme = scheme_of_drafts(search.exact.maker, chosen.drafts, planning.partitioner)
     return Designed(Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts)), predicted)
 
 

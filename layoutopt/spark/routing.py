@@ -30,6 +30,9 @@ MIN_ROWS = "min_rows"
 CUT_BY = "cut_by"
 """The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
 
+PREDICATE_SORT = "predicate-sort"
+"""The order of rows by their feature bits, the heaviest feature first."""
+
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
 
@@ -78,6 +81,8 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
     """
     rows = np.flatnonzero(present_rows(layout, words))
     if isinstance(layout.blocking, ByOrder):
+        if layout.blocking.kind == PREDICATE_SORT:
+            return _route_by_bits(plan, guides, rows)
         return _route_by_order(plan, layout.blocking, table, rows)
     ranks = _cut_ranks(plan, layout.blocking, table)
     return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
@@ -231,6 +236,15 @@ def _route_by_order(plan: Plan, blocking: ByOrder, table: pa.Table, rows: Ints) 
     types = {name: plan.schema.find(name).type for name in blocking.columns}
     keys = [_ranks(table[name].take(pa.array(rows)), type) for name, type in types.items()]
     ordering = order_rows(blocking.kind, keys, len(rows), plan.block_rows)
+    in_order = np.argsort(ordering.rank, kind="stable")
+    return _written(rows[in_order], ordering.block[in_order], ordering.n_blocks)
+
+
+def _route_by_bits(plan: Plan, guides: Guides, rows: Ints) -> Routing:
+    """Rows sorted by their features, the heaviest first, and cut into equal blocks; equal vectors keep their order."""
+    bits = unpack(guides.words[rows], len(guides.weights))
+    keys = [1 - bits[:, i].astype(np.int64) for i in np.argsort(-guides.weights, kind="stable")]
+    ordering = order_rows("sort" if keys else "input", keys, len(rows), plan.block_rows)
     in_order = np.argsort(ordering.rank, kind="stable")
     return _written(rows[in_order], ordering.block[in_order], ordering.n_blocks)
 

@@ -33,7 +33,8 @@ class TestMakePlan:
         assert layout.features == (0, 1, 2, 3)
         assert isinstance(layout.blocking, ByVectors)
         # Every query's fifth of the rows fills blocks of its own: nothing else is scanned.
-        assert dict(plan.predicted) == {"block_rows": 20.0, "rows_scanned_fraction": 0.2}
+        expected = {"block_rows": 20.0, "rows_scanned_fraction": 0.2, "lower_bound_fraction": 0.2, "gap": 0.0}
+        assert dict(plan.predicted) == expected
 
     def test_the_same_input_makes_the_same_bytes(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
@@ -90,6 +91,25 @@ class TestMakePlan:
         given = make_plan(spark, source, simple_document(source), method=method, by=["ID", "day"])
         assert given.scheme.layouts[0].blocking == ByOrder(method, ("id", "day"))
 
+    @pytest.mark.parametrize("method", ["sop", "gsop-single", "qdtree"])
+    def test_a_plan_names_the_partitioner_of_its_loads_and_how_far_it_is_from_the_bound(
+        self, spark: SparkSession, method: str
+    ) -> None:
+        source = simple_rows(spark)
+        plan = make_plan(
+            spark, source, simple_document(source), method=method, partitioner="portfolio-low", block_rows=20
+        )
+        named = {one.blocking.algorithm for one in plan.scheme.layouts if isinstance(one.blocking, ByVectors)}
+        assert named == {"qdtree" if method == "qdtree" else "portfolio-low"}
+        assert plan.predicted["gap"] >= 0
+        assert plan.predicted["lower_bound_fraction"] > 0
+
+    def test_predicate_sort_needs_no_columns(self, spark: SparkSession) -> None:
+        source = simple_rows(spark)
+        (layout,) = make_plan(spark, source, simple_document(source), method="predicate-sort").scheme.layouts
+        assert layout.blocking == ByOrder("predicate-sort")
+        assert layout.features == (0, 1, 2, 3)
+
     def test_input_order_needs_nothing(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         bare = replace(simple_document(source), features=FeatureSet(()), queries=())
@@ -100,6 +120,8 @@ class TestMakePlan:
         doc = simple_document(source)
         with pytest.raises(SettingError, match="'magic'"):
             make_plan(spark, source, doc, method="magic")
+        with pytest.raises(SettingError, match="'wart'"):
+            make_plan(spark, source, doc, partitioner="wart")
         with pytest.raises(SettingError, match="block_rows is 0"):
             make_plan(spark, source, doc, block_rows=0)
         with pytest.raises(SettingError, match="leave --by out"):

@@ -54,6 +54,26 @@ def test_rows_of_a_block_keep_the_order_of_the_source() -> None:
         assert len(np.unique(routing.rows[start:stop] % 5)) == 1
 
 
+def test_predicate_sort_puts_the_heaviest_features_first_and_keeps_equal_vectors_in_order() -> None:
+    table, words = rows()
+    plan = a_plan(block_rows=40)
+    layout = replace(plan.scheme.layouts[0], blocking=ByOrder("predicate-sort"))
+    routing = route(plan, layout, table, words, feature_guides(layout, words, np.array([1.0, 4.0, 2.0, 3.0])))
+    kinds = routing.rows.reshape(5, 40) % 5
+    assert kinds[:, 0].tolist() == [1, 3, 2, 0, 4]
+    assert (kinds == kinds[:, :1]).all()
+    assert (np.diff(routing.rows.reshape(5, 40), axis=1) > 0).all()
+    assert routing.offsets.tolist() == [0, 40, 80, 120, 160, 200]
+
+
+def test_predicate_sort_without_features_is_the_input_order() -> None:
+    table, words = rows()
+    plan = a_plan(block_rows=40)
+    layout = Layout(("id", "kind"), (), ("id", "kind"), ByOrder("predicate-sort"))
+    routing = route(plan, layout, table, words, feature_guides(layout, words, ONES))
+    assert routing.rows.tolist() == list(range(200))
+
+
 def test_unions_are_of_the_rows_routed() -> None:
     table, words = rows()
     plan = a_plan(block_rows=20)

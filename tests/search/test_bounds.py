@@ -1,0 +1,37 @@
+"""The bound of cells is below every grouping's cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.search.bounds import cells_lower_bound
+from layoutopt.search.grouping import cost_of
+from layoutopt.search.gsop import singles, whole
+from layoutopt.search.problem import Problem
+from layoutopt.search.rows import computed
+from tests.search.problems import WARD, problems, random_problem
+
+
+@given(problems())
+@settings(max_examples=60)
+def test_no_grouping_reads_less_than_the_rows_that_are_needed(problem: Problem) -> None:
+    exact = computed(problem, WARD)
+    for groups in (whole(problem), singles(problem)):
+        assert cells_lower_bound(problem) <= cost_of(problem, groups, exact) + 1e-6
+
+
+def test_whole_blocks_are_read_where_a_row_is_needed() -> None:
+    problem = random_problem(7, n_queries=6, n_samples=2, least_rows=30, scale=3, block_rows=70)
+    needed, in_blocks = cells_lower_bound(problem), cells_lower_bound(problem, min_rows_for(70))
+    expected = 0.0
+    for sample, bits in zip(problem.samples, problem.bits, strict=True):
+        for q in range(6):
+            rows = 3 * int(sample.vectors.counts[~problem.skippable(bits)[:, q]].sum())
+            block = min(sample.rows, 3 * round(50 / 3))
+            expected += sample.query_weights[q] * (max(rows, block) if rows else 0) * problem.reads[q].sum()
+    assert in_blocks == pytest.approx(expected)
+    assert 0 < needed <= in_blocks
+    assert np.isfinite(in_blocks)
