@@ -37,6 +37,7 @@ class Result:
         storage_ratio: storage over the source's, rewritten with the same codec and row group size.
         loading_ratio: loading time over that of Spark rewriting the source with the same codec.
         rows_by_template: the rows scanned by each template's queries.
+        greedy_paths: how the greedy retrieval path compares with the cheapest one (``scan.evaluate.greedy_paths``).
     """
 
     stream: str
@@ -51,6 +52,7 @@ class Result:
     storage_ratio: float | None = None
     loading_ratio: float | None = None
     rows_by_template: Mapping[str, int] = field(default_factory=dict)
+    greedy_paths: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cells_and_tids(self) -> int | None:
@@ -177,4 +179,17 @@ def template_table(results: Iterable[Result], rows_total: int) -> Table:
     table = _table("rows scanned, by template", ("template", *(result.label for result in shown)))
     for template in dict.fromkeys(name for result in shown for name in result.rows_by_template):
         table.add_row(template, *(percent(result.rows_by_template.get(template), rows_total) for result in shown))
+    return table
+
+
+def paths_table(results: Iterable[Result]) -> Table:
+    """Tabulate how often the greedy retrieval path is the cheapest one, and the most that it costs more (5.7.2).
+
+    Only methods under which some query has a choice are shown.
+    """
+    table = _table("greedy retrieval path beside brute force", ("method", "queries", "same cost", "at worst"))
+    for result in results:
+        paths = result.greedy_paths
+        if paths.get("queries"):
+            table.add_row(result.label, f"{paths['queries']}", f"{paths['cheapest']}", f"{paths['worst_ratio']:.3f}x")
     return table

@@ -20,7 +20,8 @@ from layoutopt.bench.experiment import (
     stream_for_testing,
     table_step,
 )
-from layoutopt.bench.report import Result, experiment_table, template_table
+from layoutopt.bench.plots import plot_replication, replication_curves
+from layoutopt.bench.report import Result, experiment_table, paths_table, template_table
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
@@ -115,6 +116,7 @@ def result_of(stream: str, variant: Variant, product: Mapping[str, Any]) -> Resu
         planning_seconds=product["planning_seconds"],
         loading_seconds=product["loading_seconds"],
         rows_by_template=rows_by_template(stream, {query["id"]: query["rows_scanned"] for query in queries}),
+        greedy_paths=totals.get("greedy_paths", {}),
     )
 
 
@@ -158,6 +160,17 @@ def results_of(bench: Bench, stream: str, chosen: Sequence[Variant], say: Callab
     ]
 
 
+def print_replication(console: Console, stream: str, results: Sequence[Result], folder: Path) -> None:
+    """Print how good greedy retrieval paths are, and plot what copies gain (figure 5.8), where a stream has any."""
+    if any(result.greedy_paths.get("queries") for result in results):
+        console.print(paths_table(results))
+    curves = replication_curves(results, len(stream_for_testing(stream)))
+    if curves:
+        path = folder / f"{stream}-storage.png"
+        plot_replication(curves, path)
+        console.print(f"What copies gain for what they store: {path}")
+
+
 def run_tpch(
     scale: float, *, root: Path = DEFAULT_ROOT, streams: Sequence[str] = (), console: Console | None = None
 ) -> Path:
@@ -192,6 +205,7 @@ def run_tpch(
             ]
             wide.print(experiment_table(results, scale))
             wide.print(template_table(results, results[0].rows))
+            print_replication(wide, stream, results, root)
             gathered += [{**asdict(result), "thesis": result.thesis} for result in results]
     path = root / "results.json"
     path.write_text(json.dumps({"scale": scale, "results": gathered}, indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.report import Result, comparison_table, experiment_table, template_table
+from layoutopt.bench.report import Result, comparison_table, experiment_table, paths_table, template_table
 
 FULL = Result("chapter3", "full scan", rows=1000, cells=8000, bytes=4_000_000, storage=9_000_000)
 SOP = Result(
@@ -60,3 +60,9 @@ def test_the_experiment_table_shows_everything_measured_and_leaves_the_unknown_e
 def test_templates_add_up_to_the_methods_share() -> None:
     rows = printed(template_table([FULL, SOP], rows_total=1000))
     assert rows == [["q3", "0.90 %"], ["q14", "3.0 %"]]
+
+
+def test_greedy_paths_are_shown_where_queries_can_choose() -> None:
+    none = Result("chapter5", "GSOP by year", rows=1, greedy_paths={"queries": 0, "cheapest": 0, "worst_ratio": 1.0})
+    some = Result("chapter5", "GSOP-R 1.2", rows=1, greedy_paths={"queries": 140, "cheapest": 131, "worst_ratio": 1.25})
+    assert printed(paths_table([FULL, none, some])) == [["GSOP-R 1.2", "140", "131", "1.250x"]]
