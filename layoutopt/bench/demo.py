@@ -18,11 +18,12 @@ from layoutopt.bench.experiment import (
     table_step,
 )
 from layoutopt.bench.report import comparison_table, percent
-from layoutopt.bench.runner import baselines, results_of
+from layoutopt.bench.runner import results_of
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import STREAMS
+from layoutopt.bench.variants import baselines
 
 STREAM: Final = "chapter3"
 # What the demo asks of the finished table: aggregates over the filters of the test stream.

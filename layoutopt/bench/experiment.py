@@ -151,26 +151,27 @@ def table_folder(bench: Bench, stream: str, variant: Variant) -> Path:
     return bench.folder / key_of(f"{variant.label} {stream}", {**asdict(variant), "stream": stream})
 
 
-def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
-    """Plan, load and evaluate one variant on one stream; the last product is the evaluation on the test stream."""
+def plan_step(bench: Bench, stream: str, variant: Variant) -> Step:
+    """Plan one variant with the features of a stream."""
     planned_for = _planned_for(stream, variant)
     folder = table_folder(bench, stream, variant)
     features = features_step(bench, planned_for)
-    plan = Step(
+    return Step(
         f"{planned_for}: planning {variant.label}",
         folder / "planned.json",
         partial(make_plan_file, bench, variant, features.product, folder),
         (data_step(bench), features),
     )
-    if not variant.written:
-        return Step(
-            f"{stream}: rehearsing {variant.label} and evaluating it on the test stream",
-            folder / f"rehearsed-{stream}.json",
-            partial(rehearse_table, bench, stream, folder),
-            (plan,),
-        )
+
+
+def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
+    """Plan, load and evaluate one variant on one stream; the last product is the evaluation on the test stream."""
+    folder = table_folder(bench, stream, variant)
     load = Step(
-        f"{planned_for}: loading {variant.label}", folder / "loaded.json", partial(load_table, bench, folder), (plan,)
+        f"{_planned_for(stream, variant)}: loading {variant.label}",
+        folder / "loaded.json",
+        partial(load_table, bench, folder),
+        (plan_step(bench, stream, variant),),
     )
     return Step(
         f"{stream}: evaluating {variant.label} on the test stream",
@@ -223,35 +224,21 @@ def load_table(bench: Bench, folder: Path) -> Json:
 
 
 def evaluate_table(bench: Bench, stream: str, folder: Path) -> Json:
-    """Replay the test stream on the catalog of a table, and once more without filters, which is a full scan."""
+    """Replay the test stream on a loaded table, and give what its plan and its load took."""
     from layoutopt.scan.table import open_table
 
     table = open_table(str(folder / "table"))
     planned, loaded = (json.loads((folder / name).read_text()) for name in ("planned.json", "loaded.json"))
     return {
-        **_evaluated(bench, stream, table),
+        **replay(bench, stream, table),
         "planning_seconds": planned["seconds"],
         "loading_seconds": loaded["seconds"],
         "storage_bytes": loaded["bytes"],
     }
 
 
-def rehearse_table(bench: Bench, stream: str, folder: Path) -> Json:
-    """Measure the blocks that a load by `folder/plan.json` would make, and replay the test stream on them."""
-    from layoutopt.model.layout import Plan
-    from layoutopt.spark.rehearse import rehearse
-
-    plan = Plan.loads((folder / "plan.json").read_bytes())
-    table = rehearse(bench.spark(), str(bench.data.denormalised), plan)
-    return {
-        **_evaluated(bench, stream, table),
-        "planning_seconds": json.loads((folder / "planned.json").read_text())["seconds"],
-        "loading_seconds": None,
-        "storage_bytes": sum(entry.bytes for entry in table.catalog.partitions),
-    }
-
-
-def _evaluated(bench: Bench, stream: str, table: Table) -> dict[str, object]:
+def replay(bench: Bench, stream: str, table: Table) -> dict[str, object]:
+    """Replay the test stream on a table's catalog, and once more without filters, which is a full scan."""
     from layoutopt.model.predicate import TRUE, Filter
     from layoutopt.scan.evaluate import evaluate
 

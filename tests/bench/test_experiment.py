@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.bench.experiment import Bench, Variant, stream_for_testing, table_folder, table_step, write_stream
-from layoutopt.bench.runner import (
-    RANGE_2,
-    baselines,
-    full_scan,
-    label_of,
-    matching,
-    result_of,
-    rows_by_template,
-    variants,
-    with_ratios,
-)
+from layoutopt.bench.rehearsals import rehearsal_steps
+from layoutopt.bench.runner import full_scan, lower_bound, matching, result_of, rows_by_template, with_ratios
 from layoutopt.bench.steps import Step
 from layoutopt.bench.tpch_data import TpchData
 from layoutopt.bench.tpch_queries import STREAMS
+from layoutopt.bench.variants import RANGE_2, baselines, label_of, variants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,23 +79,29 @@ def test_the_logs_of_a_stream_are_the_draws_that_results_are_read_with(bench: Be
 
 def test_every_registered_method_takes_part_and_later_ones_join(bench: Bench) -> None:
     methods = ("sop", "input-order", "sort", "range", "qdtree", "gsop", "gsop-single", "gsop-r")
-    by_stream = {stream: variants(methods, stream) for stream in ("chapter3-skewed", "chapter4", "chapter5")}
+    by_stream = {stream: variants(methods, stream) for stream in STREAMS}
     used = {stream: {variant.method for variant in chosen} for stream, chosen in by_stream.items()}
-    assert used["chapter3-skewed"] == set(methods[:5])
+    assert used["chapter3"] == used["chapter3-skewed"] == set(methods[:6])
     assert used["chapter4"] == set(methods) - {"gsop-r"}
     assert used["chapter5"] == set(methods) - {"gsop-single"}
     for chosen in by_stream.values():
         assert len({variant.label for variant in chosen}) == len(chosen)
     # Where storage is the question, tables are written; elsewhere their blocks are only measured.
     assert [variant.label for variant in by_stream["chapter5"] if variant.written] == [
-        "Parquet min/max", "range1", "range2", "GSOP by year", "GSOP-R 1.1", "GSOP-R 1.2", "GSOP-R 1.5", "GSOP-R 2",
+        "GSOP by year", "GSOP-R 1.1", "GSOP-R 1.2", "GSOP-R 1.5", "GSOP-R 2",
     ]  # fmt: skip
 
 
-def test_a_rehearsed_table_is_not_loaded(bench: Bench) -> None:
-    names = [step.name for step in steps_before(table_step(bench, "chapter4", replace(SOP, written=False)))]
-    assert names[-1] == "chapter4: rehearsing SOP and evaluating it on the test stream"
-    assert not any("loading" in name for name in names)
+def test_rehearsed_tables_are_not_loaded_and_those_of_the_same_partitions_share_a_step(bench: Bench) -> None:
+    measured = [replace(SOP, written=False, label=label) for label in ("one", "two")]
+    measured.append(replace(SOP, written=False, label="three", partition_by=None))
+    steps = rehearsal_steps(bench, "chapter4", measured)
+    assert [step.name for step in steps] == [
+        "chapter4: rehearsing 2 tables by o_month: one, two",
+        "chapter4: rehearsing 1 table without partitions: three",
+    ]
+    assert len({step.product for step in steps}) == 2
+    assert not any("loading" in before.name for step in steps for before in steps_before(step))
 
 
 def test_baselines_are_those_of_the_thesis_and_skip_without_features() -> None:
@@ -150,6 +148,8 @@ def test_results_are_read_off_the_products() -> None:
     assert result.thesis == "3.9 %"
     necessary = matching("chapter3", {"rows": [1] * 80, "columns": [2] * 80})
     assert (necessary.rows, necessary.cells) == (80, 160)
+    bound = lower_bound("chapter3", {"rows": [0, 20, *[1] * 78], "columns": [2] * 80}, block_rows=10)
+    assert (bound.rows, bound.cells) == (20 + 78 * 10, 2 * (20 + 78 * 10))
 
 
 def test_tables_are_compared_with_the_source_rewritten() -> None:
