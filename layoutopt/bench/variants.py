@@ -12,6 +12,7 @@ from layoutopt.bench.experiment import MONTH_BLOCK_ROWS, SOP_BY_MONTH, Variant
 YEAR_BLOCK_ROWS: Final = 10_000
 COPYING: Final = MappingProxyType({"gsop-r": (1.1, 1.2, 1.5, 2.0), "gsop-selective": (1.5,), "gsop-fullcopy": (2.0,)})
 """The storage budgets of the methods with copies (5.7)."""
+SMALLER_BLOCKS: Final = (3_000, 1_000)
 RANGE_2: Final = ("o_orderdate", "cr_name", "c_mktsegment", "l_quantity")  # 3.7.3
 
 
@@ -27,8 +28,9 @@ def baselines(partition_by: str, block_rows: int) -> tuple[Variant, ...]:
 def variants(method_names: Sequence[str], stream: str) -> tuple[Variant, ...]:
     """Every registered method once, in partitions of a year; for chapter 3 SOP by month too, with 3.7.3's parameters.
 
-    All have the same features to skip by, but for the thesis's baselines. Methods with copies belong to chapter 5,
-    whose tables of column groups are written, since storage is what matters there; the others are only measured.
+    All have the same features to skip by, but for the thesis's baselines. Chapter 4 has GSOP in smaller blocks too.
+    Methods with copies belong to chapter 5, where SOP and column groups are written, since storage and loading are what
+    matters there; the others are only measured.
     """
     several = [name for name in method_names if name.startswith("gsop")]
     by_year = [_by_year(name) for name in method_names if name not in several and name not in ("input-order", "range")]
@@ -36,21 +38,29 @@ def variants(method_names: Sequence[str], stream: str) -> tuple[Variant, ...]:
         month = replace(SOP_BY_MONTH, written=stream == "chapter3")
         groups = [_by_year(name) for name in several if name == "gsop"]
         return (*baselines("o_month", MONTH_BLOCK_ROWS), month, *by_year, *groups)
+    _, *ranges = baselines("o_year", YEAR_BLOCK_ROWS)  # the source's order skips nothing by minima and maxima
     if stream.startswith("chapter4"):
         groups = [_by_year(name) for name in several if name not in COPYING]
-        return (*baselines("o_year", YEAR_BLOCK_ROWS), *by_year, *groups)
+        smaller = [in_blocks_of(_by_year("gsop"), rows) for rows in SMALLER_BLOCKS if "gsop" in several]
+        return (*ranges, *by_year, *groups, *smaller)
+    by_year = [replace(one, written=one.method == "sop") for one in by_year]
     gsop = replace(_by_year("gsop"), written=True)
     copies = [
         replace(gsop, method=name, label=f"{label_of(name)} {budget:g}", budget=budget)
         for name in several
         for budget in COPYING.get(name, ())
     ]
-    return (*baselines("o_year", YEAR_BLOCK_ROWS), *by_year, *([gsop] if "gsop" in several else []), *copies)
+    return (*ranges, *by_year, *([gsop] if "gsop" in several else []), *copies)
 
 
 def _by_year(method: str) -> Variant:
     """A method with the bench's parameters; those that order rows choose their columns from the workload."""
     return Variant(f"{label_of(method)} by year", method, "o_year", YEAR_BLOCK_ROWS, written=False)
+
+
+def in_blocks_of(variant: Variant, rows: int) -> Variant:
+    """The variant with another block size."""
+    return replace(variant, label=f"{variant.label}, blocks of {rows:,}", block_rows=rows)
 
 
 def label_of(method: str) -> str:

@@ -82,13 +82,14 @@ def test_every_registered_method_takes_part_and_later_ones_join(bench: Bench) ->
     by_stream = {stream: variants(methods, stream) for stream in STREAMS}
     used = {stream: {variant.method for variant in chosen} for stream, chosen in by_stream.items()}
     assert used["chapter3"] == used["chapter3-skewed"] == set(methods[:6])
-    assert used["chapter4"] == set(methods) - {"gsop-r"}
-    assert used["chapter5"] == set(methods) - {"gsop-single"}
+    assert used["chapter4"] == set(methods) - {"gsop-r", "input-order"}
+    assert used["chapter5"] == set(methods) - {"gsop-single", "input-order"}
+    assert {one.block_rows for one in by_stream["chapter4"] if one.method == "gsop"} == {10_000, 3_000, 1_000}
     for chosen in by_stream.values():
         assert len({variant.label for variant in chosen}) == len(chosen)
     # Where storage is the question, tables are written; elsewhere their blocks are only measured.
     assert [variant.label for variant in by_stream["chapter5"] if variant.written] == [
-        "GSOP by year", "GSOP-R 1.1", "GSOP-R 1.2", "GSOP-R 1.5", "GSOP-R 2",
+        "SOP by year", "GSOP by year", "GSOP-R 1.1", "GSOP-R 1.2", "GSOP-R 1.5", "GSOP-R 2",
     ]  # fmt: skip
 
 
