@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from layoutopt.search.agglomerate import agglomerate
 from layoutopt.search.problem import Floats
 
-
 Groups = dict[int, tuple[list[int], np.ndarray, float]]
 
 
