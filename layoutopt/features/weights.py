@@ -41,7 +41,8 @@ def feature_weights(
 
     Args:
         matrix: shape (queries, features): bool (subsumes), or the shares of :func:`feature_shares`.
-        query_weights: shape (queries,); 0 for queries that don't reach the partition at hand.
+        query_weights: shape (queries,), or (partitions, queries) for weights each; 0 for queries that don't reach the
+            partition at hand.
         selectivity: share of rows that match each feature, shape (features,). Needed for `marginal`.
 
     Raises:

@@ -148,7 +148,8 @@ class _Clusters:
     def _find_nearest(self, start: int, stop: int) -> None:
         """Find anew the nearest later slot of the slots from ``start`` to ``stop``."""
         losses = self._losses(slice(start, stop), start)
-        losses[:, : stop - start][np.tri(stop - start, dtype=np.bool_)] = np.inf  # itself and what is before it
+        before = np.tri(stop - start, dtype=np.bool_) if stop - start > 1 else np.ones((1, 1), dtype=np.bool_)
+        losses[:, : stop - start][before] = np.inf  # itself and what is before it
         nearest = losses.argmin(axis=1)
         self.nearest[start:stop] = nearest + start
         self.bound[start:stop] = losses[np.arange(stop - start), nearest]

@@ -6,8 +6,11 @@ Spark's types. Every mention of the table reads a view of its own, so that each 
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -75,21 +78,36 @@ def run(query: EngineQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
             raise _gave_up(error) from error
 
 
+_DATABASES: Final[dict[tuple[int, str], duckdb.DuckDBPyConnection]] = {}
+_OPENING: Final = threading.Lock()
+
+
 def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB whose session has that time zone.
+    """A connection to an in-memory DuckDB whose sessions have that time zone; close it after use.
+
+    There is one for each zone in a process: opening one takes longer than many queries. Views, tables and settings of
+    one connection are not seen by others.
 
     Raises:
         QueryError: DuckDB does not know the zone.
     """
-    connection = duckdb.connect()
+    key = (os.getpid(), time_zone)  # its threads are not there after a fork
+    with _OPENING:
+        if key not in _DATABASES:
+            _DATABASES[key] = _open(time_zone)
+        return _DATABASES[key].cursor()
+
+
+def _open(time_zone: str) -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect()
     try:
-        connection.execute("SET TimeZone = ?", [time_zone])
+        database.execute("SET GLOBAL TimeZone = ?", [time_zone])
     except duckdb.Error as error:
-        connection.close()
+        database.close()
         raise QueryError(
             f"the time zone {time_zone!r} is unknown to DuckDB; run the query with --engine spark"
         ) from error
-    return connection
+    return database
 
 
 def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None) -> None:

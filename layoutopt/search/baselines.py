@@ -6,15 +6,14 @@ row store does, and pays for joining groups. So they make narrow groups of colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 
+from layoutopt.search.agglomerate import agglomerate
 from layoutopt.search.grouping import Group, column_classes, served_by
-from layoutopt.search.problem import Problem
-
-GroupCost = Callable[[Problem, Group], float]
+from layoutopt.search.problem import Floats, Problem
 
 _HYRISE_SUBGRAPH = 10
 """Hyrise optimises the access graph in parts of at most so many primary partitions."""
@@ -29,7 +28,7 @@ def row_store_cost(problem: Problem, group: Group) -> float:
 def hillclimb(problem: Problem) -> tuple[Group, ...]:
     """HillClimb (Hankins and Patel's data morphing): from single columns, merge the best pair while that pays."""
     singles = [frozenset((column,)) for column in range(len(problem.columns))]
-    return _climb(problem, singles, row_store_cost)
+    return _climb(problem, singles)
 
 
 def hyrise(problem: Problem) -> tuple[Group, ...]:
@@ -39,29 +38,21 @@ def hyrise(problem: Problem) -> tuple[Group, ...]:
     queries; parts are grown from the heaviest edges up to a fixed size.
     """
     parts = _subgraphs(problem, column_classes(problem))
-    return tuple(group for part in parts for group in _climb(problem, part, row_store_cost))
+    return tuple(group for part in parts for group in _climb(problem, part))
 
 
-def _climb(problem: Problem, start: Sequence[Group], cost: GroupCost) -> tuple[Group, ...]:
+def _climb(problem: Problem, start: Sequence[Group]) -> tuple[Group, ...]:
     """Merge the pair that lowers the cost most until none does; of equal pairs the first."""
-    groups = dict(enumerate(start))
-    costs = {i: cost(problem, group) for i, group in groups.items()}
+    readers = np.stack([served_by(problem, group) for group in start])
+    width = np.array([problem.unit.cell[sorted(group)].sum() for group in start])
+    tid = problem.unit.tid
 
-    def gain(i: int, j: int) -> float:
-        return costs[i] + costs[j] - cost(problem, groups[i] | groups[j])
+    def gain(one: Floats, other: Floats, width: Floats, others_width: Floats, common: Floats) -> Floats:
+        apart = one * (width + tid) + other * (others_width + tid)
+        return apart - (one + other - common) * (width + others_width + tid)
 
-    gains = {(i, j): gain(i, j) for i, j in combinations(groups, 2)}
-    while gains:
-        i, j = min(gains, key=lambda pair: (-gains[pair], pair))
-        if gains[i, j] <= 0:
-            break
-        new = max(groups) + 1
-        groups[new] = groups.pop(i) | groups.pop(j)
-        costs[new] = cost(problem, groups[new])
-        # Only what the merged two were part of changes: wide tables have a hundred thousand pairs.
-        gains = {pair: known for pair, known in gains.items() if not {i, j} & {*pair}}
-        gains |= {(k, new): gain(k, new) for k in groups if k != new}
-    return tuple(sorted(groups.values(), key=min))
+    merged = agglomerate(readers, problem.weights.sum(axis=0), width, gain)
+    return tuple(sorted((frozenset().union(*(start[k] for k in numbers)) for numbers in merged), key=min))
 
 
 def _subgraphs(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
@@ -72,8 +63,10 @@ def _subgraphs(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
     part = list(range(len(primary)))
     edges = sorted(combinations(range(len(primary)), 2), key=lambda edge: (-affinity[edge], edge))
     for i, j in edges:
+        if affinity[i, j] <= 0 or part[i] == part[j]:
+            continue
         joined = [k for k in range(len(primary)) if part[k] in (part[i], part[j])]
-        if affinity[i, j] > 0 and part[i] != part[j] and len(joined) <= _HYRISE_SUBGRAPH:
+        if len(joined) <= _HYRISE_SUBGRAPH:
             target = min(part[i], part[j])
             for k in joined:
                 part[k] = target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -33,23 +32,19 @@ def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) ->
 
     Sorting costs nothing: tids are dense, so rows are put in place by position.
     """
-    rows = [rows_read(served_by(problem, group)) for group in groups]
-    return _cost(problem, *_read_by_group(problem, groups), rows)
+    read, of_row = _prices(problem, groups)
+    return sum(_cost(problem, price, rows_read(served)) for price, served in zip(of_row, read, strict=True))
 
 
-def _read_by_group(problem: Problem, groups: tuple[Group, ...]) -> tuple[Floats, Bools]:
-    """Per group and query: the cost of a row's cells, and whether the query reads it; shape (groups, queries)."""
+def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bools, Floats]:
+    """Per group and query: whether the query reads it, and what a row costs then; shape (groups, queries)."""
     cells = np.stack([problem.reads[:, sorted(g)] @ problem.unit.cell[sorted(g)] for g in groups])
-    return cells, np.stack([served_by(problem, g) for g in groups])
+    read = np.stack([served_by(problem, g) for g in groups])
+    return read, cells + problem.unit.tid * (read & (read.sum(axis=0) > 1))
 
 
-def _cost(problem: Problem, cells: Floats, read: Bools, rows: list[Floats]) -> float:
-    needs_tids = read.sum(axis=0) > 1
-    total = 0.0
-    for g, group_rows in enumerate(rows):
-        a_row = cells[g] + problem.unit.tid * (read[g] & needs_tids)
-        total += float((problem.weights * group_rows * a_row).sum())
-    return total
+def _cost(problem: Problem, price: Floats, rows: Floats) -> float:
+    return float((problem.weights * rows * price).sum())
 
 
 def column_classes(problem: Problem) -> tuple[Group, ...]:
@@ -60,48 +55,22 @@ def column_classes(problem: Problem) -> tuple[Group, ...]:
     return tuple(sorted((frozenset(group) for group in by_readers.values()), key=min))
 
 
-def merge_bottom_up(problem: Problem, estimate: RowsRead, exact: RowsRead) -> list[Grouping]:
-    """All schemes that bottom-up merging passes through, from column classes to one group (4.4.4).
+def cost_unless_above(
+    problem: Problem, groups: tuple[Group, ...], exact: RowsRead, floor: Floats, limit: float
+) -> float | None:
+    """The objective, or None once what is known of it is above a limit: then not all groups are computed.
 
-    Each iteration merges the pair with the least estimated objective; the objective reported, and used from then on
-    for the merged group, is the exact one, so that errors of the estimate don't add up.
+    Args:
+        problem: the problem.
+        groups: the scheme.
+        exact: the rows read of a group.
+        floor: rows that every group makes a query read at least, ``float64[samples, queries]``.
+        limit: of the objective.
     """
-    groups = list(column_classes(problem))
-    passed = [Grouping(tuple(groups), cost_of(problem, tuple(groups), exact))]
-    while len(groups) > 1:
-        i, j = _best_pair(problem, groups, estimate)
-        merged = groups[i] | groups[j]
-        groups = [g for k, g in enumerate(groups) if k not in (i, j)] + [merged]
-        passed.append(Grouping(tuple(groups), cost_of(problem, tuple(groups), exact)))
-    return passed
-
-
-def _best_pair(problem: Problem, groups: list[Group], estimate: RowsRead) -> tuple[int, int]:
-    """The pair whose merge has the least estimated cost; pairs without a common query come last."""
-    cells, read = _read_by_group(problem, tuple(groups))
-    estimated = np.stack([estimate(served) for served in read])
-    n_read = read.sum(axis=0)
-    needs_tids = n_read > 1
-    best = (np.inf, 0, 1)
-    for i, j in combinations(range(len(groups)), 2):
-        common = read[i] & read[j]
-        change = np.inf
-        if common.any():
-            merged = estimate(read[i] | read[j])
-            pair = [i, j]
-            change = _change(problem, cells[pair], read[pair], needs_tids, n_read, estimated[pair], merged)
-        if change < best[0]:
-            best = (change, i, j)
-    return best[1], best[2]
-
-
-def _change(
-    problem: Problem, cells: Floats, read: Bools, needs_tids: Bools, n_read: Floats, rows: Floats, merged: Floats
-) -> float:
-    """How the objective changes by merging two groups; all arrays hold the pair's two rows."""
-    tid = problem.unit.tid
-    either = read.any(axis=0)
-    before = ((cells + tid * (read & needs_tids))[:, None, :] * rows).sum(axis=0)
-    still = needs_tids & (n_read - read.sum(axis=0) + 1 > 1)
-    after = (cells.sum(axis=0) + tid * (either & still)) * merged
-    return float((problem.weights * (after - before)).sum())
+    read, of_row = _prices(problem, groups)
+    costs = np.array([_cost(problem, price, floor * served) for price, served in zip(of_row, read, strict=True)])
+    for g in np.argsort(-costs, kind="stable").tolist():
+        costs[g] = _cost(problem, of_row[g], exact(read[g]))
+        if costs.sum() > limit:
+            return None
+    return float(costs.sum())

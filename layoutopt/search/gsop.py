@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
-from layoutopt.search.grouping import Group, Grouping, cost_of, merge_bottom_up, served_by
+from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, cost_unless_above, served_by
 from layoutopt.search.local import choose_features
+from layoutopt.search.merging import merge_bottom_up, starting_groups
+from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Problem
-from layoutopt.search.rows import Estimate, computed, rows_estimator
+from layoutopt.search.rows import Estimate, computed, least_rows, rows_estimator
 
 
 @dataclass(frozen=True)
@@ -27,15 +31,27 @@ class Search:
 
 
 def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate = "coarse") -> Search:
-    """The best column grouping found: bottom-up merging (4.4.4), and never worse than SOP or GSOP-single.
+    """The best column grouping found: bottom-up merging (4.4.4), then moves; never worse than SOP or GSOP-single.
 
-    Both ends of the spectrum (4.3.2) are candidates too, by the same exact objective on the same samples.
+    Both ends of the spectrum (4.3.2) are candidates too, by the same exact objective on the same samples; single
+    columns are computed only as far as it takes to see that they are worse.
     """
-    exact = computed(problem, partitioner)
-    passed = merge_bottom_up(problem, rows_estimator(problem, estimate, partitioner), exact)
-    ends = [whole(problem), singles(problem)]
-    passed += [Grouping(groups, cost_of(problem, groups, exact)) for groups in ends]
-    return Search(min(passed, key=lambda grouping: (grouping.cost, len(grouping.groups))), tuple(passed))
+    exact, estimated = computed(problem, partitioner), rows_estimator(problem, estimate, partitioner)
+    start = starting_groups(problem)
+    passed = merge_bottom_up(problem, start, estimated, exact)
+    passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
+    passed += move_classes(problem, min(passed, key=_rank), start, estimated, exact)
+    best = min(passed, key=_rank)
+    # Classes are computed already where merging started from them.
+    floor = np.zeros_like(problem.weights) if start == column_classes(problem) else least_rows(problem)
+    apart = cost_unless_above(problem, singles(problem), exact, floor, best.cost)
+    if apart is not None:
+        passed.append(Grouping(singles(problem), apart))
+    return Search(min(passed, key=_rank), tuple(passed))
+
+
+def _rank(grouping: Grouping) -> tuple[float, int]:
+    return grouping.cost, len(grouping.groups)
 
 
 def whole(problem: Problem) -> tuple[Group, ...]:

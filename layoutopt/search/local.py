@@ -21,10 +21,8 @@ def local_weights(problem: Problem, served: Bools) -> Floats:
     Args:
         served: the queries that read the group, W^G, ``bool[queries]``.
     """
-    shares = problem.shares[served]
-    return np.stack(
-        [feature_weights(shares, weights[served], problem.selectivity, marginal=True) for weights in problem.weights]
-    )
+    weights = problem.weights[:, served]
+    return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)
 
 
 def choose_features(problem: Problem, served: Bools) -> Ints:

@@ -9,7 +9,7 @@ so that answers come back in Spark's types.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sqlglot
@@ -48,9 +48,13 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str
     Raises:
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
     """
-    tree = _qualified(sql, tables)
+    written = _parsed(sql)
+    selected = _selected_names(written)
+    tree = _qualified(written, sql, tables)
     columns = Typer({name.casefold(): schema for name, schema in tables.items()}).check(tree)
-    names = _output_names(sql, [column.name for column in columns])
+    names = [column.name for column in columns]
+    if selected is not None and len(selected) == len(names):
+        names = [given or name for given, name in zip(selected, names, strict=True)]
     # A star was spelled out in full; what nothing reads must not be asked of a view that lacks it.
     tree = pushdown_projections(tree)
     _replace_tables(tree, {name.casefold() for name in tables}, views)
@@ -58,36 +62,45 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str
     return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)
 
 
-def _qualified(sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
+def _parsed(sql: str) -> exp.Query:
     if "\\" in sql:
         raise refuse("a text with a backslash")
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
+    except SqlglotError as error:
+        raise _unreadable(sql, error) from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise QueryError(f"{short(sql)!r} is not one SELECT statement; pass a single query")
+    return statements[0]
+
+
+def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
     schema: dict[str, object] = {
         name: {column.name: _parser_type(column.type) for column in s.columns} for name, s in tables.items()
     }
     try:
-        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
-        if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-            raise QueryError(f"{short(sql)!r} is not one SELECT statement; pass a single query")
-        tree = qualify(statements[0], schema=schema, dialect="spark")
+        return qualify(tree, schema=schema, dialect="spark")
     except SqlglotError as error:
-        message = re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip().rstrip(".")
-        raise QueryError(f"{short(sql)!r} can't be read as Spark SQL ({message}); correct the query") from error
-    return tree
+        raise _unreadable(sql, error) from error
+
+
+def _unreadable(sql: str, error: SqlglotError) -> QueryError:
+    message = re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip().rstrip(".")
+    return QueryError(f"{short(sql)!r} can't be read as Spark SQL ({message}); correct the query")
 
 
 def _parser_type(name: str) -> str:
     return name if types.is_portable(name) else "binary"
 
 
-def _output_names(sql: str, fallback: Sequence[str]) -> list[str]:
-    """The names Spark gives the answer's columns; ``fallback`` where the text has a star."""
-    query = sqlglot.parse_one(sql, read="spark")
+def _selected_names(query: exp.Expr) -> list[str] | None:
+    """The names that Spark gives the answer's columns, empty where it is not known; None where there is a star."""
     while isinstance(query, exp.SetOperation | exp.Subquery):
         query = query.this
     selects = query.selects if isinstance(query, exp.Select) else []
-    if len(selects) != len(fallback) or any(select.is_star for select in selects if not select.find(exp.Count)):
-        return list(fallback)
-    return [_spark_name(select) or name for select, name in zip(selects, fallback, strict=True)]
+    if any(select.is_star for select in selects if not select.find(exp.Count)):
+        return None
+    return [_spark_name(select) for select in selects]
 
 
 def _spark_name(select: exp.Expr) -> str:

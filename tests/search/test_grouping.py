@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.cost import Read, workload_cost
-from layoutopt.search import grouping
-from layoutopt.search.grouping import Group, column_classes, cost_of, merge_bottom_up, served_by
+from layoutopt.search.grouping import Group, column_classes, cost_of, served_by
+from layoutopt.search.merging import Pairs, merge_bottom_up, starting_groups
 from layoutopt.search.problem import Bools, Floats, Problem, Unit
 from layoutopt.search.rows import RowsRead, block_estimate, computed, remembered
 from tests.search.problems import WARD, problems, random_problem
@@ -111,22 +111,17 @@ def test_a_merges_change_is_the_difference_of_the_objective(case: tuple[Problem,
     problem, groups = case
     rows_read = rows_by_chance(problem, seed)
     before = cost_of(problem, groups, rows_read)
-    cells, read = grouping._read_by_group(problem, groups)
-    rows = np.stack([rows_read(served) for served in read])
-    n_read = read.sum(axis=0)
+    pairs = Pairs(problem, groups, rows_read)
     for i, j in combinations(range(len(groups)), 2):
-        pair = [i, j]
-        merged = rows_read(read[i] | read[j])
-        change = grouping._change(problem, cells[pair], read[pair], n_read > 1, n_read, rows[pair], merged)
-        after = (*(g for k, g in enumerate(groups) if k not in pair), groups[i] | groups[j])
-        assert before + change == pytest.approx(cost_of(problem, after, rows_read))
+        after = (*(g for k, g in enumerate(groups) if k not in (i, j)), groups[i] | groups[j])
+        assert before + pairs.change(i, j) == pytest.approx(cost_of(problem, after, rows_read))
 
 
 @settings(max_examples=50)
 @given(problems())
 def test_merging_passes_from_classes_to_one_group_by_best_estimated_pairs(problem: Problem) -> None:
     estimate, exact = block_estimate(problem), computed(problem, WARD)
-    passed = merge_bottom_up(problem, estimate, exact)
+    passed = merge_bottom_up(problem, starting_groups(problem), estimate, exact)
     assert set(passed[0].groups) == set(column_classes(problem))
     assert passed[-1].groups == (frozenset(range(len(problem.columns))),)
     for scheme in passed:
