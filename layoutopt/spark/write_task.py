@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import BoundError, LayoutoptError, TableError
@@ -95,7 +96,7 @@ class WriteJob:
 
 
 @dataclass(frozen=True, eq=False)
-class _Segment:
+class GatheredSegment:
     """A gathered segment: its rows in the order of the source, and their feature vectors ``uint64[n, w]``."""
 
     id: int
@@ -110,7 +111,7 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.failures`).
     """
     try:
-        segment = _gather(job.plan, batches)
+        segment = gather_segment(job.plan, batches)
         if segment is not None:
             yield _result(job, segment)
     except OSError as error:
@@ -124,26 +125,35 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         raise marked(error) from error
 
 
-def _result(job: WriteJob, segment: _Segment) -> pa.RecordBatch:
+def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
+    """Write a segment's files: its blocks as ``block_schema`` has them, and the most vectors joined in a layout."""
     reached = queries_reaching(job.plan, segment.table)
     written = []
     for index, layout in enumerate(job.plan.scheme.layouts):
         guides = guides_of(job.plan, layout, segment.table, segment.words, job.shares, reached)
         written += list(_write_layout(job, segment, index, guides))
-    blocks = pa.concat_tables([table for table, _ in written])
-    if job.at is not None:
-        job.at("segment-written")
-    joined = max(count for _, count in written)
+    return pa.concat_tables([table for table, _ in written]), max(count for _, count in written)
+
+
+def stream_of(blocks: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, blocks.schema) as writer:
         writer.write_table(blocks)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _result(job: WriteJob, segment: GatheredSegment) -> pa.RecordBatch:
+    blocks, joined = write_layouts(job, segment)
+    if job.at is not None:
+        job.at("segment-written")
     tid_sums = [] if job.rehearsal else _tid_sums(job.plan, segment)
-    values = [[segment.id], [segment.table.num_rows], [joined], [sink.getvalue().to_pybytes()], [tid_sums]]
+    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums]]
     arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
-def _tid_sums(plan: Plan, segment: _Segment) -> list[list[int | None]]:
+def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
     """What the layouts' columns must sum to as hash(tid, value): from the rows as they came, whose places are the tids.
 
     By layout and column of the schema; None where a layout lacks the column. Empty where there are no tids.
@@ -163,8 +173,12 @@ def _tid_sums(plan: Plan, segment: _Segment) -> list[list[int | None]]:
     return sums
 
 
-def _gather(plan: Plan, batches: Iterable[pa.RecordBatch]) -> _Segment | None:
-    """The segment's rows sorted by their position in the source: the same for every attempt."""
+def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
+    """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
+
+    Raises:
+        BoundError: more rows came than a segment may have, or rows of several segments.
+    """
     held, rows = [], 0
     for batch in batches:
         rows += batch.num_rows
@@ -185,7 +199,7 @@ def _gather(plan: Plan, batches: Iterable[pa.RecordBatch]) -> _Segment | None:
     columns = _roomy(table.select(list(plan.schema.names)))
     if (np.diff(in_order) != 1).any():
         columns = columns.take(pa.array(in_order))
-    return _Segment(int(ids[0]), columns.combine_chunks(), words)
+    return GatheredSegment(int(ids[0]), columns.combine_chunks(), words)
 
 
 def _roomy(table: pa.Table) -> pa.Table:
@@ -197,7 +211,9 @@ def _roomy(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_layout(job: WriteJob, segment: _Segment, index: int, guides: Guides) -> Iterator[tuple[pa.Table, int]]:
+def _write_layout(
+    job: WriteJob, segment: GatheredSegment, index: int, guides: Guides
+) -> Iterator[tuple[pa.Table, int]]:
     """Write a layout's files (a second has the rows that it lacks): the blocks and the joined vectors of each."""
     layout = job.plan.scheme.layouts[index]
     routing = route(job.plan, layout, segment.table, segment.words, guides)
@@ -211,7 +227,13 @@ def _write_layout(job: WriteJob, segment: _Segment, index: int, guides: Guides) 
 
 
 def _write_file(
-    job: WriteJob, segment: _Segment, layout: int, part: int, columns: Sequence[str], routing: Routing, first_block: int
+    job: WriteJob,
+    segment: GatheredSegment,
+    layout: int,
+    part: int,
+    columns: Sequence[str],
+    routing: Routing,
+    first_block: int,
 ) -> pa.Table:
     """Write one file and measure its blocks; one row a block, as ``block_schema`` has it."""
     plan = job.plan
@@ -223,8 +245,9 @@ def _write_file(
     content = _content(plan, segment.table, columns, routing, first_block)
     if job.rehearsal:
         sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
+        footer = None
     else:
-        sizes = _write_parquet(job, path, content, routing.offsets)
+        sizes, footer = _write_parquet(job, path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in columns]
         sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
@@ -239,6 +262,7 @@ def _write_file(
         "bytes": sum(sizes.values()),
         "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
         "words": list(union_words(segment.words, routing).view(np.int64)),
+        "footer": [footer] * n_blocks,
         "stats": block_statistics(content.select(list(columns)), routing.offsets, plan.schema, sizes, sums, tid_sums),
     }
     schema = block_schema(plan.schema, segment.words.shape[1])
@@ -274,16 +298,21 @@ def _content(plan: Plan, table: pa.Table, columns: Sequence[str], routing: Routi
     return content
 
 
-def _write_parquet(job: WriteJob, path: str, content: pa.Table, offsets: Ints) -> dict[str, Ints]:
-    """Write the blocks as row groups and sync the file; the compressed bytes of each column's chunks by block."""
+def _write_parquet(job: WriteJob, path: str, content: pa.Table, offsets: Ints) -> tuple[dict[str, Ints], str]:
+    """Write the blocks as row groups and sync the file.
+
+    Returns the compressed bytes of each column's chunks by block, and the footer's digest.
+    """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
     with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
-        with pq.ParquetWriter(file, content.schema, **encodings.options(job.plan.codec)) as writer:
+        keeper = FooterKeeper(file)
+        with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
             for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
                 writer.write_table(content.slice(start, stop - start), row_group_size=stop - start)
+            keeper.keep()
         metadata = writer.writer.metadata
         _sync(file)
-    return column_bytes(metadata, content.schema)
+    return column_bytes(metadata, content.schema), footer_digest(keeper.footer)
 
 
 def _sync(file: IO[bytes]) -> None:
