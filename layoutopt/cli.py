@@ -72,10 +72,10 @@ def plan(settings: PlanSettings, session: Session) -> None:
 
     document = FeaturesDocument.loads(_read(settings.features, "layoutopt analyze"))
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
-    from layoutopt.spark.plan import plan_by
+    from layoutopt.spark.automatic import plan_best
 
     with session.working("planning") as work:
-        made = plan_by(_spark(session), settings, document, work.say)
+        made = plan_best(_spark(session), settings, document, work.say)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
 
@@ -182,11 +182,12 @@ def verify(settings: VerifySettings, session: Session) -> None:
     """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong."""
     if settings.queries is not None:
         return _audit(settings, settings.queries, session)
-    from layoutopt.scan.verify import verify as verify_table
+    from layoutopt.scan.intact import verify_path
 
-    table = _open(settings.table_path, settings)
     with session.working("verifying") as work:
-        report = verify_table(table, settings.sample, progress=work.step)
+        report = verify_path(
+            settings.table_path, settings.sample, work.step, snapshot=settings.snapshot, as_of=settings.as_of
+        )
     session.show(report.to_json(), lambda console: console.print(report))
     if not report.ok:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
@@ -270,6 +271,12 @@ def bench(settings: BenchSettings, session: Session) -> None:
 
         results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
         session.show({"results": str(results)}, lambda console: console.print(f"Written: {results}"))
+    elif settings.experiment == "query":
+        from layoutopt.bench.queries import queries_table, run_queries
+
+        with session.working("timing queries") as work:
+            timed = run_queries(settings.sf, root=settings.folder, say=work.say)
+        session.show(timed, lambda console: console.print(queries_table(timed, settings.sf)))
     elif settings.experiment == "memory":
         from layoutopt.bench.memory import memory_figures, print_memory
 

@@ -28,7 +28,7 @@ __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
 ALL_ONES = np.uint64(2**64 - 1)
 # Names repeat in long runs; statistics hardly repeat, and dictionaries of them cost more than they save.
-_REPEATING = ["file", "partition"]
+_REPEATING = ["file", "partition", "footer"]
 
 
 def encode_blocks(blocks: pa.Table) -> bytes:
@@ -131,6 +131,12 @@ class BlockTable:
     def file(self) -> Ints:
         """Each block's index in ``files``, int64[n]."""
         return self._files[1]
+
+    @cached_property
+    def footers(self) -> tuple[str | None, ...]:
+        """The digest of each of ``files``' footer, None where it is unknown."""
+        first = np.unique(self.file, return_index=True)[1]
+        return tuple(self.locators["footer"].take(pa.array(first)).to_pylist())
 
     @property
     def partitions(self) -> tuple[str, ...]:

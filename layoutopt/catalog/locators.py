@@ -17,7 +17,8 @@ def block_schema(schema: Schema, n_words: int) -> pa.Schema:
     """The Arrow schema of a table with one row a block.
 
     ``words`` holds the union vector's bit patterns as ``n_words`` int64; ``stats`` has one child ``c<i>`` for the i-th
-    column of ``schema``, null where the block does not hold that column.
+    column of ``schema``, null where the block does not hold that column. ``footer`` is the digest of the file's
+    footer, null where unknown.
     """
     return pa.schema(
         [
@@ -33,6 +34,7 @@ def block_schema(schema: Schema, n_words: int) -> pa.Schema:
             pa.field("tid_bytes", pa.int64(), nullable=False),
             pa.field("words", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
             pa.field("stats", statistics_type(schema), nullable=False),
+            pa.field("footer", pa.string()),
         ],
         metadata={"layoutopt.words": str(n_words)},
     )
@@ -46,9 +48,13 @@ def damaged(where: str, reason: str) -> CatalogError:
 def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
 
+    Older tables have no ``footer``: it is null then.
+
     Raises:
         CatalogError: a column is missing, of another type, or has impossible values.
     """
+    if "footer" not in table.column_names:
+        table = table.append_column("footer", pa.nulls(table.num_rows, pa.string()))
     wanted = [field for field in block_schema(plan.schema, words_for(len(plan.features))) if field.name != "stats"]
     for field in wanted:
         if field.name not in table.column_names:
@@ -65,7 +71,7 @@ def _check_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> None:
     same = column.type == field.type or (pa.types.is_list(column.type) and column.type.value_type == pa.int64())
     if not same:
         raise damaged(where, f"its column {field.name} is of type {column.type}")
-    if field.name != "words" and column.null_count:
+    if not (field.nullable or field.name == "words") and column.null_count:
         raise damaged(where, f"its column {field.name} has a null")
     if field.name == "words" and pc.list_flatten(column).null_count:
         raise damaged(where, "a union vector has a null word")

@@ -48,9 +48,9 @@ class Catalog:
         """
         files = TableFiles(root)
         check_is_table(files)
-        found = _chosen_snapshot(files, snapshot, as_of)
+        found = chosen_snapshot(files, snapshot, as_of)
         digests = sorted({entry.plan for entry in found.partitions})
-        return cls(files, found, {digest: _read_plan(files, found, digest) for digest in digests})
+        return cls(files, found, {digest: read_plan(files, found, digest) for digest in digests})
 
     @classmethod
     def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:
@@ -154,7 +154,8 @@ def open_catalog(root: str, snapshot: int | None = None, as_of: str | None = Non
     return Catalog.open(root, snapshot, as_of)
 
 
-def _chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) -> Snapshot:
+def chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) -> Snapshot:
+    """The newest snapshot, the one of a number, or the newest not after a time; raises as :meth:`Catalog.open`."""
     if number is not None and as_of is not None:
         raise SettingError(f"snapshot {number} and the time {as_of!r} are both asked for; give one of them")
     if number is not None:
@@ -182,7 +183,12 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     return data
 
 
-def _read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
+def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
+    """A plan that a snapshot names.
+
+    Raises:
+        CatalogError: it is missing, damaged, or can't be used.
+    """
     path = plan_path(digest)
     try:
         plan = layout.Plan.loads(read_checked(files, snapshot, path))

@@ -30,6 +30,7 @@ from layoutopt.model.nodes import (
     Or,
     Predicate,
 )
+from layoutopt.model.types import type_name
 from layoutopt.model.values import Interval, ValueSet
 
 Json = dict[str, object]
@@ -137,6 +138,10 @@ def _typed(value: object, kind: type[Kind]) -> Kind:
     return value
 
 
+def _type(value: Mapping[str, object]) -> str:
+    return type_name(_typed(value["type"], str))
+
+
 def _expr(value: object, depth: int) -> Expr:
     return cast(Expr, _read(value, _EXPRESSIONS, depth))
 
@@ -146,13 +151,13 @@ def _nodes(value: object, depth: int) -> tuple[Node, ...]:
 
 
 def _read_const(value: Mapping[str, object], depth: int) -> Const:
-    type = _typed(value["type"], str)
+    type = _type(value)
     return Const(_key_from_json(value["const"], type), type)
 
 
 def _read_call(value: Mapping[str, object], depth: int) -> Call:
     args = tuple(_expr(argument, depth) for argument in _typed(value["args"], list))
-    return Call(_typed(value["call"], str), args, _typed(value["type"], str))
+    return Call(_typed(value["call"], str), args, _type(value))
 
 
 def _read_set(value: Mapping[str, object], depth: int) -> InSet:
@@ -179,7 +184,7 @@ def _read_predicate(value: Mapping[str, object], depth: int) -> Predicate:
 
 
 _READERS: Final[dict[str, Callable[[Mapping[str, object], int], Noun]]] = {
-    "col": lambda value, depth: Col(_typed(value["col"], str), _typed(value["type"], str)),
+    "col": lambda value, depth: Col(_typed(value["col"], str), _type(value)),
     "const": _read_const,
     "call": _read_call,
     "in": _read_set,

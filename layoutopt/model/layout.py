@@ -148,6 +148,10 @@ class Scheme:
         return frozenset(name for layout in self.layouts for name in layout.columns)
 
 
+CODECS: Final = frozenset({"zstd", "snappy", "gzip", "brotli", "lz4", "none"})
+"""How Parquet can compress pages."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a load applies to every partition of a table. It holds no blocking map.
@@ -192,6 +196,8 @@ class Plan:
         for name in ("block_rows", "segment_rows", "max_vectors"):
             if getattr(self, name) < 1:
                 raise ValueError(f"the plan's {name} is {getattr(self, name)}; give a positive number")
+        if self.codec not in CODECS:
+            raise ValueError(f"the plan's codec is {self.codec[:80]!r}; give one of {', '.join(sorted(CODECS))}")
         if self.settings != self.features.settings:
             raise ValueError(f"the features were made under {self.features.settings}, the plan says {self.settings}")
         for layout in self.scheme.layouts:

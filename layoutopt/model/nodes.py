@@ -20,6 +20,8 @@ from layoutopt.model.values import ValueSet
 
 Columns = frozenset[str]
 _FUNCTION_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+RUN_CODE: Final = frozenset({"java_method", "reflect", "try_reflect"})
+"""Spark's functions that call what their arguments name: a plan with them would be a program."""
 COMPARISONS: Final = ("=", "<>", "<", "<=")
 
 
@@ -56,7 +58,7 @@ class Call(HashedOnce):
     ``try_cast`` has one argument and casts it to ``type``. Two calls are the same function of a row if they are equal.
 
     Raises:
-        ValueError: the name is no plain identifier, or a cast has not one argument.
+        ValueError: the name is no plain identifier or in RUN_CODE, or a cast has not one argument.
     """
 
     fn: str
@@ -68,6 +70,8 @@ class Call(HashedOnce):
     def __post_init__(self) -> None:
         if not _FUNCTION_NAME.fullmatch(self.fn):
             raise ValueError(f"{self.fn!r} is no function name; give lower-case letters, digits and underscores")
+        if self.fn in RUN_CODE:
+            raise ValueError(f"{self.fn!r} runs whatever code its arguments name; leave it out")
         if self.fn == "try_cast" and len(self.args) != 1:
             raise ValueError(f"try_cast has {len(self.args)} arguments; give one")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from layoutopt.errors import SchemaError
+from layoutopt.model.types import type_name
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,12 @@ class Schema:
 
     @classmethod
     def from_json(cls, value: Iterable[Mapping[str, object]]) -> Schema:
-        """The schema that :meth:`to_json` wrote."""
+        """The schema that :meth:`to_json` wrote.
+
+        Raises:
+            SchemaError: the value is no schema, or a type is none of Spark's.
+        """
         try:
-            return cls(tuple(Column(str(c["name"]), str(c["type"]), bool(c["nullable"])) for c in value))
-        except (KeyError, TypeError) as error:
+            return cls(tuple(Column(str(c["name"]), type_name(str(c["type"])), bool(c["nullable"])) for c in value))
+        except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"a schema's JSON is damaged at {error}; write the file again") from error

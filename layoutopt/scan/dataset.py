@@ -15,11 +15,14 @@ import pyarrow.fs as fs
 from fsspec.core import url_to_fs
 
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.errors import DataFileError, QueryError
-from layoutopt.scan.read import FileRead, check_row_groups, damaged
+from layoutopt.errors import QueryError
+from layoutopt.scan.read import FileRead, check_footers, check_row_groups, damaged, missing
 
 if TYPE_CHECKING:
     from layoutopt.scan.table import Scan, TableRead
+
+
+_CHECKED = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 
 
 def dataset_of(scan: Scan) -> ds.Dataset:
@@ -51,7 +54,8 @@ def _stands_in_files(read: TableRead) -> bool:
 def _dataset_of_files(files: TableFiles, read: TableRead) -> ds.Dataset:
     chosen = [file for segment in read.segments for layout in segment.layouts for file in layout.files]
     store, root = _arrow_store(files)
-    form = ds.ParquetFileFormat()
+    check_footers(files, ((file.path, file.footer) for file in chosen if file.row_groups))
+    form = ds.ParquetFileFormat(default_fragment_scan_options=_CHECKED)
     fragments = [_fragment(form, store, root, file) for file in chosen if file.row_groups]
     return _RowGroups(fragments, read.arrow_schema(), form, store)
 
@@ -81,8 +85,6 @@ def _fragment(form: ds.ParquetFileFormat, store: fs.FileSystem, root: str, read:
         check_row_groups(whole, read)
         return whole.subset(row_group_ids=list(read.row_groups))
     except FileNotFoundError as error:
-        raise DataFileError(
-            f"the data file {read.path!r} is missing; restore it or load its partition again"
-        ) from error
+        raise missing(read.path) from error
     except (pa.ArrowException, OSError) as error:
         raise damaged(read.path, error) from error

@@ -7,13 +7,15 @@ only the row groups that pruning left are opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.footers import footer_digest, metadata_of, read_footer
 from layoutopt.errors import DataFileError
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
@@ -24,15 +26,20 @@ ROWS_ONLY = "_rows"
 """The stand-in column of a scan that reads no column: engines count its rows."""
 
 BATCH_ROWS = 65_536
+_OPEN_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class FileRead:
-    """The row groups of one file to read, ascending, with the rows that the catalog says each holds."""
+    """The row groups of one file to read, ascending, with the rows that the catalog says each holds.
+
+    ``footer`` is the digest of the file's footer, None where the catalog has none.
+    """
 
     path: str
     row_groups: tuple[int, ...]
     rows: tuple[int, ...]
+    footer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_row
         return
     found = 0
     try:
-        with open_parquet(files, read.path) as parquet:
+        with open_parquet(files, read.path, read.footer) as parquet:
             check_row_groups(parquet, read)
             for batch in parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names)):
                 found += batch.num_rows
@@ -137,18 +144,58 @@ def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_row
         )
 
 
-def open_parquet(files: TableFiles, path: str) -> pq.ParquetFile:
-    """A data file, opened.
+def open_parquet(files: TableFiles, path: str, footer: str | None = None) -> pq.ParquetFile:
+    """A data file, opened; its footer must have the digest, if one is given. Pages are checked as they are read.
 
     Raises:
-        DataFileError: it is missing, or no Parquet file.
+        DataFileError: it is missing, or no Parquet file, or its footer was changed.
     """
     try:
-        return pq.ParquetFile(files.open_input(path))
+        source = files.open_input(path)
+        metadata = None if footer is None else metadata_of(checked_footer(source, path, footer))
+        return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
     except FileNotFoundError as error:
-        raise DataFileError(f"the data file {path!r} is missing; restore it or load its partition again") from error
+        raise missing(path) from error
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, error) from error
+
+
+def checked_footer(source: pa.NativeFile, path: str, digest: str) -> bytes:
+    """A data file's footer.
+
+    Raises:
+        DataFileError: it is not the one that was written.
+        OSError: it can't be read.
+    """
+    try:
+        footer = read_footer(source)
+    except ValueError as error:
+        raise damaged(path, error) from error
+    if footer_digest(footer) != digest:
+        raise damaged(path, ValueError("its footer is not the one that was written"))
+    return footer
+
+
+def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) -> None:
+    """Compare the footers of files, by path and digest, that somebody else will read; files without one are passed.
+
+    Raises:
+        DataFileError: one is missing, or was changed.
+    """
+
+    def check(path: str, digest: str) -> None:
+        try:
+            with files.open_input(path) as source:
+                checked_footer(source, path, digest)
+        except FileNotFoundError as error:
+            raise missing(path) from error
+        except OSError as error:
+            raise damaged(path, error) from error
+
+    known = [(path, digest) for path, digest in reads if digest is not None]
+    with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
+        for _ in pool.map(check, *zip(*known, strict=True)) if known else ():
+            pass
 
 
 def check_row_groups(parquet: pq.ParquetFile, read: FileRead) -> None:
@@ -165,6 +212,11 @@ def check_row_groups(parquet: pq.ParquetFile, read: FileRead) -> None:
                 f"the data file {read.path!r} has {actual or 'no'} rows in row group {row_group}, not {rows}; "
                 "load its partition again"
             )
+
+
+def missing(path: str) -> DataFileError:
+    """The error for a file that is not there."""
+    return DataFileError(f"the data file {path!r} is missing; restore it or load its partition again")
 
 
 def damaged(path: str, error: Exception) -> DataFileError:

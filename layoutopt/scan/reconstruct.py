@@ -8,7 +8,7 @@ row which every layout still has (late materialisation).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import DataFileError
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
-from layoutopt.scan.read import BATCH_ROWS, TID, FileRead, LayoutRead, SegmentRead, read_file
+from layoutopt.scan.read import BATCH_ROWS, TID, LayoutRead, SegmentRead, read_file
 
 Ints = npt.NDArray[np.int64]
 
@@ -103,7 +103,7 @@ def _only_groups_with(layout: _TidsOfLayout, present: Ints) -> _TidsOfLayout:
         position += len(file.row_groups)
         if kept:
             groups, rows = (tuple(values[i] for i in kept) for values in (file.row_groups, file.rows))
-            files.append(FileRead(file.path, groups, rows))
+            files.append(replace(file, row_groups=groups, rows=rows))
     lengths = np.diff(layout.offsets)
     tids = layout.tids[np.repeat(keep, lengths)]
     read = LayoutRead(layout.read.layout, layout.read.columns, tuple(files))

@@ -189,7 +189,8 @@ class TableRead:
             if column.name not in layouts:  # no row is left, or the column came after all plans whose rows are
                 schema = _with_field(schema, pa.field(column.name, nested_type(column.type)))
                 continue
-            with open_parquet(self.table.catalog.files, layouts[column.name].files[0].path) as parquet:
+            file = layouts[column.name].files[0]
+            with open_parquet(self.table.catalog.files, file.path, file.footer) as parquet:
                 schema = _with_field(schema, parquet.schema_arrow.field(column.name))
         return schema
 
@@ -309,7 +310,10 @@ def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
     mine = members[blocks.layout[members] == choice.layout]
     files = tuple(
         FileRead(
-            blocks.files[blocks.file[run[0]]], tuple(blocks.row_group[run].tolist()), tuple(blocks.rows[run].tolist())
+            blocks.files[blocks.file[run[0]]],
+            tuple(blocks.row_group[run].tolist()),
+            tuple(blocks.rows[run].tolist()),
+            blocks.footers[blocks.file[run[0]]],
         )
         for run in _runs(mine, blocks.file[mine])
     )

@@ -51,6 +51,7 @@ class Encodings:
             "use_dictionary": list(self.dictionary),
             "column_encoding": dict(self.column) or None,
             "store_decimal_as_integer": True,
+            "write_page_checksum": True,
         }
 
 

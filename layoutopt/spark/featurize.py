@@ -14,6 +14,7 @@ from layoutopt.model.feature import Feature
 from layoutopt.model.predicate import to_sql
 from layoutopt.model.vectors import WORD_BITS, VectorCounts, Words, words_for
 from layoutopt.spark.session import compiled_in_parts
+from layoutopt.workload.references import quoted
 
 WORD_PREFIX = "_w"
 _COUNT = "_count"
@@ -81,7 +82,7 @@ def vector_counts(
         BoundError: there are more pairs.
     """
     names = word_names(len(features))
-    keys = [F.lit(None).cast("int").alias("_key") if by is None else F.col(f"`{by}`").alias("_key")]
+    keys = [F.lit(None).cast("int").alias("_key") if by is None else F.col(quoted(by)).alias("_key")]
     words = [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)]
     grouped = df.select(*keys, *words).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
     with compiled_in_parts(df.sparkSession):

@@ -26,6 +26,7 @@ from layoutopt.spark.featurize import vector_counts
 from layoutopt.spark.planning import PartitionPairs
 from layoutopt.spark.routing import weights_from
 from layoutopt.spark.sampling import sample_vectors, spread
+from layoutopt.workload.references import quoted
 
 Progress = Callable[[str], None]
 _FLOATS = ("float", "double")
@@ -136,9 +137,9 @@ def _reached(of: Counting) -> _Reached:
     columns = [column for column in of.schema.columns if column.name in used and key_kind(column.type) is not None]
     aggregates = [F.count(F.lit(1)).alias("_rows")]
     for i, column in enumerate(columns):
-        value = F.col("`" + column.name.replace("`", "``") + "`")
+        value = F.col(quoted(column.name))
         aggregates += [F.min(value).alias(f"_low{i}"), F.max(value).alias(f"_high{i}"), F.count(value).alias(f"_n{i}")]
-    key = F.lit(None).cast("int") if of.partition_by is None else F.col(f"`{of.partition_by}`")
+    key = F.lit(None).cast("int") if of.partition_by is None else F.col(quoted(of.partition_by))
     bounds = of.rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
     known = {column.name: partition_bounds(bounds, i, column.type, counted) for i, column in enumerate(columns)}

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, IntegerType, LongType, StructField, StructType
 
+from layoutopt.workload.references import quoted
+
 POSITION = "_pos"
 SEGMENT = "_segment"
 _VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_value", "_low", "_high", "_chunk", "_count"
@@ -98,7 +100,7 @@ def count_chunks(positioned: DataFrame, partition_by: str | None, segment_rows: 
         segment_rows: rows that a segment may have.
     """
     shift = int(np.log2(min(_LARGEST_CHUNK, max(1, segment_rows // _CHUNKS_A_SEGMENT))))
-    value = F.lit(None).cast("int") if partition_by is None else F.col(f"`{partition_by}`")
+    value = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
     keyed = positioned.select(value.alias(_VALUE), F.shiftright(F.col(POSITION), shift).alias(_CHUNK))
     counted = keyed.groupBy(_VALUE, _CHUNK).agg(F.count("*").alias(_COUNT)).collect()
     chunks = [Chunk(row[_VALUE], row[_CHUNK] << shift, row[_COUNT]) for row in counted]
@@ -151,6 +153,6 @@ def with_segments(
     table = spark.createDataFrame([(s.value, s.low, s.high, s.id) for s in segments], schema)
     inside = (F.col(POSITION) >= F.col(_LOW)) & (F.col(POSITION) < F.col(_HIGH))
     if partition_by is not None:
-        inside = F.col(f"`{partition_by}`").eqNullSafe(F.col(_VALUE)) & inside
+        inside = F.col(quoted(partition_by)).eqNullSafe(F.col(_VALUE)) & inside
     joined = positioned.join(F.broadcast(table), inside, "inner")
     return joined.drop(_VALUE, _LOW, _HIGH)

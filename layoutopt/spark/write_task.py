@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import BoundError, LayoutoptError, TableError
@@ -244,8 +245,9 @@ def _write_file(
     content = _content(plan, segment.table, columns, routing, first_block)
     if job.rehearsal:
         sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
+        footer = None
     else:
-        sizes = _write_parquet(job, path, content, routing.offsets)
+        sizes, footer = _write_parquet(job, path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in columns]
         sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
@@ -260,6 +262,7 @@ def _write_file(
         "bytes": sum(sizes.values()),
         "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
         "words": list(union_words(segment.words, routing).view(np.int64)),
+        "footer": [footer] * n_blocks,
         "stats": block_statistics(content.select(list(columns)), routing.offsets, plan.schema, sizes, sums, tid_sums),
     }
     schema = block_schema(plan.schema, segment.words.shape[1])
@@ -295,16 +298,21 @@ def _content(plan: Plan, table: pa.Table, columns: Sequence[str], routing: Routi
     return content
 
 
-def _write_parquet(job: WriteJob, path: str, content: pa.Table, offsets: Ints) -> dict[str, Ints]:
-    """Write the blocks as row groups and sync the file; the compressed bytes of each column's chunks by block."""
+def _write_parquet(job: WriteJob, path: str, content: pa.Table, offsets: Ints) -> tuple[dict[str, Ints], str]:
+    """Write the blocks as row groups and sync the file.
+
+    Returns the compressed bytes of each column's chunks by block, and the footer's digest.
+    """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
     with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
-        with pq.ParquetWriter(file, content.schema, **encodings.options(job.plan.codec)) as writer:
+        keeper = FooterKeeper(file)
+        with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
             for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
                 writer.write_table(content.slice(start, stop - start), row_group_size=stop - start)
+            keeper.keep()
         metadata = writer.writer.metadata
         _sync(file)
-    return column_bytes(metadata, content.schema)
+    return column_bytes(metadata, content.schema), footer_digest(keeper.footer)
 
 
 def _sync(file: IO[bytes]) -> None:

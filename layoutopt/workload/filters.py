@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlglot import exp
 
 from layoutopt.errors import LayoutoptError
+from layoutopt.model.nodes import RUN_CODE
 from layoutopt.model.predicate import (
     ANY_STRING,
     FALSE,
@@ -361,7 +362,7 @@ def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
     name = node.name.casefold()
     if name in ("isnull", "isnotnull") and len(node.expressions) == 1:
         return _null_test(node.expressions[0], truth == (name == "isnull"), context)
-    if name not in context.udfs:
+    if name not in context.udfs or name in RUN_CODE:
         return _boolean(node, truth, context)
     arguments = []
     for argument in node.expressions:

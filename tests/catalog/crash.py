@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.restore import restore
 from layoutopt.catalog.snapshot import Snapshot
@@ -106,7 +107,10 @@ def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int)
     path = data_path(str(year), load_id, 0, 0, attempt)
     with fsspec.open(files.full_path(path), "wb", auto_mkdir=True) as file:
         content = rows.append_column("_block", pa.array(np.repeat(ids, BLOCK_ROWS)))
-        pq.write_table(content, file, row_group_size=BLOCK_ROWS)
+        keeper = FooterKeeper(file)
+        with pq.ParquetWriter(keeper, content.schema, write_page_checksum=True) as writer:
+            writer.write_table(content, row_group_size=BLOCK_ROWS)
+            keeper.keep()
     sums = {column.name: block_sums(rows[column.name], offsets, column.type) for column in SCHEMA.columns}
     values: dict[str, Any] = {
         "file": [path] * n,
@@ -120,6 +124,7 @@ def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int)
         "bytes": [1] * n,
         "tid_bytes": [0] * n,
         "words": [[0]] * n,
+        "footer": [footer_digest(keeper.footer)] * n,
         "stats": block_statistics(rows, offsets, SCHEMA, dict.fromkeys(SCHEMA.names, np.ones(n, dtype=np.int64)), sums),
     }
     schema = block_schema(SCHEMA, 1)

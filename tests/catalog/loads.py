@@ -52,6 +52,7 @@ def plan_of(schema: Schema = SCHEMA, partition_by: str | None = "year", seed: in
 
 
 PLAN = plan_of()
+FOOTER = "f00" * 10  # nobody reads these loads' files
 
 
 def blocks_of(
@@ -75,6 +76,7 @@ def blocks_of(
         "bytes": [100] * n,
         "tid_bytes": [0] * n,
         "words": [[5] * words] * n,
+        "footer": [FOOTER] * n,
         "stats": block_statistics(table, cuts, plan.schema, column_bytes=numbers, sums=numbers),
     }
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

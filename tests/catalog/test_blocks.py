@@ -18,7 +18,7 @@ from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.skipping import ColumnBounds
 from layoutopt.model.values import NAN_KEY, to_key
-from tests.catalog.loads import ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
+from tests.catalog.loads import FOOTER, ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
 
 PLAN = plan_of()
 BLOCKS = blocks_of(ROWS, [0, 2, 4], PLAN)
@@ -200,13 +200,24 @@ def test_impossible_values_are_refused(read: Reader, name: str, values: list[Any
 
 
 @both_readers
-@pytest.mark.parametrize("name", [field.name for field in block_schema(SCHEMA, 1) if field.name != "stats"])
+@pytest.mark.parametrize(
+    "name", [field.name for field in block_schema(SCHEMA, 1) if field.name not in ("stats", "footer")]
+)
 def test_a_missing_or_foreign_column_is_refused(read: Reader, name: str) -> None:
     with pytest.raises(CatalogError, match=name):
         read(BLOCKS.drop_columns([name]))
     index = BLOCKS.schema.get_field_index(name)
     with pytest.raises(CatalogError, match=name):
         read(BLOCKS.set_column(index, name, pa.array([1.5, 2.5])))
+
+
+@both_readers
+def test_footers_of_older_tables_are_unknown(read: Reader) -> None:
+    assert read(BLOCKS.drop_columns(["footer"])).footers == (None,)
+    assert read(BLOCKS).footers == (FOOTER,)
+    index = BLOCKS.schema.get_field_index("footer")
+    with pytest.raises(CatalogError, match="footer"):
+        read(BLOCKS.set_column(index, "footer", pa.array([1.5, 2.5])))
 
 
 def test_other_bytes_are_no_blocks_file() -> None:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.footers import footer_at_end, footer_digest
 from layoutopt.catalog.locators import block_schema
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
@@ -55,6 +56,7 @@ class Building:
     conditions: tuple[str, ...]
     blocking: Blocking = by_vector
     segment_rows: int = 1_000_000
+    footers: bool = False  # whether the catalog knows them; tests that rewrite files don't want that
 
 
 def building(
@@ -66,6 +68,7 @@ def building(
     partition_by: str | None = None,
     settings: Settings | None = None,
     segment_rows: int = 1_000_000,
+    footers: bool = False,
 ) -> Building:
     """A building whose plan has a feature for each condition, of one layout unless told."""
     used = settings or Settings()
@@ -76,7 +79,7 @@ def building(
         features=FeatureSet(features, used), queries=(), scheme=Scheme(tuple(layouts or [whole])),
         block_rows=10, segment_rows=1000, max_vectors=1000, seed=0, settings=used, predicted={},
     )  # fmt: skip
-    return Building(plan, tuple(conditions), blocking, segment_rows)
+    return Building(plan, tuple(conditions), blocking, segment_rows, footers)
 
 
 def feature_of(condition: str, schema: Schema) -> Feature:
@@ -182,10 +185,18 @@ def _write_file(place: Place, building: Building, piece: Piece, rows: pa.Table, 
     path = data_path(place.partition, place.load_id, piece.layout, place.segment, "a", piece.part)
     (place.root / path).parent.mkdir(parents=True, exist_ok=True)
     offsets = np.r_[0, np.cumsum(sizes)]
-    with pq.ParquetWriter(place.root / path, content.schema) as writer:
+    with pq.ParquetWriter(place.root / path, content.schema, write_page_checksum=True) as writer:
         for start, size in zip(offsets[:-1].tolist(), sizes.tolist(), strict=True):
             writer.write_table(content.slice(start, size), row_group_size=size)
-    return _block_rows(place, plan, piece, path, content, offsets, bits[tids])
+    blocks = _block_rows(place, plan, piece, path, content, offsets, bits[tids])
+    return _with_footer(blocks, place.root / path) if building.footers else blocks
+
+
+def _with_footer(blocks: pa.Table, path: Path) -> pa.Table:
+    digest = footer_digest(footer_at_end(path.read_bytes()))
+    return blocks.set_column(
+        blocks.schema.get_field_index("footer"), "footer", pa.array([digest] * blocks.num_rows, pa.string())
+    )
 
 
 def _block_rows(
@@ -219,6 +230,7 @@ def _block_rows(
         "bytes": np.sum([sizes[name] for name in names], axis=0),
         "tid_bytes": sizes.get("_tid", np.zeros(n, dtype=int)),
         "words": words.view(np.int64).tolist(),
+        "footer": [None] * n,
         "stats": stats,
     }
     schema = block_schema(plan.schema, words_for(len(plan.features)))

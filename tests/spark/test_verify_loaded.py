@@ -17,7 +17,7 @@ from layoutopt.catalog.snapshot import FileDigest
 from layoutopt.cli import main
 from layoutopt.config import AnalyzeSettings
 from layoutopt.console import FAILED
-from layoutopt.errors import CatalogError
+from layoutopt.errors import CatalogError, DataFileError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.scan.table import open_table
 from layoutopt.scan.verify import verify
@@ -61,8 +61,20 @@ def found(table: Path) -> set[tuple[str, str]]:
     return {(problem.check, Path(problem.file).name) for problem in verify(open_table(str(table))).problems}
 
 
+def recommit(table: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change the newest load's blocks as if a loader had committed them so, digests and all."""
+    before = open_table(str(table)).catalog.snapshot
+    (file,) = (table / "_layoutopt/blocks").iterdir()
+    pq.write_table(change(pq.read_table(file)), file)
+    data = file.read_bytes()
+    files = {p: FileDigest.of(data) if p.startswith("_layoutopt/blocks/") else d for p, d in before.files.items()}
+    snapshot = table / "_layoutopt/snapshots" / f"{before.number}.json"
+    snapshot.write_bytes(snapshot_json.dumps(replace(before, files=files)))
+
+
 def rewrite(file: Path, change: Change) -> None:
-    """Write a file's changed content with row groups of the sizes that it had."""
+    """Write a file's changed content with row groups of the sizes that it had; the catalog knows no footers then."""
+    recommit(file.parents[4], lambda blocks: blocks.drop_columns(["footer"]))
     metadata = pq.read_metadata(file)
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     content, start = change(pq.read_table(file), sizes), 0
@@ -94,6 +106,29 @@ def test_a_flipped_byte_is_found(table: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
     assert file.name in said.out
+
+
+def test_a_changed_footer_is_found(table: Path) -> None:
+    file = victim(table)
+    data = bytearray(file.read_bytes())
+    data[data.rindex(b"parquet-cpp-arrow")] ^= 0x01  # the name of the program that wrote it: no reader minds
+    file.write_bytes(data)
+    assert pq.read_table(file).num_rows
+    assert found(table) == {("file", file.name)}
+    with pytest.raises(DataFileError, match="footer"):
+        list(open_table(str(table)).scan(columns=["o_orderkey"]).reads[0].batches())
+
+
+def test_pages_have_checksums(table: Path) -> None:
+    """A changed byte of an uncompressed page would else be found by `verify` alone."""
+    file = victim(table)
+    group = pq.read_metadata(file).row_group(0)
+    for chunk in map(group.column, range(group.num_columns)):
+        data = bytearray(file.read_bytes())
+        data[(chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size - 1] ^= 0x01
+        file.write_bytes(data)
+        with pytest.raises(OSError, match=r"(?i)crc checksum"):
+            pq.ParquetFile(file, page_checksum_verification=True).read(columns=[chunk.path_in_schema])
 
 
 def test_a_missing_file_is_found(table: Path) -> None:
@@ -141,29 +176,24 @@ def test_tids_that_changed_places_are_found(table: Path) -> None:
     assert {name for _, name in found(table)} == {file.name}
 
 
-def clear_union_vectors(table: Path) -> Path:
-    """Make the catalog's blocks claim that no row has any feature; returns the blocks file."""
-    (file,) = (table / "_layoutopt/blocks").iterdir()
-    blocks = pq.read_table(file)
+def without_bits(blocks: pa.Table) -> pa.Table:
+    """Blocks that claim that no row has any feature."""
     place = blocks.column_names.index("words")
     words = [[0] * len(each) for each in blocks["words"].to_pylist()]
-    pq.write_table(blocks.set_column(place, blocks.schema.field("words"), pa.array(words, blocks["words"].type)), file)
-    return file
+    return blocks.set_column(place, blocks.schema.field("words"), pa.array(words, blocks["words"].type))
 
 
 def test_wrong_union_vectors_are_found(table: Path) -> None:
-    before = open_table(str(table)).catalog.snapshot
-    data = clear_union_vectors(table).read_bytes()
-    # A loader with this mistake would have committed it, digests and all.
-    files = {p: FileDigest.of(data) if p.startswith("_layoutopt/blocks/") else d for p, d in before.files.items()}
-    snapshot = table / "_layoutopt/snapshots" / f"{before.number}.json"
-    snapshot.write_bytes(snapshot_json.dumps(replace(before, files=files)))
+    recommit(table, without_bits)
     assert {check for check, _ in found(table)} == {"union-vector"}
 
 
 def test_a_changed_blocks_file_is_refused(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = clear_union_vectors(table)
+    (file,) = (table / "_layoutopt/blocks").iterdir()
+    pq.write_table(without_bits(pq.read_table(file)), file)
     with pytest.raises(CatalogError, match=file.name):
         verify(open_table(str(table)))
     assert main(["verify", str(table)]) == FAILED
-    assert capsys.readouterr().err.count("\n") == 1
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert file.name in said.out

@@ -1,0 +1,124 @@
+"""The ends of data files: Parquet's footer, which says where everything is and what readers may skip.
+
+Parquet has a checksum for each page but none for the footer, and a bit that flips there can shift columns, change a
+type or make readers skip rows. The catalog therefore keeps each footer's digest; see SPEC.md, "Blocks".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+MAGIC = b"PAR1"
+_END = 8  # the footer's length as a little-endian int32, and the magic bytes
+_FIRST_READ = 64 * 1024  # most footers fit: one request to a store
+
+
+class FooterKeeper(io.RawIOBase):
+    """A file to write Parquet to, which keeps what is written once :meth:`keep` was called.
+
+    Call that before the writer is closed: the footer is the last that it writes.
+    """
+
+    def __init__(self, file: Any) -> None:
+        super().__init__()
+        self._file = file
+        self._kept: list[bytes] | None = None
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Pass on, and perhaps keep, some bytes."""
+        if self._kept is not None:
+            self._kept.append(bytes(data))
+        self._file.write(data)
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Pass on."""
+        if not self.closed:
+            self._file.flush()
+
+    def tell(self) -> int:
+        """Where the file ends."""
+        return int(self._file.tell())
+
+    def keep(self) -> None:
+        """Keep all that follows."""
+        self._kept = []
+
+    @property
+    def footer(self) -> bytes:
+        """The footer that was written, to the file's end.
+
+        Raises:
+            ValueError: what was kept does not end in a whole footer.
+        """
+        return footer_at_end(b"".join(self._kept or []))
+
+
+def footer_at_end(data: bytes) -> bytes:
+    """The footer with its length and magic bytes, of bytes that end where a Parquet file does.
+
+    Raises:
+        ValueError: they are no such end, or too short to hold it.
+
+    >>> footer_at_end(b"rows" + b"foot" + (4).to_bytes(4, "little") + b"PAR1")
+    b'foot\\x04\\x00\\x00\\x00PAR1'
+    """
+    length = footer_length(data)
+    if length > len(data):
+        raise ValueError(f"its footer should have {length} bytes, and only {len(data)} are left of it")
+    return data[len(data) - length :]
+
+
+def footer_length(data: bytes) -> int:
+    """How many bytes the footer has, with its length and magic bytes, by the last bytes of a file.
+
+    Raises:
+        ValueError: they are no such end.
+    """
+    if len(data) < _END or data[-4:] != MAGIC:
+        raise ValueError("it does not end as a Parquet file does")
+    return int.from_bytes(data[-_END:-4], "little") + _END
+
+
+def footer_digest(footer: bytes) -> str:
+    """What the catalog keeps of a footer: its SHA-256 in hexadecimal.
+
+    >>> footer_digest(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(footer).hexdigest()
+
+
+def read_footer(file: pa.NativeFile) -> bytes:
+    """The footer of an open file.
+
+    Raises:
+        ValueError: the file does not end as a Parquet file does.
+        OSError: it can't be read.
+    """
+    size = file.size()
+    file.seek(max(0, size - _FIRST_READ))
+    end = file.read()
+    missing = min(footer_length(end), size) - len(end)
+    if missing > 0:
+        file.seek(size - len(end) - missing)
+        end = file.read(missing) + end
+    return footer_at_end(end)
+
+
+def metadata_of(footer: bytes) -> pq.FileMetaData:
+    """A footer as pyarrow has it.
+
+    Raises:
+        pyarrow.ArrowException, OSError: it can't be understood.
+    """
+    return pq.read_metadata(pa.BufferReader(MAGIC + footer))

@@ -1,0 +1,66 @@
+"""The names of Spark's types. They stand in SQL as they are, so what comes from a file has to be one."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_DEEPEST: Final = 50
+# `decimal(15,2)`, `interval day to second`, `string collate UTF8_LCASE`: words, and numbers in brackets.
+_SIMPLE: Final = re.compile(r"[A-Za-z]\w{0,63}(?: \w{1,63}){0,5}(?: ?\( ?\d{1,9}(?: ?, ?\d{1,9})? ?\))?", re.ASCII)
+_FIELD: Final = re.compile(r"[^<>,:()'\"`;\\/*\x00-\x1f\x7f]{1,255}:")
+
+
+def type_name(text: str) -> str:
+    """The text, if it is the name of a type and nothing else.
+
+    Raises:
+        ValueError: it isn't, or has a field that Spark's SQL would not read without quotes.
+
+    >>> type_name("map<string,array<struct<a:int,b c:decimal(15,2)>>>")
+    'map<string,array<struct<a:int,b c:decimal(15,2)>>>'
+    >>> type_name("int) AS a, (SELECT 1")
+    Traceback (most recent call last):
+      ...
+    ValueError: 'int) AS a, (SELECT 1' is the name of no type
+    """
+    if not _is_type(text):
+        raise ValueError(f"{text[:80]!r} is the name of no type")
+    return text
+
+
+@lru_cache(maxsize=4096)
+def _is_type(text: str) -> bool:
+    return "--" not in text and _end_of_type(text, 0, 0) == len(text)
+
+
+def _end_of_type(text: str, start: int, depth: int) -> int | None:
+    """Where the type ends that begins at ``start``; None where none does."""
+    for outer in ("array<", "map<", "struct<"):
+        if text.startswith(outer, start):
+            return _end_of_parts(text, start + len(outer), outer, depth + 1)
+    simple = _SIMPLE.match(text, start)
+    return simple.end() if simple else None
+
+
+def _end_of_parts(text: str, start: int, outer: str, depth: int) -> int | None:
+    """Where the brackets close of a type whose first part begins at ``start``."""
+    if depth > _DEEPEST:
+        return None
+    count, end = 0, start
+    while not (outer == "struct<" and count == 0 and text.startswith(">", end)):
+        if outer == "struct<":
+            field = _FIELD.match(text, end)
+            if field is None:
+                return None
+            end = field.end()
+        after = _end_of_type(text, end, depth)
+        if after is None:
+            return None
+        count, end = count + 1, after
+        if not text.startswith(",", end):
+            break
+        end += 1
+    wanted = {"array<": (1,), "map<": (2,)}.get(outer, (count,))
+    return end + 1 if count in wanted and text.startswith(">", end) else None
