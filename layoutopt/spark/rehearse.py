@@ -175,10 +175,10 @@ def _rehearse_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch
 
 def _table_of(job: WriteJob, tables: Sequence[pa.Table]) -> Table:
     empty = block_schema(job.plan.schema, words_for(len(job.plan.features))).empty_table()
-    return Table(_catalog(job.plan, job, pa.concat_tables([empty, *tables])))
+    return Table(rehearsed_catalog(job.plan, job, pa.concat_tables([empty, *tables])))
 
 
-def _catalog(plan: Plan, job: WriteJob, blocks: pa.Table) -> Catalog:
+def rehearsed_catalog(plan: Plan, job: WriteJob, blocks: pa.Table) -> Catalog:
     """The catalog that a commit of these blocks would leave. Partition values play no part in an evaluation."""
     entries = partition_entries(blocks, plan, job.load_id, dict.fromkeys(job.keys))
     snapshot = Snapshot(
