@@ -10,14 +10,14 @@ import sys
 from pyspark.sql import SparkSession
 
 from layoutopt.config import PlanSettings
+from layoutopt.spark.automatic import plan_best
 from layoutopt.spark.job import read_features, run_job, say
-from layoutopt.spark.plan import plan_by
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Plan, and write the plan."""
     document = read_features(settings.features)
-    plan = plan_by(spark, settings, document, say)
+    plan = plan_best(spark, settings, document, say)
     settings.output.write_bytes(plan.dumps())
     say(f"planned {plan.method} with {len(plan.features)} features: plan {plan.digest} in {settings.output}")
 

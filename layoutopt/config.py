@@ -88,6 +88,7 @@ Method = Literal[
     "hilbert",
     "qdtree",
     "predicate-sort",
+    "auto",
 ]
 
 
@@ -160,6 +161,18 @@ class PlanSettings(VerbSettings):
         "ward",
         description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
         "really skip, never worse than `ward` for the log, and takes longer",
+    )
+    tune: bool = Field(
+        False,
+        description="choose T, numFeat and the block size by cross-validation: plan from the earlier queries, score by "
+        "the bytes that the later ones read",
+    )
+    tune_plot: Path | None = Field(None, description="draw what --tune tried to this image file")
+    resamples: int = Field(
+        0,
+        ge=0,
+        description="judge plans in `auto` and --tune by the worst quarter of so many resamples of the log, so that "
+        "none lives on a few queries",
     )
     effort: Literal["low", "default", "high"] = Field("default", description="how long the portfolio searches")
     num_features: int | None = Field(

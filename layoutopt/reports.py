@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.model.predicate import describe
-from layoutopt.model.predicted import curve, of_the_plan
+from layoutopt.model.predicted import curve, of_the_plan, tried
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "features": [" AND ".join(describe(p) for p in feature.predicates) for feature in plan.features],
         "predicted": of_the_plan(plan.predicted),
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
+        "tried": tried(plan.predicted),
     }
 
 
@@ -50,6 +51,8 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := curve(plan.predicted):
         console.print(_curve_table(budgets))
+    if on_held_back := tried(plan.predicted):
+        console.print(_tried_table(on_held_back))
     console.print(Text(f"Written: {output}"))
 
 
@@ -70,6 +73,16 @@ def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
         table.add_column(heading, justify="right")
     for budget, found in budgets.items():
         table.add_row(f"{budget:g}", *(f"{found[name]:.4g}" for name in names))
+    return table
+
+
+def _tried_table(found: Mapping[str, float]) -> Table:
+    """What each method, or choice of parameters, would read of the queries held back, the best first."""
+    table = Table(title="tried on the later queries of the log, planned from the earlier ones", title_justify="left")
+    table.add_column("tried")
+    table.add_column("bytes read of full scans", justify="right")
+    for label, fraction in found.items():
+        table.add_row(label, f"{fraction:.2%}")
     return table
 
 

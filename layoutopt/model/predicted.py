@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _AT: Final = "@"
+_TRIED: Final = "held_back_bytes_fraction:"
 
 
 def at_budget(name: str, budget: float) -> str:
@@ -23,7 +24,26 @@ def of_the_plan(predicted: Mapping[str, float]) -> dict[str, float]:
     >>> of_the_plan({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
     {'storage_cells': 1.19}
     """
-    return {name: value for name, value in predicted.items() if _AT not in name}
+    return {name: value for name, value in predicted.items() if _AT not in name and not name.startswith(_TRIED)}
+
+
+def when_tried(label: str) -> str:
+    """The name of what a method, or a choice of parameters, would read of the queries held back.
+
+    >>> when_tried("gsop")
+    'held_back_bytes_fraction:gsop'
+    """
+    return _TRIED + label
+
+
+def tried(predicted: Mapping[str, float]) -> dict[str, float]:
+    """What was tried on queries held back, the best first.
+
+    >>> tried({"gap": 0.1, "held_back_bytes_fraction:sop": 0.2, "held_back_bytes_fraction:gsop": 0.1})
+    {'gsop': 0.1, 'sop': 0.2}
+    """
+    found = {name.removeprefix(_TRIED): value for name, value in predicted.items() if name.startswith(_TRIED)}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def curve(predicted: Mapping[str, float]) -> dict[float, dict[str, float]]:

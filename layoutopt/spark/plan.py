@@ -21,7 +21,7 @@ from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.methods import BY_ORDER, COUNTED, METHODS, SAMPLED
 from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
-from layoutopt.spark.planning import PartitionPairs, Planning
+from layoutopt.spark.planning import Designed, PartitionPairs, Planning
 from layoutopt.spark.replicating import REPLICATING, replication_of
 from layoutopt.spark.session import check_settings
 from layoutopt.spark.source import check_partition_column, conformed, open_source
@@ -147,19 +147,30 @@ def make_plan(
         partitioner,
     )
     say(f"planning by {method}")
-    designed = METHODS[method](planning)
+    return assembled(document, planning, METHODS[method](planning), method, partition_by, codec)
+
+
+def assembled(
+    document: FeaturesDocument,
+    planning: Planning,
+    designed: Designed,
+    method: str,
+    partition_by: str | None,
+    codec: str,
+) -> Plan:
+    """The plan of a scheme, which measures every feature of the document."""
     return Plan(
         table=document.table,
         schema=document.schema,
         partition_by=partition_by,
         method=method,
-        features=with_measured(features, document.features),
-        queries=queries,
+        features=with_measured(planning.features, document.features),
+        queries=planning.queries,
         scheme=designed.scheme,
-        block_rows=block_rows,
-        segment_rows=segment_rows,
-        max_vectors=max_vectors,
-        seed=seed,
+        block_rows=planning.block_rows,
+        segment_rows=planning.segment_rows,
+        max_vectors=planning.max_vectors,
+        seed=planning.seed,
         codec=codec,
         settings=document.features.settings,
         predicted=designed.predicted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from layoutopt.catalog.keys import stored_keys
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicate import columns_of
+from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.skipping import BlockFacts, cannot_match
 from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
@@ -105,8 +107,14 @@ def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
 
 def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
     """The weight of each training query, ``float64[n_queries]``; 0 where the segment's own bounds exclude it."""
-    facts = segment_facts(plan.schema, table, _filter_columns(plan))
-    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in plan.queries]
+    return reaching(plan.queries, plan.schema, table)
+
+
+def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weights:
+    """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
+    columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
+    facts = segment_facts(schema, table, columns)
+    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in queries]
     return np.asarray(reached, dtype=np.float64)
 
 
@@ -177,10 +185,6 @@ def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> B
     """The bounds of a whole segment, as of one block, for some columns."""
     used = schema.select(name for name in schema.names if name in columns)
     return facts_of(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
-
-
-def _filter_columns(plan: Plan) -> frozenset[str]:
-    return frozenset().union(*(columns_of(query.filter.root) for query in plan.queries))
 
 
 def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Ints, order: Ints | None) -> Routing:

@@ -8,6 +8,7 @@ long ones (texts, nested) that no feature is about, since reading and hashing th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -52,18 +53,41 @@ def sample_vectors(
         partition_rows: the rows of each partition to sample, by its value.
         sample_rows: rows wanted of each.
     """
+    some = drawn_rows(rows, features, partition_by, partition_rows, sample_rows)
+    return vector_counts(some, features.features, partition_by)
+
+
+def drawn_rows(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    partition_rows: Mapping[object, int],
+    sample_rows: int = SAMPLE_ROWS,
+) -> DataFrame:
+    """The rows that :func:`sample_vectors` counts, with the same arguments."""
     draw = _draw(rows, features)
     drawn_below = {
         value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
     }
     if partition_by is None:
-        return vector_counts(rows.where(draw < F.lit(drawn_below[None])), features.features)
+        return rows.where(draw < F.lit(drawn_below[None]))
     key = F.col(quoted(partition_by))
     limit = F.lit(0)
     for value, below in drawn_below.items():
         limit = F.when(key.eqNullSafe(F.lit(value)), F.lit(below)).otherwise(limit)
-    some = of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
-    return vector_counts(some, features.features, partition_by)
+    return of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
+
+
+def rows_by_partition(rows: DataFrame, partition_by: str | None) -> dict[object, int]:
+    """The rows of each partition by its value, NULL first; a table without partitions is one, of the value None."""
+    key = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
+    counted = rows.groupBy(key.alias("_key")).agg(F.count(F.lit(1)).alias("_rows")).toArrow()
+    found = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
+    return {value: found[value] for value in sorted(found, key=_null_first)}
+
+
+def _null_first(value: Any) -> tuple[bool, Any]:
+    return value is not None, value if value is not None else 0
 
 
 def rows_drawn(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:

@@ -1,0 +1,86 @@
+"""Cross-validation of a log: queries held back, and features mined without them (Sun 2017, 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.predicate import columns_of
+from layoutopt.model.query import Query
+
+HELD_BACK = 0.25
+"""The share of each family of queries that is held back."""
+
+
+def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> tuple[tuple[Query, ...], tuple[Query, ...]]:
+    """The earlier queries, to train on, and the later ones, to score by.
+
+    A log is often a list of reports, one after the other: its later part would hold what its earlier part never asks.
+    So it is cut within each family of queries that read the same columns and filter by the same ones, the latest of
+    each family held back. Time is the place in the log, or the timestamp where every query has one.
+
+    Args:
+        queries: the analysed log.
+        share: of each family, rounded down: a query that has no like is trained on.
+
+    Returns:
+        The training queries and those held back, each in the order given.
+    """
+    timed = all(query.timestamp is not None for query in queries)
+    families: dict[tuple[tuple[str, ...], frozenset[str]], list[int]] = {}
+    for place, query in enumerate(queries):
+        families.setdefault((query.columns, columns_of(query.filter.root)), []).append(place)
+    held: set[int] = set()
+    for places in families.values():
+        in_time = sorted(places, key=lambda place: (queries[place].timestamp if timed else "", place))
+        count = int(share * len(places))
+        held.update(in_time[len(places) - count :])
+    return (
+        tuple(query for place, query in enumerate(queries) if place not in held),
+        tuple(query for place, query in enumerate(queries) if place in held),
+    )
+
+
+def mined_from(
+    document: FeaturesDocument,
+    queries: Sequence[Query],
+    *,
+    threshold: int | None = None,
+    num_features: int | None = None,
+) -> FeaturesDocument:
+    """The document that the analysis of some of its queries alone would have made.
+
+    Args:
+        document: of the whole log; it says what columns made no features, and how many features were found.
+        queries: some of its.
+        threshold: T, in queries; the default of `analyze` when None.
+        num_features: the most features but those about dates; as many as the document has when None.
+    """
+    dates = default_excluded(document.schema)
+    about_dates = [feature for feature in document.features if feature.columns <= set(dates)]
+    by_default = set(document.exclude_columns) == set(dates)
+    least = default_threshold(queries) if threshold is None else threshold
+    most = len(document.features) - (len(about_dates) if by_default else 0)
+    features = mine_features(
+        queries,
+        threshold=least,
+        num_features=max(1, most if num_features is None else num_features),
+        exclude_columns=document.exclude_columns,
+        exclude_comparisons=not by_default,
+        settings=document.features.settings,
+    )
+    if by_default and about_dates:
+        ranges = mine_ranges(
+            queries,
+            dates,
+            document.schema,
+            threshold=least,
+            num_features=len(about_dates),
+            settings=features.settings,
+        )
+        known = {feature.predicates for feature in features}
+        new = tuple(feature for feature in ranges if feature.predicates not in known)
+        features = replace(features, features=features.features + new)
+    return replace(document, features=features, queries=tuple(queries))

@@ -1,0 +1,57 @@
+"""Queries held back, and features mined without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.features.choose import mine_features
+from layoutopt.features.holdout import hold_back, mined_from
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.predicate import Col, Filter, InSet
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.values import compare
+
+SCHEMA = Schema((Column("a", "int"), Column("b", "int"), Column("day", "date")))
+
+
+def query(number: int, column: str, value: int, timestamp: str | None = None) -> Query:
+    root = InSet(Col(column, "int"), compare("=", value, "int"))
+    return Query(number, "t", (column,), Filter.of(root), timestamp=timestamp)
+
+
+def test_the_later_quarter_of_each_family_is_held_back_in_a_log_sorted_by_report() -> None:
+    log = [query(i, "a", i % 3) for i in range(8)] + [query(8 + i, "b", i % 3) for i in range(8)]
+    training, held = hold_back(log)
+    assert [one.id for one in held] == [6, 7, 14, 15]
+    assert [one.id for one in training] == [*range(6), *range(8, 14)]
+
+
+def test_timestamps_tell_time_where_all_queries_have_one() -> None:
+    log = [query(i, "a", 1, timestamp=f"2026-01-{20 - i:02}") for i in range(4)]
+    assert [one.id for one in hold_back(log)[1]] == [0]
+    assert [one.id for one in hold_back([*log[:3], replace(log[3], timestamp=None)])[1]] == [3]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), max_size=30))
+def test_every_query_is_on_one_side_and_no_family_is_only_held_back(drawn: list[tuple[str, int]]) -> None:
+    log = [query(i, column, value) for i, (column, value) in enumerate(drawn)]
+    training, held = hold_back(log)
+    assert sorted([*training, *held], key=lambda one: one.id) == log
+    for column in "ab":
+        of_family = sum(one.columns == (column,) for one in log)
+        assert sum(one.columns == (column,) for one in held) == of_family // 4
+
+
+def test_features_are_those_that_the_analysis_of_the_training_queries_would_find() -> None:
+    log = [query(i, "a", i % 3) for i in range(30)] + [query(30 + i, "b", 7) for i in range(2)]
+    whole = FeaturesDocument("t", SCHEMA, mine_features(log, threshold=2), tuple(log), exclude_columns=("day",))
+    assert {f.columns for f in whole.features} == {frozenset("a"), frozenset("b")}
+    again = mined_from(whole, log[:30], threshold=2)
+    assert again.features == mine_features(log[:30], threshold=2, num_features=len(whole.features))
+    assert again.queries == tuple(log[:30])
+    assert len(mined_from(whole, log, threshold=2, num_features=1).features) == 1
+    assert len(mined_from(whole, log, threshold=5).features) < len(whole.features)
