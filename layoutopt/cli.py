@@ -282,6 +282,20 @@ def bench(settings: BenchSettings, session: Session) -> None:
 
         figures = memory_figures(settings.sf, root=settings.folder)
         session.show([vars(figure) for figure in figures], lambda console: print_memory(console, figures))
+    elif settings.experiment == "wide":
+        from layoutopt.bench.wide import print_wide, wide_result
+
+        with session.working("planning a synthetic wide table"):
+            result = wide_result()
+        session.show(result.to_json(), lambda console: print_wide(console, result))
+    elif settings.experiment == "estimates":
+        from layoutopt.bench.estimates import estimate_figures, print_estimates
+
+        with session.working("comparing estimates") as work:
+            compared, stages = estimate_figures(settings.sf, root=settings.folder, say=work.say)
+        session.show(
+            [figure.to_json() for figure in compared], lambda console: print_estimates(console, compared, stages)
+        )
     else:
         from layoutopt.bench.figures import run_micro
 

@@ -345,12 +345,17 @@ class RestoreSettings(VerbSettings):
     snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
 
 
+Experiment = Literal["demo", "tpch", "query", "micro", "memory", "wide", "estimates"]
+
+
 class BenchSettings(VerbSettings):
     """An experiment."""
 
-    experiment: Annotated[Literal["demo", "tpch", "micro", "memory"], Positional()] = Field(
-        description="demo: TPC-H in a few minutes; tpch: every method on every stream; micro: single algorithms; "
-        "memory: the peaks of loads against the rows of a partition"
+    experiment: Annotated[Experiment, Positional()] = Field(
+        description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
+        "in Spark and DuckDB, on plain Parquet and on the optimised table; micro: single algorithms; "
+        "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
+        "453 columns; estimates: ways to estimate the objective of column groups"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")

@@ -36,6 +36,12 @@ def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) ->
     return sum(_cost(problem, price, rows_read(served)) for price, served in zip(of_row, read, strict=True))
 
 
+def full_scan(problem: Problem) -> float:
+    """What the workload costs where nothing is skipped: every row of the columns that a query reads."""
+    rows = np.array([[sample.rows] for sample in problem.samples])
+    return float((problem.weights * rows).sum(axis=0) @ (problem.reads @ problem.unit.cell))
+
+
 def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bools, Floats]:
     """Per group and query: whether the query reads it, and what a row costs then; shape (groups, queries)."""
     cells = np.stack([problem.reads[:, sorted(g)] @ problem.unit.cell[sorted(g)] for g in groups])

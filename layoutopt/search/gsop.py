@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +15,8 @@ from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, 
 from layoutopt.search.local import choose_features
 from layoutopt.search.merging import merge_bottom_up, starting_groups
 from layoutopt.search.moves import move_classes
-from layoutopt.search.problem import Problem
-from layoutopt.search.rows import Estimate, computed, least_rows, rows_estimator
+from layoutopt.search.problem import Bools, Floats, Problem
+from layoutopt.search.rows import Estimate, RowsRead, computed, least_rows, rows_estimator
 
 
 @dataclass(frozen=True)
@@ -23,31 +25,58 @@ class Search:
 
     Attributes:
         best: the grouping with the least exact objective.
+        merged: the best that merging alone passed through.
         passed: every grouping whose exact objective was computed, in order.
     """
 
     best: Grouping
+    merged: Grouping
     passed: tuple[Grouping, ...]
 
 
-def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate = "coarse") -> Search:
+Watch = Callable[[str], AbstractContextManager[object]]
+"""Called with a stage's name, gives what is entered around that stage."""
+
+
+def search_groups(
+    problem: Problem, partitioner: Partitioner, estimate: Estimate = "coarse", watch: Watch = nullcontext
+) -> Search:
     """The best column grouping found: bottom-up merging (4.4.4), then moves; never worse than SOP or GSOP-single.
 
     Both ends of the spectrum (4.3.2) are candidates too, by the same exact objective on the same samples; single
     columns are computed only as far as it takes to see that they are worse.
+
+    Args:
+        problem: the problem.
+        partitioner: that of the load.
+        estimate: how candidates are compared.
+        watch: for measuring; ``estimating`` and ``computing`` are stages within the others.
     """
-    exact, estimated = computed(problem, partitioner), rows_estimator(problem, estimate, partitioner)
-    start = starting_groups(problem)
-    passed = merge_bottom_up(problem, start, estimated, exact)
-    passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
-    passed += move_classes(problem, min(passed, key=_rank), start, estimated, exact)
-    best = min(passed, key=_rank)
-    # Classes are computed already where merging started from them.
-    floor = np.zeros_like(problem.weights) if start == column_classes(problem) else least_rows(problem)
-    apart = cost_unless_above(problem, singles(problem), exact, floor, best.cost)
+    exact = _watched(computed(problem, partitioner), watch, "computing")
+    estimated = _watched(rows_estimator(problem, estimate, partitioner), watch, "estimating")
+    with watch("starting groups"):
+        start = starting_groups(problem)
+    with watch("merging"):
+        passed = merge_bottom_up(problem, start, estimated, exact)
+    with watch("moving classes"):
+        merged = min(passed, key=_rank)
+        passed += move_classes(problem, merged, start, estimated, exact)
+    with watch("comparing with SOP and GSOP-single"):
+        passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
+        # Classes are computed already where merging started from them.
+        floor = np.zeros_like(problem.weights) if start == column_classes(problem) else least_rows(problem)
+        apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
     if apart is not None:
         passed.append(Grouping(singles(problem), apart))
-    return Search(min(passed, key=_rank), tuple(passed))
+    return Search(min(passed, key=_rank), merged, tuple(passed))
+
+
+def _watched(rows_read: RowsRead, watch: Watch, stage: str) -> RowsRead:
+    def watched(served: Bools) -> Floats:
+        with watch(stage):
+            return rows_read(served)
+
+    return watched
 
 
 def _rank(grouping: Grouping) -> tuple[float, int]:
