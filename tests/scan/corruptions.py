@@ -72,7 +72,7 @@ def corrupted(data: bytes, rng: random.Random) -> bytes:
 HOSTILE: tuple[Any, ...] = (
     None, True, -1, 0, 2**70, 1.5, float("nan"), "", "..", "../../outside", "/etc/passwd", "file:///etc/passwd",
     "s3://other/bucket", "a\nb", "`; DROP TABLE t; --", "' OR 1 = 1 --", "x" * 5000, "\ud800", "\x00", "~root",
-    [], {}, [[]], {"format": 1}, [1, "a", None],
+    *json.loads('[[], {}, [[]], {"format": 1}, [1, "a", null]]'),
 )  # fmt: skip
 """Values that no document of ours has where they will stand."""
 
