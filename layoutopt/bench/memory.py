@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,16 +113,17 @@ def _run_layoutopt(*words: str) -> Mapping[str, int]:
     Raises:
         LayoutoptError: it failed.
     """
-    command = [sys.executable, "-c", _LAYOUTOPT, *words]
-    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    peaks: dict[str, int] = {}
-    while started.poll() is None:
-        for kind, peak in peaks_of(descendants(started.pid)):
-            peaks[kind] = max(peak, peaks.get(kind, 0))
-        time.sleep(_PAUSE)
-    if started.returncode:
-        said = started.stderr.read() if started.stderr is not None else ""
-        raise LayoutoptError(f"`layoutopt {words[0]}` failed: {said.strip()[-500:]}")
+    with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up, and block
+        command = [sys.executable, "-c", _LAYOUTOPT, *words]
+        started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        peaks: dict[str, int] = {}
+        while started.poll() is None:
+            for kind, peak in peaks_of(descendants(started.pid)):
+                peaks[kind] = max(peak, peaks.get(kind, 0))
+            time.sleep(_PAUSE)
+        if started.returncode:
+            said.seek(0)
+            raise LayoutoptError(f"`layoutopt {words[0]}` failed: {said.read().strip()[-500:]}")
     return peaks
 
 
