@@ -113,17 +113,17 @@ def _own_condition(table: Table, sql: str, dialect: str) -> str | None:
     try:
         condition = plain_condition(sql, dialect)
         if condition is not None:
-            _bits_sql(table.schema, [condition])
+            _bits_sql(table.schema, [condition], table.settings.time_zone)
     except QueryError:
         return None
     return condition
 
 
-def _bits_sql(schema: Schema, conditions: Sequence[str]) -> str:
+def _bits_sql(schema: Schema, conditions: Sequence[str], time_zone: str) -> str:
     """DuckDB's text for whether each row makes each condition TRUE, with the row's place."""
     bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
     placed = Schema((*schema.columns, Column(_PLACE, "bigint")))
-    return portable_sql(f"SELECT {_PLACE}, {bits} FROM t", {"t": placed}, "t").sql
+    return portable_sql(f"SELECT {_PLACE}, {bits} FROM t", {"t": placed}, "t", time_zone).sql
 
 
 class Matches:
@@ -191,11 +191,12 @@ def _matching(table: Table, asked: Sequence[Question], rows: pa.Table) -> Iterat
     """For each question the rows that it asks for, bool[rows]."""
     by_text = [(index, each.condition) for index, each in enumerate(asked) if each.condition is not None]
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
-    with connect(table.settings.time_zone) as connection:
+    zone = table.settings.time_zone
+    with connect(zone) as connection:
         connection.register("t", rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
         for start in range(0, len(by_text), _AT_ONCE):
             part = by_text[start : start + _AT_ONCE]
-            found = connection.sql(_bits_sql(schema, [text for _, text in part])).to_arrow_table()
+            found = connection.sql(_bits_sql(schema, [text for _, text in part], zone)).to_arrow_table()
             places = np.asarray(found.column(0))
             for position, (index, _) in enumerate(part):
                 matched = np.zeros(rows.num_rows, dtype=np.bool_)

@@ -263,9 +263,9 @@ class Scan:
         from layoutopt.workload.portable import portable_sql
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
-        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views)
-        sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
         zone = self.table.settings.time_zone
+        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone)
+        sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
         return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
 
 

@@ -36,7 +36,9 @@ class PortableSql:
     is_flat: bool
 
 
-def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str] | str) -> PortableSql:
+def portable_sql(
+    sql: str, tables: Mapping[str, Schema], views: Mapping[int, str] | str, time_zone: str = "UTC"
+) -> PortableSql:
     """The DuckDB text that answers ``sql`` as Spark would.
 
     Args:
@@ -44,6 +46,7 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str
         tables: schema per table name (any case).
         views: the view to read in place of each mention of a table, by the place in the text where the mention starts;
             or one view for all.
+        time_zone: the session's, of both engines.
 
     Raises:
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
@@ -51,7 +54,7 @@ def portable_sql(sql: str, tables: Mapping[str, Schema], views: Mapping[int, str
     written = _parsed(sql)
     selected = _selected_names(written)
     tree = _qualified(written, sql, tables)
-    columns = Typer({name.casefold(): schema for name, schema in tables.items()}).check(tree)
+    columns = Typer({name.casefold(): schema for name, schema in tables.items()}, time_zone).check(tree)
     names = [column.name for column in columns]
     if selected is not None and len(selected) == len(names):
         names = [given or name for given, name in zip(selected, names, strict=True)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
+from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
@@ -42,8 +43,9 @@ class Typer:
     beside a date).
     """
 
-    def __init__(self, tables: Mapping[str, Schema]) -> None:
+    def __init__(self, tables: Mapping[str, Schema], time_zone: str = "UTC") -> None:
         self._tables = tables
+        self._time_zone = time_zone
         self._outputs: dict[int, list[Column]] = {}
         self._scope: Scope | None = None
         self._rules: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
@@ -189,7 +191,7 @@ class Typer:
     def _cast(self, node: exp.Expr) -> str:
         target = _spark_type(node.args["to"])
         if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
-            if _is_temporal(node.this.name, target):
+            if self._is_temporal(node.this.name, target):
                 return target
         else:
             source = self.type_of(node.this)
@@ -272,11 +274,17 @@ class Typer:
         own = self.type_of(operand)
         temporal = next((name for name in names if name in ("date", "timestamp")), None)
         if own == "string" and temporal is not None:
-            if not isinstance(operand, exp.Literal) or not _is_temporal(operand.name, temporal):
+            if not isinstance(operand, exp.Literal) or not self._is_temporal(operand.name, temporal):
                 raise refuse(f"comparing {short(operand.sql(dialect='spark'))!r} with a {temporal}")
             _wrap(operand, temporal)
         elif own == "float" and any(name != "float" for name in names):
             _wrap(operand, "double")
+
+    def _is_temporal(self, text: str, type_name: str) -> bool:
+        """Whether a text is the plain form of a date or time that both engines read alike."""
+        if not _is_plain(text, type_name):
+            return False
+        return type_name == "date" or is_one_instant(dt.datetime.fromisoformat(text), self._time_zone)
 
     def _is(self, node: exp.Expr) -> str:
         self.type_of(node.this)
@@ -383,8 +391,7 @@ def _spark_type(target: exp.DataType) -> str:
     return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(name, name)
 
 
-def _is_temporal(text: str, type_name: str) -> bool:
-    """Whether a text is the plain form of a date or time that both engines read alike."""
+def _is_plain(text: str, type_name: str) -> bool:
     shapes = {"date": r"\d{4}-\d\d-\d\d", "timestamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"}
     if type_name not in shapes or re.fullmatch(shapes[type_name], text) is None or text.startswith("0000"):
         return False
@@ -393,3 +400,18 @@ def _is_temporal(text: str, type_name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_one_instant(local: dt.datetime, time_zone: str) -> bool:
+    """Whether clocks of a zone show a time just once; where they are set back Spark takes the first, DuckDB the last.
+
+    >>> [is_one_instant(dt.datetime(2020, 11, 1, hour, 30), "America/New_York") for hour in (0, 1, 2)]
+    [True, False, True]
+    """
+    if time_zone == "UTC":
+        return True
+    try:
+        zone = ZoneInfo(time_zone)
+    except (KeyError, OSError, ValueError):
+        return False
+    return local.replace(tzinfo=zone).utcoffset() == local.replace(tzinfo=zone, fold=1).utcoffset()

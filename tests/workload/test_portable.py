@@ -92,6 +92,25 @@ NOT_PORTABLE = [
     ("SELECT id FROM t WHERE d = '1994-1-1'", "date"),
     ("SELECT id FROM t TABLESAMPLE (10 ROWS)", "tablesample"),
     ("SELECT id FROM t WHERE s > d", "date"),
+    ("SELECT id FROM t WHERE s > 5", "comparing a string with a int"),
+    ("SELECT id FROM t WHERE id = '5'", "comparing a int with a string"),
+    ("SELECT id FROM t WHERE price = '0.05'", "comparing a decimal(15,2) with a string"),
+    ("SELECT id FROM t WHERE flag = 1", "comparing a boolean with a int"),
+    ("SELECT id FROM t WHERE s LIKE 'a!_%' ESCAPE '!'", "escape"),
+    ("SELECT id FROM t WHERE s ILIKE 'Ä%'", "ilike"),
+    ("SELECT id FROM t WHERE s RLIKE 'a'", "rlike"),
+    ("SELECT lower(s) FROM t", "lower"),
+    ("SELECT initcap(s) FROM t", "initcap"),
+    ("SELECT round(price) FROM t", "round"),
+    ("SELECT weekday(d) FROM t", "weekday"),
+    ("SELECT isnan(NULL) FROM t", "isnan"),
+    ("SELECT hour(ts) FROM t", "hour"),
+    ("SELECT date_format(ts, 'y') FROM t", "date_format"),
+    ("SELECT from_utc_timestamp(ts, 'Asia/Tokyo') FROM t", "from_utc_timestamp"),
+    ("SELECT id FROM t WHERE cast(ts AS date) = date '2020-01-01'", "cast"),
+    ("SELECT id FROM t WHERE ts >= date '2020-01-01'", "comparing a timestamp with a date"),
+    ("SELECT id FROM t WHERE ts = '2020-01-01T00:00:00+09:00'", "timestamp"),
+    ("SELECT id FROM t WHERE ts >= '2020-01-01'", "timestamp"),
 ]
 
 BAD = [
@@ -182,3 +201,46 @@ def test_a_cte_hides_a_table_of_its_name() -> None:
 def test_names_are_those_of_spark() -> None:
     sql = "SELECT count(*), sum(id), S, id AS x FROM t GROUP BY s, id"
     assert [c.name for c in portable_sql(sql, {"t": SCHEMA}, "v").columns] == ["count(1)", "sum(id)", "S", "x"]
+
+
+# Clocks there are set back at 2020-11-01 02:00, and forward at 2020-03-08 02:00.
+SHIFTING = "America/New_York"
+IN_ZONE = [
+    "SELECT count(*) FROM z WHERE ts >= '2020-11-01 00:30:00' AND ts < timestamp '2020-11-01 02:00:00'",
+    "SELECT ts FROM z WHERE ts <= '2020-03-08 03:00:00'",
+    "SELECT year(ts) AS y, month(ts) AS m, day(ts) AS d, count(*) FROM z GROUP BY year(ts), month(ts), day(ts)",
+    "SELECT ts FROM z WHERE ts < '1900-01-01 00:00:00' OR ts = '2011-12-30 12:00:00'",
+]
+MOMENTS = [
+    *(
+        dt.datetime.fromisoformat(f"{text}+00:00")
+        for text in ["1899-12-31 05:00", "1900-01-01 05:00", "2011-12-30 17:00", "2020-03-08 06:59", "2020-03-08 07:30"]
+    ),
+    *(dt.datetime(2020, 11, 1, tzinfo=UTC) + dt.timedelta(minutes=30 * n) for n in range(24)),
+]
+
+
+def in_zone(sql: str) -> str:
+    return portable_sql(sql, {"z": Schema((Column("ts", "timestamp"),))}, "z", SHIFTING).sql
+
+
+@pytest.mark.spark
+def test_times_of_a_zone_are_those_of_spark(spark: SparkSession) -> None:
+    rows = pa.table({"ts": pa.array(MOMENTS, pa.timestamp("us", tz="UTC"))})
+    session, connection = spark.newSession(), duckdb.connect()
+    session.conf.set("spark.sql.session.timeZone", SHIFTING)
+    session.createDataFrame(rows).createOrReplaceTempView("z")
+    connection.execute(f"SET TimeZone = '{SHIFTING}'")
+    connection.register("z", rows)
+    for sql in IN_ZONE:
+        ours, theirs = connection.sql(in_zone(sql)).to_arrow_table(), session.sql(sql).toArrow()
+        rows_of = [[tuple(row.values()) for row in found.to_pylist()] for found in (ours, theirs)]
+        assert comparable(rows_of[0]) == comparable(rows_of[1]), sql
+
+
+@pytest.mark.parametrize("text", ["'2020-11-01 01:30:00'", "timestamp '2020-11-01 01:00:00'", "'2020-03-08 02:30:00'"])
+def test_a_time_that_clocks_show_twice_or_never_is_sent_to_spark(text: str) -> None:
+    sql = f"SELECT ts FROM z WHERE ts >= {text}"
+    with pytest.raises(QueryError, match="--engine spark"):
+        in_zone(sql)
+    assert portable_sql(sql, {"z": Schema((Column("ts", "timestamp"),))}, "z", "UTC")
