@@ -32,6 +32,7 @@ import pyarrow as pa
 from fsspec.utils import get_protocol, stringify_path
 
 from layoutopt.catalog.fields import is_safe_path
+from layoutopt.catalog.footers import DecodedFooters
 from layoutopt.errors import CatalogError, SettingError
 
 TEMPORARY = ".tmp-"
@@ -70,6 +71,11 @@ class TableFiles:
         if get_protocol(stringify_path(self.root)) not in ("file", "local"):
             return None
         return Path(self._store[1])
+
+    @cached_property
+    def footers(self) -> DecodedFooters:
+        """The data files' footers that were read by now, for who reads the same files many times."""
+        return DecodedFooters()
 
     def _full(self, path: str) -> str:
         if path and not is_safe_path(path):

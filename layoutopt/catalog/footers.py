@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
+from collections import OrderedDict
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 MAGIC = b"PAR1"
 _END = 8  # the footer's length as a little-endian int32, and the magic bytes
 _FIRST_READ = 64 * 1024  # most footers fit: one request to a store
+_MOST_KEPT = 32 * 2**20  # bytes of footers; decoded they take some times as many
 
 
 class FooterKeeper(io.RawIOBase):
@@ -122,3 +125,43 @@ def metadata_of(footer: bytes) -> pq.FileMetaData:
         pyarrow.ArrowException, OSError: it can't be understood.
     """
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))
+
+
+class DecodedFooters:
+    """Footers that were checked and decoded, the last used ones: data files never change, and decoding takes its time.
+
+    Args:
+        most: bytes of encoded footers to keep.
+    """
+
+    def __init__(self, most: int = _MOST_KEPT) -> None:
+        self._most = most
+        self._bytes = 0
+        self._kept: OrderedDict[tuple[str, str], tuple[pq.FileMetaData, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str, digest: str) -> pq.FileMetaData | None:
+        """A file's footer, None where it is not kept."""
+        with self._lock:
+            found = self._kept.get((path, digest))
+            if found is not None:
+                self._kept.move_to_end((path, digest))
+        return None if found is None else found[0]
+
+    def put(self, path: str, digest: str, footer: bytes) -> pq.FileMetaData:
+        """Decode a checked footer, and keep it.
+
+        Raises:
+            pyarrow.ArrowException, OSError: it can't be understood.
+        """
+        metadata = metadata_of(footer)
+        with self._lock:
+            _, before = self._kept.pop((path, digest), (None, 0))
+            self._kept[path, digest] = metadata, len(footer)
+            self._bytes += len(footer) - before
+            while self._bytes > self._most and self._kept:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
+        return metadata
+
+    def __reduce__(self) -> tuple[type[DecodedFooters], tuple[int]]:
+        return DecodedFooters, (self._most,)

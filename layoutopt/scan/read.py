@@ -131,7 +131,7 @@ def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_row
         return
     found = 0
     try:
-        with open_parquet(files, read.path, read.footer) as parquet:
+        with open_parquet(files, read.path, read.footer, remember=True) as parquet:
             check_row_groups(parquet, read)
             for batch in parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names)):
                 found += batch.num_rows
@@ -144,15 +144,26 @@ def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_row
         )
 
 
-def open_parquet(files: TableFiles, path: str, footer: str | None = None) -> pq.ParquetFile:
-    """A data file, opened; its footer must have the digest, if one is given. Pages are checked as they are read.
+def open_parquet(files: TableFiles, path: str, footer: str | None = None, *, remember: bool = False) -> pq.ParquetFile:
+    """A data file, opened. Pages are checked as they are read.
+
+    Args:
+        files: the table's files.
+        path: the file.
+        footer: the digest that its footer must have, if one is known.
+        remember: take the footer as it was read before, and remember it for next time.
 
     Raises:
         DataFileError: it is missing, or no Parquet file, or its footer was changed.
     """
     try:
         source = files.open_input(path)
-        metadata = None if footer is None else metadata_of(checked_footer(source, path, footer))
+        metadata = None
+        if footer is not None:
+            metadata = files.footers.get(path, footer) if remember else None
+            if metadata is None:
+                found = checked_footer(source, path, footer)
+                metadata = files.footers.put(path, footer, found) if remember else metadata_of(found)
         return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
     except FileNotFoundError as error:
         raise missing(path) from error
