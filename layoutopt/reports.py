@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from layoutopt.spark.loads import LoadsReport
 
 _MOST_NAMED = 20
+_MOST_CHANGED = 4
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -215,20 +216,21 @@ def history_report(path: str) -> list[dict[str, object]]:
         NotATableError: the path holds something else than a table, or nothing.
         CatalogError: a snapshot is damaged.
     """
-    from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
+    from layoutopt.catalog.snapshots import history
     from layoutopt.catalog.table import Catalog
 
-    files = Catalog.open(path).files
     return [
         {
-            "snapshot": snapshot.number,
-            "parent": snapshot.parent,
-            "created_at": snapshot.created_at,
-            "operation": snapshot.operation,
-            "partitions": len(snapshot.partitions),
-            "rows": snapshot.rows,
+            "snapshot": entry.number,
+            "parent": entry.parent,
+            "created_at": entry.created_at,
+            "operation": entry.operation,
+            "partitions": entry.partitions,
+            "rows": entry.rows,
+            "changed": list(entry.changed),
+            "load_id": entry.load_id,
         }
-        for snapshot in (read_snapshot(files, number) for number in snapshot_numbers(files))
+        for entry in history(Catalog.open(path).files)
     ]
 
 
@@ -243,10 +245,14 @@ def print_vacuum(console: Console, report: VacuumReport) -> None:
 
 
 def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:
-    """Print a table's snapshots."""
+    """Print a table's snapshots, with the partitions that each added, replaced or dropped."""
     table = Table()
     for name in ("snapshot", "created at", "operation", "partitions", "rows"):
         table.add_column(name, justify="right")
+    table.add_column("changed")
     for each in snapshots:
-        table.add_row(*(str(each[key]) for key in ("snapshot", "created_at", "operation", "partitions", "rows")))
+        cells = [str(each[key]) for key in ("snapshot", "created_at", "operation", "partitions")]
+        changed: Any = each["changed"]
+        named = ", ".join(changed[:_MOST_CHANGED]) + (", ..." if len(changed) > _MOST_CHANGED else "")
+        table.add_row(*cells, f"{each['rows']:,}", Text(named))
     console.print(table)

@@ -88,5 +88,8 @@ def test_a_load_says_what_it_wrote_and_its_notes() -> None:
 
 
 def test_history_has_a_line_a_snapshot() -> None:
-    row = {"snapshot": 4, "created_at": "2026-01-01T00:00:00+00:00", "operation": "load", "partitions": 2, "rows": 9}
-    assert "2026-01-01" in printed(lambda console: print_history(console, [row]))
+    row = {"snapshot": 4, "created_at": "2026-01-01T00:00:00+00:00", "operation": "load", "partitions": 2, "rows": 1234}
+    few, many = {**row, "changed": ["dt1", "[red]"]}, {**row, "changed": [f"dt{i}" for i in range(9)]}
+    said = printed(lambda console: print_history(console, [few, many]))
+    assert all(text in said for text in ("2026-01-01", "1,234", "dt1, [red]", "dt3, ..."))
+    assert "dt4" not in said

@@ -91,6 +91,7 @@ class HistoryEntry:
     rows: int
     partitions: int
     changed: tuple[str, ...]
+    parent: int | None
 
 
 def history(files: TableFiles, newest: int | None = None, last: int | None = None) -> tuple[HistoryEntry, ...]:
@@ -121,6 +122,7 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
                 snapshot.rows,
                 len(snapshot.partitions),
                 changed,
+                snapshot.parent,
             )
         )
         before = after
