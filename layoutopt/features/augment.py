@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from layoutopt.features.implications import Bools, Floats, Implications, single_parts
+from layoutopt.features.units import Units, units_of
 from layoutopt.model.predicate import And, Comparison, Constant, Filter, InSet, Literal, Node, Or, Predicate, columns_of
 from layoutopt.model.query import Query
 
@@ -25,6 +26,7 @@ class Augmented:
         subsumes: bool, shape (filters, predicates): the predicate subsumes the filter.
         shares: float64, same shape: how much of the filter the predicate covers; see ``Implications.shares``.
         stricter: bool, shape (predicates, predicates): ``stricter[i, j]`` where i is subsumed by j (i = j included).
+        units: the filters part by part, over the predicates.
     """
 
     predicates: tuple[Predicate, ...]
@@ -32,6 +34,7 @@ class Augmented:
     subsumes: Bools
     shares: Floats
     stricter: Bools
+    units: Units
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | N
     totals = np.array(list(weights.values()), dtype=np.float64)
     helpful = (totals @ (shares > 0)) >= threshold
     kept = tuple(p for p, keep in zip(predicates, helpful, strict=True) if keep)
-    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], stricter_than(kept))
+    units = units_of(nodes, relation, len(predicates))
+    units = replace(units, factors=units.factors[:, helpful])
+    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], stricter_than(kept), units)
 
 
 def subject_of(predicate: Predicate) -> Hashable:

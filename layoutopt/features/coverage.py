@@ -25,7 +25,9 @@ def rank_by_coverage(candidates: Candidates, limit: int) -> Ranked:
 
     A filter of weight *w* skips rows by each expression that chosen features restrict. With well-clustered rows it
     reads the product over the expressions of the share that the strictest of them leaves; a candidate adds ``w`` times
-    what it takes off that product. So a set that says nothing new of a filter adds nothing, however often it occurs;
+    what it takes off that product. A disjunction or a list reads the sum of what its parts do, and so each part is
+    looked at by itself (:mod:`layoutopt.features.units`): else features for the same part would seem to add up.
+    So a set that says nothing new of a filter adds nothing, however often it occurs;
     ``x <> 'a'`` adds little to anything; and a general set is chosen where it serves filters that no specific one
     does, so that constants not seen yet find it too. (The text's order in 3.3.3 leaves those out.)
 
@@ -61,7 +63,7 @@ class _Restriction:
 
 
 class _Reading:
-    """What each filter still reads, by the expressions that the chosen candidates restrict."""
+    """What each unit still reads, by the expressions that the chosen candidates restrict."""
 
     def __init__(self, candidates: Candidates) -> None:
         self._candidates = candidates
@@ -69,9 +71,10 @@ class _Reading:
             tuple(_restriction(predicate, candidates.selectivity) for predicate in members)
             for members in candidates.sets
         ]
-        # A candidate is compared only with the filters it helps: most help few.
-        self._helped = [np.flatnonzero(column) for column in candidates.shares.T]
-        self._reads = candidates.weights.copy()
+        units = candidates.units
+        # A candidate is compared only with the units it helps: most help few.
+        self._helped = [np.flatnonzero(column) for column in units.factors.T]
+        self._reads = candidates.weights[units.of_filter] * units.shares
         self._left: dict[Hashable, Floats] = {}
 
     def gain(self, place: int) -> float:
@@ -92,17 +95,14 @@ class _Reading:
             self._of(restriction.subject)[helped] = after
 
     def _change(self, place: int, restriction: _Restriction) -> tuple[Floats, Floats]:
-        """What of an expression's rows is left to the filters helped, before and after the choice.
+        """What of an expression's rows is left to the units helped, before and after the choice.
 
-        A part of a list that has *k* values takes off a *k*-th of what the whole list would: the list is skipped when
-        all its values are.
+        A part of a list that has *k* values reads *k* times its rows for a *k*-th of the filter's weight.
         """
         helped = self._helped[place]
-        shares = self._candidates.shares[helped, place]
         before = self._of(restriction.subject)[helped]
-        whole = np.minimum(1.0, self._selectivity(helped, restriction) / shares)
-        after = np.maximum(whole, before - shares * (1.0 - whole))
-        return before, np.minimum(before, after)
+        read = self._selectivity(helped, restriction) * self._candidates.units.factors[helped, place]
+        return before, np.minimum(before, read)
 
     def _selectivity(self, helped: Places, restriction: _Restriction) -> Floats:
         """A mixed disjunction's literals match more of the rows that other choices leave: those are no news."""
@@ -115,7 +115,7 @@ class _Reading:
     def _of(self, subject: Hashable) -> Floats:
         left = self._left.get(subject)
         if left is None:
-            left = self._left[subject] = np.ones(len(self._candidates.weights))
+            left = self._left[subject] = np.ones(len(self._reads))
         return left
 
 

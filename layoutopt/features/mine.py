@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from layoutopt.features.augment import Augmented, Exclusion, augment, subject_of
 from layoutopt.features.implications import Bools, Floats, single_parts
 from layoutopt.features.selectivity import assumed_selectivity, share_of
+from layoutopt.features.units import Units
 from layoutopt.model.predicate import Literal, Predicate
 from layoutopt.model.query import Query
 
@@ -37,6 +38,7 @@ class Candidates:
             where it is one part of a disjunction that is skipped when all parts are.
         selectivity: the share of rows that each literal is guessed (or measured) to match.
         stricter: bool, shape (sets, sets): ``stricter[i, j]`` where set i is subsumed by set j (3.3.1).
+        units: the filters part by part, over the sets.
     """
 
     sets: tuple[tuple[Predicate, ...], ...]
@@ -44,6 +46,7 @@ class Candidates:
     shares: Floats
     selectivity: Mapping[Literal, float]
     stricter: Bools
+    units: Units
 
     @cached_property
     def subsumes(self) -> Bools:
@@ -81,6 +84,7 @@ def find_candidates(
         shares=shares,
         selectivity=selectivity,
         stricter=_stricter_sets(members, workload),
+        units=_units_of_sets(members, workload),
     )
 
 
@@ -142,6 +146,19 @@ def _set_shares(members: Members, workload: Augmented) -> Floats:
     if len(members) == 1:
         return workload.shares[:, members[0]]
     return np.where(workload.subsumes[:, list(members)].all(axis=1), 1.0, 0.0)
+
+
+def _units_of_sets(sets: Sequence[Members], workload: Augmented) -> Units:
+    """Over sets: a single predicate's factors; a larger set counts only where it subsumes the whole filter."""
+    units = workload.units
+    factors = np.zeros((len(units.of_filter), len(sets)), dtype=np.uint8)
+    for place, members in enumerate(sets):
+        if len(members) == 1:
+            factors[:, place] = units.factors[:, members[0]]
+        else:
+            whole: Bools = np.all(workload.subsumes[:, list(members)], axis=1)
+            factors[:, place] = whole[units.of_filter]
+    return replace(units, factors=factors)
 
 
 def _no_shares(workload: Augmented) -> Floats:
