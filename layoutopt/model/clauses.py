@@ -10,20 +10,21 @@ vectors, Eq. 3.1) holds for clauses as it stands; a clause of one member is a fe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicate import And, Constant, InSet, Node, Or
+from layoutopt.model.predicate import And, Constant, InSet, Node, Or, conjunction, disjunction
 from layoutopt.model.query import Query
 from layoutopt.model.skipping import FeatureIndex, pieces
 
 Clause = frozenset[int]
 
 _MOST_CLAUSES = 64
-"""A node's clauses beyond this many are left out: the query then skips less in the estimate, never more."""
+"""Of more, a node's strictest clauses are kept: the query then skips less in the estimate, never more."""
 
 
 class ClauseFinder:
@@ -42,7 +43,10 @@ class ClauseFinder:
         """
         found = self._seen.get(node)
         if found is None:
-            found = self._seen[node] = _minimal(self._find(node))
+            minimal = _minimal(self._find(node))
+            if len(minimal) > _MOST_CLAUSES:
+                minimal = sorted(minimal, key=lambda clause: (len(clause), self._generality(clause)))[:_MOST_CLAUSES]
+            found = self._seen[node] = tuple(sorted(minimal, key=_by_size))
         return found
 
     def _find(self, node: Node) -> Iterable[Clause]:
@@ -61,25 +65,49 @@ class ClauseFinder:
 
     def _all_of(self, children: Sequence[Node]) -> Iterable[Clause]:
         """An OR can't match where every child can't: one clause of each child, joined."""
-        choices = _bound([self.clauses(child) for child in children])
+        choices = self._bound([self.clauses(child) for child in children])
         return (frozenset().union(*choice) for choice in product(*choices))
 
+    def _bound(self, choices: list[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
+        """Keep the strictest clauses of each choice so that their product stays small.
 
-def _bound(choices: list[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
-    """Keep the first (smallest) clauses of each choice so that their product stays small."""
-    sizes = [len(choice) for choice in choices]
-    while np.prod(sizes, dtype=np.float64) > _MOST_CLAUSES:
-        sizes[int(np.argmax(sizes))] -= 1
-    return [choice[:size] for choice, size in zip(choices, sizes, strict=True)]
+        Of two features of which one is stricter, it has bit 0 wherever the other has: its clause proves more.
+        """
+        sizes = [len(choice) for choice in choices]
+        if np.prod(sizes, dtype=np.float64) <= _MOST_CLAUSES:
+            return choices
+        while np.prod(sizes, dtype=np.float64) > _MOST_CLAUSES:
+            sizes[int(np.argmax(sizes))] -= 1
+        return [
+            tuple(sorted(choice, key=lambda clause: (self._generality(clause), *_by_size(clause)))[:size])
+            for choice, size in zip(choices, sizes, strict=True)
+        ]
+
+    def _generality(self, clause: Clause) -> int:
+        return sum(self._stricter[feature] for feature in clause)
+
+    @cached_property
+    def _stricter(self) -> tuple[int, ...]:
+        """For each feature, how many are stricter, itself among them: it is TRUE wherever one of them is."""
+        counts = [0] * len(self._index.features)
+        for feature in self._index.features:
+            node = conjunction(disjunction(predicate.literals) for predicate in feature.predicates)
+            for general in self._index.subsuming(node):
+                counts[general] += 1
+        return tuple(counts)
 
 
-def _minimal(clauses: Iterable[Clause]) -> tuple[Clause, ...]:
-    ordered = sorted(set(clauses), key=lambda clause: (len(clause), sorted(clause)))
+def _by_size(clause: Clause) -> tuple[int, list[int]]:
+    return len(clause), sorted(clause)
+
+
+def _minimal(clauses: Iterable[Clause]) -> list[Clause]:
+    ordered = sorted(set(clauses), key=_by_size)
     kept: list[Clause] = []
     for clause in ordered:
         if not any(smaller <= clause for smaller in kept):
             kept.append(clause)
-    return tuple(kept[:_MOST_CLAUSES])
+    return kept
 
 
 def clause_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tuple[Clause, ...], npt.NDArray[np.bool_]]:

@@ -127,3 +127,13 @@ def test_a_workload_without_queries_or_features_has_no_clauses() -> None:
     assert (clauses, matrix.shape) == ((), (0, 0))
     clauses, matrix = clause_table([Query(0, "t", (), Filter.of(in_set("i", 1)))], FeatureSet(()))
     assert (clauses, matrix.shape) == ((), (1, 0))
+
+
+def test_of_too_many_clauses_the_strictest_are_kept() -> None:
+    values = list(range(10))
+    general = [in_set("i", *range(start, 11)) for start in range(3)]
+    features = features_of(*general, *(in_set("i", value) for value in values))
+    alone = {value: features.features.index(Feature(Filter.of(in_set("i", value)).predicates)) for value in values}
+    # Any value from 2 on has four clauses; the list is best skipped by the features of its values alone.
+    clauses = ClauseFinder(features).clauses(in_set("i", 2, 4, 6, 8, 9))
+    assert frozenset(alone[value] for value in (2, 4, 6, 8, 9)) in clauses
