@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.footers import footer_digest, metadata_of, read_footer
 from layoutopt.errors import DataFileError
+from layoutopt.model.predicate import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
 
@@ -61,7 +62,11 @@ class SegmentRead:
 
 
 def read_segments(
-    files: TableFiles, segments: Sequence[SegmentRead], columns: Sequence[Column], batch_rows: int = BATCH_ROWS
+    files: TableFiles,
+    segments: Sequence[SegmentRead],
+    columns: Sequence[Column],
+    batch_rows: int = BATCH_ROWS,
+    condition: Node = TRUE,
 ) -> Iterator[pa.RecordBatch]:
     """The surviving rows, segment by segment, as batches of at most ``batch_rows`` rows.
 
@@ -70,6 +75,7 @@ def read_segments(
         segments: what pruning left.
         columns: the columns wanted, in order; none means one column :data:`ROWS_ONLY` with the right number of rows.
         batch_rows: rows of a batch, which bounds memory where a single layout is read.
+        condition: rows for which it is not TRUE may be left out, which saves reading where there are several layouts.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
@@ -88,7 +94,8 @@ def read_segments(
         elif len(segment.layouts) == 1:
             batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows)
         else:
-            batches = iter(read_rows_by_tid(files, segment, stored).to_batches(max_chunksize=batch_rows))
+            whole = read_rows_by_tid(files, segment, stored, condition)
+            batches = iter(whole.to_batches(max_chunksize=batch_rows))
         yield from batches if len(stored) == len(columns) else (_with_absent(batch, columns) for batch in batches)
 
 

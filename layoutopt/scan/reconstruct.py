@@ -1,8 +1,9 @@
 """Putting rows together from several layouts of a segment, by position (Sun 2017, 4.2.2 and 5.6).
 
 Tids are dense from 0 within a segment, so a row's place is its tid: each layout's rows are scattered into an array of
-the segment's length, no sort and no join. Tids come first; the other columns are read only from row groups that hold a
-row which every layout still has (late materialisation).
+the segment's length, no sort and no join. Materialisation is late: layouts that tell a part of the filter by their own
+columns come first, and what matches there is all that is read on for. Other columns are read only from row groups that
+hold a row still wanted, and nothing where none is.
 """
 
 from __future__ import annotations
@@ -16,37 +17,90 @@ import pyarrow as pa
 
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import DataFileError
+from layoutopt.model.predicate import TRUE, And, Node, columns_of
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
+from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.read import BATCH_ROWS, TID, LayoutRead, SegmentRead, read_file
 
 Ints = npt.NDArray[np.int64]
 
+_NOTHING = pa.table({})
+
 
 @dataclass(frozen=True, eq=False)
-class _TidsOfLayout:
-    """One layout's surviving row groups with their tids: row group i has ``tids[offsets[i]:offsets[i + 1]]``."""
+class _Rows:
+    """One layout's row groups with their tids, and the columns already read of them.
+
+    Row group i has ``tids[offsets[i]:offsets[i + 1]]``. ``values`` has a row for each of ``of``, tids too.
+    """
 
     read: LayoutRead
     tids: Ints
     offsets: Ints
+    of: Ints
+    values: pa.Table
 
 
-def read_rows_by_tid(files: TableFiles, segment: SegmentRead, columns: Sequence[Column]) -> pa.Table:
+def read_rows_by_tid(
+    files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node = TRUE
+) -> pa.Table:
     """The rows that survive in every layout read, with the wanted columns, in the order of their tids.
+
+    Args:
+        files: the table's files.
+        segment: what pruning left of it.
+        columns: the columns wanted.
+        condition: rows for which it is not TRUE need not be given; the parts of its AND that one layout's columns
+            tell are tested, so others are given still.
 
     Raises:
         DataFileError: a file is missing or damaged, or its tids are no set of positions.
     """
-    layouts = [_read_tids(files, read) for read in segment.layouts]
-    present = present_everywhere([layout.tids for layout in layouts])
-    found: dict[str, pa.ChunkedArray] = {}
-    for layout in layouts:
-        kept = _only_groups_with(layout, present)
-        wanted = [column for column in columns if column.name in layout.read.columns]
-        found |= _scatter(files, kept, wanted, present)
-    arrays = [found[column.name] for column in columns]
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+    parts = condition.children if isinstance(condition, And) else (condition,)
+    layouts: list[_Rows] = []
+    present: Ints | None = None
+    for read in sorted(segment.layouts, key=lambda read: not _testable(parts, read)):
+        found = _read_tids(files, read if present is None or len(present) else replace(read, files=()))
+        present = present_everywhere([found.tids] if present is None else [found.tids, present])
+        found = _tested(files, _only_groups_with(found, present), columns, _testable(parts, read))
+        present = np.intersect1d(present, found.of, assume_unique=True) if found.values.num_columns else present
+        layouts.append(found)
+    assert present is not None, "a segment has a layout"
+    values = {name: array for rows in layouts for name, array in _materialised(files, rows, columns, present).items()}
+    return pa.Table.from_arrays([values[column.name] for column in columns], names=[c.name for c in columns])
+
+
+def _testable(parts: Sequence[Node], read: LayoutRead) -> list[Node]:
+    """The parts of a filter that are about columns of one layout alone."""
+    return [part for part in parts if (about := columns_of(part)) and about <= set(read.columns)]
+
+
+def _tested(files: TableFiles, rows: _Rows, columns: Sequence[Column], parts: Sequence[Node]) -> _Rows:
+    """The layout with the columns of some parts of the filter read, for the rows that match them."""
+    names = frozenset().union(*(columns_of(part) for part in parts))
+    filtering = [column for column in columns if column.name in names]
+    if len(filtering) < len(names) or not parts:  # the text's columns have its filter's, but who calls may want fewer
+        return rows
+    values = _read_columns(files, rows.read, filtering)
+    keep = np.ones(len(rows.tids), dtype=np.bool_)
+    for part in parts:
+        matching = matching_rows(part, values)
+        keep &= True if matching is None else matching
+    return replace(rows, of=rows.tids[keep], values=values.filter(pa.array(keep)))
+
+
+def _materialised(
+    files: TableFiles, rows: _Rows, columns: Sequence[Column], present: Ints
+) -> dict[str, pa.ChunkedArray]:
+    """The layout's columns for the rows present; only those not read yet are read."""
+    known = set(rows.values.column_names)
+    wanted = [column for column in columns if column.name in rows.read.columns and column.name not in known]
+    kept = _only_groups_with(rows, present)
+    taken = [rows.values.take(pa.array(gather_positions(rows.of, present)))] if known else []
+    if wanted:
+        taken.append(_read_columns(files, kept.read, wanted).take(pa.array(gather_positions(kept.tids, present))))
+    return {name: table.column(name) for table in taken for name in table.column_names}
 
 
 def present_everywhere(tids: Sequence[Ints]) -> Ints:
@@ -75,13 +129,13 @@ def gather_positions(tids: Ints, wanted: Ints) -> Ints:
     return positions[wanted]
 
 
-def _read_tids(files: TableFiles, read: LayoutRead) -> _TidsOfLayout:
+def _read_tids(files: TableFiles, read: LayoutRead) -> _Rows:
     arrays = [batch.column(0) for file in read.files for batch in read_file(files, file, [TID], BATCH_ROWS)]
     tids = np.concatenate([np.zeros(0, np.int64), *(_as_tids(array, read) for array in arrays)])
     if len(np.unique(tids)) != len(tids):
         raise DataFileError(f"the data file {read.files[0].path!r} repeats a row's position; load its partition again")
     rows = [rows for file in read.files for rows in file.rows]
-    return _TidsOfLayout(read, tids, np.cumsum([0, *rows]))
+    return _Rows(read, tids, np.cumsum([0, *rows]), tids, _NOTHING)
 
 
 def _as_tids(array: pa.Array, read: LayoutRead) -> Ints:
@@ -93,7 +147,7 @@ def _as_tids(array: pa.Array, read: LayoutRead) -> Ints:
     return tids
 
 
-def _only_groups_with(layout: _TidsOfLayout, present: Ints) -> _TidsOfLayout:
+def _only_groups_with(layout: _Rows, present: Ints) -> _Rows:
     """The layout's row groups that hold a present row."""
     wanted = np.isin(layout.tids, present)
     keep = np.add.reduceat(np.r_[wanted, False], layout.offsets[:-1]) > 0 if len(layout.offsets) > 1 else wanted[:0]
@@ -106,18 +160,13 @@ def _only_groups_with(layout: _TidsOfLayout, present: Ints) -> _TidsOfLayout:
             files.append(replace(file, row_groups=groups, rows=rows))
     lengths = np.diff(layout.offsets)
     tids = layout.tids[np.repeat(keep, lengths)]
-    read = LayoutRead(layout.read.layout, layout.read.columns, tuple(files))
-    return _TidsOfLayout(read, tids, np.cumsum(np.r_[0, lengths[keep]]))
+    read = replace(layout.read, files=tuple(files))
+    return replace(layout, read=read, tids=tids, offsets=np.cumsum(np.r_[0, lengths[keep]]))
 
 
-def _scatter(
-    files: TableFiles, layout: _TidsOfLayout, columns: Sequence[Column], present: Ints
-) -> dict[str, pa.ChunkedArray]:
+def _read_columns(files: TableFiles, read: LayoutRead, columns: Sequence[Column]) -> pa.Table:
+    """Some columns of a layout's row groups, in the order of the files."""
     names = [column.name for column in columns]
-    batches = [batch for file in layout.read.files for batch in read_file(files, file, names, BATCH_ROWS)]
-    if not batches:
-        arrays = conform([pa.chunked_array([pa.nulls(0)]) for _ in columns], columns)
-        return dict(zip(names, arrays, strict=True))
-    order = pa.array(gather_positions(layout.tids, present))
-    taken = pa.Table.from_batches(batches).take(order)
-    return dict(zip(names, conform(taken.columns, columns), strict=True))
+    batches = [batch for file in read.files for batch in read_file(files, file, names, BATCH_ROWS)]
+    arrays = pa.Table.from_batches(batches).columns if batches else [pa.chunked_array([pa.nulls(0)]) for _ in names]
+    return pa.Table.from_arrays(conform(arrays, columns), names=names)

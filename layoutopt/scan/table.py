@@ -171,10 +171,13 @@ class TableRead:
     def batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The surviving rows: all that match the filter, and others of the same blocks.
 
+        Where rows are put together from several layouts, those are left out that one layout's columns exclude.
+
         Raises:
             DataFileError: a data file is missing or damaged.
         """
-        return read_segments(self.table.catalog.files, self.segments, self.columns, batch_rows)
+        condition = self.scan.filter.root
+        return read_segments(self.table.catalog.files, self.segments, self.columns, batch_rows, condition)
 
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema of the batches; nested types are looked up in a data file."""

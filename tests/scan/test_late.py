@@ -1,0 +1,108 @@
+"""Late materialisation: of several layouts, only what may still match is read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.model.layout import ByVectors, Layout
+from layoutopt.model.predicate import And, Node, columns_of
+from layoutopt.scan import reconstruct
+from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.read import TID, FileRead, read_file
+from layoutopt.scan.table import Table
+from tests.scan.builder import Building, build, building
+from tests.scan.tables import SCHEMA, expected, same, some_rows
+from tests.scan.test_scan_properties import buildings, conditions
+
+# Features of one layout each, so that a layout's blocks say nothing of the other's columns.
+GROUPS = [
+    Layout(("id", "kind", "year"), (0,), ("id", "kind", "year"), ByVectors()),
+    Layout(("day", "price"), (1,), ("day", "price"), ByVectors()),
+    Layout(("score", "seen"), (1,), ("score", "seen"), ByVectors()),
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    plan = building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=GROUPS)
+    return build(tmp_path_factory.mktemp("late"), rows, plan)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many row groups of each column are read."""
+    counted: Counter[str] = Counter()
+
+    def counting(files: Any, one: FileRead, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        counted.update({name: len(one.row_groups) for name in names if one.row_groups})
+        return read_file(files, one, names, batch_rows)
+
+    monkeypatch.setattr(reconstruct, "read_file", counting)
+    return counted
+
+
+def test_where_one_layout_has_no_match_the_others_are_not_opened(table: Table, read: Counter[str]) -> None:
+    assert table.sql("SELECT price FROM t WHERE id = 17 AND id = 18").num_rows == 0
+    sql = "SELECT price, score FROM t WHERE kind LIKE 'no such%'"
+    (plan,) = table.scan(sql).reads[0].pruned
+    assert plan.rows_by_layout(plan.read)[1] > 0, "pruning leaves blocks of the layout"
+    read.clear()
+    assert table.sql(sql).num_rows == 0
+    assert read["kind"] > 0
+    assert set(read) == {TID, "kind"}
+    assert read[TID] == read["kind"], "nor are the tids of the others read"
+
+
+def test_other_columns_are_read_from_row_groups_with_matching_rows(
+    table: Table, rows: pa.Table, read: Counter[str]
+) -> None:
+    sql = "SELECT price, day FROM t WHERE id = 17"
+    (plan,) = table.scan(sql).reads[0].pruned
+    blocks = plan.source.blocks
+    assert (plan.read & (blocks.layout == 1)).sum() > 1
+    assert same(table.sql(sql).to_pylist(), expected(sql, rows))
+    assert (read["price"], read["day"]) == (1, 1)
+
+
+def test_columns_of_the_filter_are_read_once(table: Table, read: Counter[str]) -> None:
+    sql = "SELECT id, kind, price FROM t WHERE kind = 'air' AND id > 10"
+    (plan,) = table.scan(sql).reads[0].pruned
+    table.sql(sql)
+    assert read["kind"] == read["id"] <= (plan.read & (plan.source.blocks.layout == 0)).sum()
+
+
+@settings(max_examples=25)
+@given(buildings(), conditions, st.integers(0, 3))
+def test_all_rows_that_match_are_given_and_none_that_a_layout_excludes(
+    plan: Building, condition: str, seed: int
+) -> None:
+    rows = some_rows(60, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        (scan,) = build(Path(folder), rows, plan).scan(f"SELECT * FROM t WHERE {condition}").reads
+        found = pa.Table.from_batches(scan.batches(), scan.arrow_schema())
+    root = scan.scan.filter.root
+    assert same(only(found, root).to_pylist(), only(rows, root).to_pylist())
+    (pruned,) = scan.pruned
+    for part in root.children if isinstance(root, And) else (root,):
+        if len(pruned.choice) > 1 and any(columns_of(part) <= set(choice.columns) for choice in pruned.choice):
+            assert only(found, part).num_rows == found.num_rows
+
+
+def only(rows: pa.Table, condition: Node) -> pa.Table:
+    matching = matching_rows(condition, rows)
+    assert matching is not None
+    return rows.filter(pa.array(matching))
