@@ -39,6 +39,9 @@ def run_job(
     except LayoutoptError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except OSError as error:  # a full disk, a store that does not answer: another try may succeed
+        sys.stderr.write(f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk\n")
+        return LayoutoptError.exit_code
     return 0
 
 

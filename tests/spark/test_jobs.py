@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -13,7 +15,9 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
+from layoutopt.config import VacuumSettings
 from layoutopt.model.layout import Plan
+from layoutopt.spark.job import run_job
 from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
@@ -86,6 +90,17 @@ def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(place: Path) 
     assert done.returncode == 2
     assert "nowhere' does not exist" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body(spark: SparkSession, settings: VacuumSettings) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/table/0.json")
+
+    monkeypatch.setattr("layoutopt.spark.job.spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
+    assert run_job("job", VacuumSettings, body, ["--table", "t"]) == 1
+    assert capsys.readouterr().err == "/data/table/0.json: No space left on device; check the path and the disk\n"
 
 
 def test_planning_and_featurising_from_a_configuration(place: Path) -> None:
