@@ -45,7 +45,8 @@ class ClauseFinder:
         if found is None:
             minimal = _minimal(self._find(node))
             if len(minimal) > _MOST_CLAUSES:
-                minimal = sorted(minimal, key=lambda clause: (len(clause), self._generality(clause)))[:_MOST_CLAUSES]
+                # A pair of `x <> 'a'` and `x <> 'b'` is smaller than eight values of a list, and never 0 together.
+                minimal = sorted(minimal, key=lambda clause: (self._generality(clause), len(clause)))[:_MOST_CLAUSES]
             found = self._seen[node] = tuple(sorted(minimal, key=_by_size))
         return found
 

@@ -137,3 +137,12 @@ def test_of_too_many_clauses_the_strictest_are_kept() -> None:
     # Any value from 2 on has four clauses; the list is best skipped by the features of its values alone.
     clauses = ClauseFinder(features).clauses(in_set("i", 2, 4, 6, 8, 9))
     assert frozenset(alone[value] for value in (2, 4, 6, 8, 9)) in clauses
+
+
+def test_the_values_of_a_list_are_kept_before_pairs_of_general_features() -> None:
+    values = list(range(10))
+    unlike = [InSet(col("j"), in_set("j", value).values.complement()) for value in (*range(8), *range(40, 56))]
+    features = features_of(*unlike, *(in_set("j", value) for value in range(20)), *(in_set("i", v) for v in values))
+    asked = conjunction([InSet(col("j"), in_set("j", 30).values.complement()), in_set("i", 0, 2, 4, 6, 8)])
+    alone = {features.features.index(Feature(Filter.of(in_set("i", v)).predicates)) for v in (0, 2, 4, 6, 8)}
+    assert frozenset(alone) in ClauseFinder(features).clauses(asked)
