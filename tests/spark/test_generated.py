@@ -1,0 +1,151 @@
+"""Generated conditions over all types: what Spark matches on the source is never skipped, and answers are the same.
+
+Spark evaluates many conditions at once on rows that lie in no file, so nothing is pushed down there; its answers are
+the truth here, and of some conditions the features that a table is built with. Each condition is then asked of that
+table twice: which blocks are left of it, and what Spark itself reads of it in an enabled session.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from layoutopt.scan.table import Table
+from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.workload.scans import scans_of
+from tests.scan.builder import Blocking, build, building, by_position, by_vector
+from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Bits = np.ndarray[Any, Any]
+MOST_FEATURES = 6
+ROWS = 240
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return generated_rows(ROWS)
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession, rows: pa.Table) -> SparkSession:
+    """A session in which `t` lies in no file, and each text is evaluated once: compiling it would take longer."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    session.createDataFrame(rows).coalesce(1).createOrReplaceTempView("t")
+    return session
+
+
+@pytest.fixture(scope="module")
+def enabled(spark: SparkSession) -> SparkSession:
+    return spark.newSession()
+
+
+def truth(source: SparkSession, conditions: Sequence[str]) -> Bits:
+    """Which rows, by id, make which conditions TRUE, bool[rows, conditions]."""
+    tests = ", ".join(f"coalesce(({condition}), false)" for condition in conditions)
+    found = source.sql(f"SELECT id, array({tests}) AS bits FROM t").toArrow().sort_by("id")
+    return np.array(found["bits"].to_pylist(), dtype=bool)
+
+
+def built(root: Path, rows: pa.Table, conditions: Sequence[str], matches: Bits, blocking: Blocking) -> Table:
+    """A table with a feature for each condition, whose bits are Spark's answers."""
+    lists = [", ".join(map(str, np.flatnonzero(matches[:, k]))) for k in range(len(conditions))]
+    made = building(SCHEMA, conditions, blocking=blocking, segment_rows=100)
+    return build(root, rows, replace(made, conditions=tuple(f"id IN ({of or -1})" for of in lists)))
+
+
+def exact(condition: str) -> bool:
+    """Whether a condition is understood as a whole, so that its own answers are the feature's."""
+    (scan,) = scans_of(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
+    return scan.exact and bool(scan.filter.predicates)
+
+
+def blocks_of(table: Table) -> Bits:
+    """The block that each row, by id, lies in; int[rows]."""
+    scan = table.scan("SELECT id FROM t")
+    (whole,) = scan.reads[0].pruned
+    of, found = whole.source.blocks, np.full(ROWS, -1)
+    for path in table.files():
+        content = pq.read_table(path, columns=["id", "_block"])
+        found[content["id"].to_numpy()] = np.searchsorted(of.block_id, content["_block"].to_numpy())
+    return found
+
+
+def left_of(table: Table, condition: str) -> Bits:
+    """Which blocks are read, bool[blocks]."""
+    (pruned,) = table.scan(f"SELECT id FROM t WHERE {condition}").reads[0].pruned
+    return pruned.read
+
+
+def check(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: Sequence[str], in_spark: int, by: Blocking
+) -> None:
+    matches = truth(source, conditions)
+    usable = [k for k, condition in enumerate(conditions) if exact(condition)][:MOST_FEATURES]
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "t"
+        table = built(root, rows, [conditions[k] for k in usable], matches[:, usable], by)
+        block_of = blocks_of(table)
+        for k, condition in enumerate(conditions):
+            left = left_of(table, condition)
+            needed = np.zeros(len(left), dtype=bool)
+            needed[block_of[matches[:, k]]] = True
+            assert not (needed & ~left).any(), f"{condition} skips rows that it matches"
+            # A condition that is a feature of the plan is left with no block but those that hold a match.
+            assert k not in usable or (left == needed).all(), f"{condition} reads more than it must"
+        chosen = list(range(len(conditions)))[-in_spark:]
+        assert answers(enabled, root, [conditions[k] for k in chosen]) == [
+            np.flatnonzero(matches[:, k]).tolist() for k in chosen
+        ]
+
+
+def answers(enabled: SparkSession, root: Path, conditions: Sequence[str]) -> list[list[int]]:
+    """The ids that each condition matches, by an enabled session; all in one query."""
+    register(enabled, "t", str(root))
+    enable(enabled)
+    try:
+        arms = [f"SELECT {k} AS q, id FROM t WHERE {condition}" for k, condition in enumerate(conditions)]
+        found = enabled.sql(" UNION ALL ".join(arms)).toArrow()
+        assert len(last_scans(enabled)) == len(conditions)
+        assert not any(scan.note for scan in last_scans(enabled))
+    finally:
+        disable(enabled)
+    pairs = sorted(zip(found["q"].to_pylist(), found["id"].to_pylist(), strict=True))
+    return [[id for q, id in pairs if q == k] for k in range(len(conditions))]
+
+
+BLOCKINGS = st.sampled_from([by_vector, by_position(7), by_position(30)])
+QUIET = settings(suppress_health_check=list(HealthCheck), phases=[Phase.generate], deadline=None, database=None)
+
+
+@settings(QUIET, max_examples=4, derandomize=True)
+@given(st.lists(CONDITIONS, min_size=60, max_size=60), BLOCKINGS)
+def test_generated_conditions(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
+) -> None:
+    check(rows, source, enabled, conditions, 6, blocking)
+
+
+@pytest.mark.long
+@settings(QUIET, max_examples=60)
+@given(st.lists(CONDITIONS, min_size=80, max_size=80), BLOCKINGS)
+def test_many_generated_conditions(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
+) -> None:
+    check(rows, source, enabled, conditions, 20, blocking)
