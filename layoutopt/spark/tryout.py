@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.paths import new_load_id
@@ -22,7 +23,7 @@ from layoutopt.model.layout import ByVectors, Plan, Scheme
 from layoutopt.model.predicate import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import VectorCounts, Words, distinct, project
+from layoutopt.model.vectors import Ints, VectorCounts, Words, distinct, project
 from layoutopt.partitioning.partition import Weights
 from layoutopt.scan.prune import Fate, PrunedPlan
 from layoutopt.scan.table import Table
@@ -120,18 +121,24 @@ def draw_sample(
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted))}
-    drawn = drawn_rows(with_positions(rows), features, partition_by, sampled, sample_rows)
+    # Positions come last: what is drawn depends on content alone.
+    drawn = with_positions(drawn_rows(rows, features, partition_by, sampled, sample_rows))
     with compiled_in_parts(rows.sparkSession):
         found = feature_words(drawn, features.features).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
     words = words_of(found, len(features))
-    keys = None if partition_by is None else found[partition_by].to_pylist()
     segments = []
     for value, count in sampled.items():
-        of_value = np.arange(len(words)) if keys is None else np.flatnonzero([key == value for key in keys])
+        of_value = np.arange(len(words)) if partition_by is None else _places_of(found[partition_by], value)
         table = found.select(rows.columns).take(pa.array(of_value)).combine_chunks()
         segments.append(SampledSegment(value, count, min(count, segment_rows), table, words[of_value]))
     return RowSample(features, tuple(segment for segment in segments if segment.table.num_rows))
+
+
+def _places_of(column: pa.ChunkedArray, value: object) -> Ints:
+    matches = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+    found: Ints = np.flatnonzero(np.asarray(pc.fill_null(matches, False)))
+    return found
 
 
 def pairs_of(sample: RowSample, features: FeatureSet, queries: Sequence[Query], schema: Schema) -> list[PartitionPairs]:
