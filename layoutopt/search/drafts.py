@@ -7,7 +7,7 @@ and its features follow: those that guide its blocking as in 4.5, and for a copy
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +16,9 @@ from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.cover import Covers
 from layoutopt.search.grouping import Group
-from layoutopt.search.local import choose_features
+from layoutopt.search.local import feature_choices
 from layoutopt.search.problem import Bools, Floats, Problem, Sample
-from layoutopt.search.rows import computed
+from layoutopt.search.rows import rows_by
 
 Queries = frozenset[int]
 """Query numbers of a problem."""
@@ -53,63 +53,96 @@ class Made:
         features: where it is a copy of some rows: any row that its queries need has one of these. None: all rows.
         share: of the rows, those that it holds whole (``|R_i| / |R|``).
         rows: what each query reads, by weight and over all samples, ``float64[queries]``; infinite if it is not served.
+        guides: the local features that guide the blocking (4.5).
     """
 
     features: tuple[int, ...] | None
     share: float
     rows: Floats
+    guides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """A layout's blocks by several choices of guides: for each what every query reads, and the guides."""
+
+    features: tuple[int, ...] | None
+    share: float
+    choices: tuple[tuple[Floats, tuple[int, ...]], ...]
 
 
 class Maker:
     """Partitions the samples as a load would, once for each set of queries served."""
 
-    def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
+    def __init__(self, problem: Problem, partitioner: Partitioner, few_guides: bool = True) -> None:
+        """Start with nothing made.
+
+        Args:
+            problem: the problem.
+            partitioner: that of the load.
+            few_guides: whether fewer local features than fit are tried too, as :func:`feature_choices` says.
+        """
         self.problem = problem
+        self._few_guides = few_guides
         self._partitioner = partitioner
         self._covers = Covers(problem)
-        self._made: dict[tuple[Queries, bool], Made] = {}
+        self._tried: dict[tuple[Queries, bool], _Tried] = {}
+        self._made: dict[Draft, Made] = {}
         self._restricted: dict[tuple[int, ...], Problem] = {}
 
     def made(self, draft: Draft) -> Made:
-        """What the draft comes to."""
-        key = (draft.served, draft.copy)
-        if key not in self._made:
-            self._made[key] = self._make(draft)
-        return self._made[key]
-
-    def guides(self, draft: Draft) -> tuple[int, ...]:
-        """The local features that guide its blocking (4.5), chosen on the rows that it holds."""
-        if not draft.served:
-            return ()
-        problem = self._problem(self.made(draft).features)
-        if not problem.samples:
-            return ()
-        return tuple(choose_features(problem, mask_of(draft.served, len(problem.reads))).tolist())
+        """What the draft comes to, by the guides with which its queries read least of its columns."""
+        if draft not in self._made:
+            tried = self._try(draft.served, draft.copy)
+            price = self._price(draft)
+            costs = [float(np.where(price > 0, rows, 0.0) @ price) for rows, _ in tried.choices]
+            rows, guides = tried.choices[int(np.argmin(costs))]
+            self._made[draft] = Made(tried.features, tried.share, rows, guides)
+        return self._made[draft]
 
     def like(self, problem: Problem) -> Maker:
         """Another maker whose copies hold the same rows; the problems differ in their search limits alone."""
-        other = Maker(problem, self._partitioner)
+        other = Maker(problem, self._partitioner, self._few_guides)
         other._covers = self._covers
         return other
 
-    def _make(self, draft: Draft) -> Made:
-        served = mask_of(draft.served, len(self.problem.reads))
-        rows = np.full(len(served), np.inf)
-        if not draft.served:
-            return Made(None, 1.0, rows)
-        if draft.copy and (features := self._covers.find(served)):
+    def _price(self, draft: Draft) -> Floats:
+        """What a row of the draft costs each query served: its cells, and a tid where more is read elsewhere."""
+        problem, columns = self.problem, sorted(draft.columns)
+        price = problem.reads[:, columns] @ problem.unit.cell[columns]
+        elsewhere = problem.reads.sum(axis=1) > problem.reads[:, columns].sum(axis=1)
+        served = mask_of(draft.served, len(problem.reads)) & (price > 0)
+        return np.asarray(np.where(served, price + problem.unit.tid * elsewhere, 0.0), dtype=np.float64)
+
+    def _try(self, served: Queries, copy: bool) -> _Tried:
+        key = (served, copy)
+        if key not in self._tried:
+            self._tried[key] = self._make(served, copy)
+        return self._tried[key]
+
+    def _make(self, queries: Queries, copy: bool) -> _Tried:
+        served = mask_of(queries, len(self.problem.reads))
+        if not queries:
+            return _Tried(None, 1.0, ((np.full(len(served), np.inf), ()),))
+        if copy and (features := self._covers.find(served)):
             share = self._covers.share(features)
             if share <= _MOST_COPIED:
-                return Made(features, share, self._rows(self._problem(features), served))
-            if (draft.served, False) in self._made:
-                return self._made[draft.served, False]
-        return Made(None, 1.0, self._rows(self.problem, served))
+                return _Tried(features, share, tuple(self._blocked(self._problem(features), served, features)))
+        if copy:
+            return self._try(queries, copy=False)
+        return _Tried(None, 1.0, tuple(self._blocked(self.problem, served)))
 
-    def _rows(self, problem: Problem, served: Bools) -> Floats:
+    def _blocked(
+        self, problem: Problem, served: Bools, always: tuple[int, ...] = ()
+    ) -> Iterator[tuple[Floats, tuple[int, ...]]]:
+        """What the queries served read by each choice of guides; ``always`` are among them in a load."""
         if not problem.samples:
-            return np.where(served, 0.0, np.inf)
-        read = computed(problem, self._partitioner)(served)
-        return np.where(served, (read * problem.weights).sum(axis=0), np.inf)
+            yield np.where(served, 0.0, np.inf), ()
+            return
+        for chosen in feature_choices(problem, served)[: None if self._few_guides else 1]:
+            guides = np.union1d(chosen, np.array(always, dtype=np.int64))
+            read = (rows_by(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
+            yield np.where(served, read, np.inf), tuple(guides.tolist())
 
     def _problem(self, features: tuple[int, ...] | None) -> Problem:
         """The problem over the rows that have one of the features."""

@@ -12,6 +12,10 @@ from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample
 
+_CHOICES = 5
+_FEWER = 3.0
+"""Each of the sets tried makes so many times fewer vectors than the one before."""
+
 
 def local_weights(problem: Problem, served: Bools) -> Floats:
     """The worth of each feature to the queries served, ``float64[samples, features]``.
@@ -31,10 +35,30 @@ def choose_features(problem: Problem, served: Bools) -> Ints:
     Ranked by weight x (1 - selectivity): a feature that most rows match fills the limit and skips nothing. Their
     number is found by counting the distinct vectors of the fullest sample.
     """
+    ranked = _ranked(problem, served)
+    return np.sort(ranked[: _most_within(problem, ranked)])
+
+
+def feature_choices(problem: Problem, served: Bools) -> list[Ints]:
+    """Sets of local features to try: the most that fit (4.5), then what fits a third of the vectors, a ninth, ...
+
+    Fewer features can skip more: a weak one (``p_brand <> 'X'``) breaks the rows of strong ones into vectors of few
+    rows, which end in mixed blocks.
+    """
+    ranked = _ranked(problem, served)
+    ranked = ranked[: _most_within(problem, ranked)]
+    if not len(ranked):
+        return [ranked]
+    counts = np.max([distinct_by_prefix(bits[:, ranked]) for bits in problem.bits], axis=0)
+    limits = [problem.max_vectors / _FEWER**k for k in range(1, _CHOICES)]
+    sizes = [max(1, int(np.searchsorted(counts, limit, side="right"))) for limit in limits]
+    return [np.sort(ranked[:size]) for size in dict.fromkeys([len(ranked), *sizes])]
+
+
+def _ranked(problem: Problem, served: Bools) -> Ints:
     worth = local_weights(problem, served).sum(axis=0) * (1.0 - problem.selectivity)
     candidates = np.flatnonzero(worth > 0)
-    ranked = candidates[np.lexsort((candidates, -worth[candidates]))]
-    return np.sort(ranked[: _most_within(problem, ranked)])
+    return candidates[np.lexsort((candidates, -worth[candidates]))]
 
 
 def _most_within(problem: Problem, ranked: Ints) -> int:

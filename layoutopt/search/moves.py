@@ -6,12 +6,14 @@ groups are large. All moves are estimated; of each round the most promising few 
 
 from __future__ import annotations
 
-from layoutopt.search.grouping import Group, Grouping, cost_of
+from layoutopt.search.grouping import Group, Grouping, cost_of, served_by
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import RowsRead
 
 _MOST_CLASSES = 24
 """Classes that may move: those with the most cells read."""
+_TARGETS = 6
+"""Groups that a class may move to: those with the most readers in common, by weight."""
 _COMPUTED = 3
 """Moves computed exactly in a round."""
 _ROUNDS = 6
@@ -33,7 +35,7 @@ def move_classes(
     heaviest = sorted(classes, key=lambda moved: (-float(cells[sorted(moved)].sum()), min(moved)))[:_MOST_CLASSES]
     best, passed, seen = start, [start], {frozenset(start.groups)}
     for _ in range(_ROUNDS):
-        found = {frozenset(groups): groups for moved in heaviest for groups in _moves(best.groups, moved)}
+        found = {frozenset(groups): groups for moved in heaviest for groups in _moves(problem, best.groups, moved)}
         new = [groups for key, groups in found.items() if key not in seen]
         new.sort(key=lambda groups: cost_of(problem, groups, estimate))
         computed = [Grouping(groups, cost_of(problem, groups, exact)) for groups in new[:_COMPUTED]]
@@ -46,10 +48,12 @@ def move_classes(
     return passed[1:]
 
 
-def _moves(groups: tuple[Group, ...], moved: Group) -> list[tuple[Group, ...]]:
-    """The schemes with a class in each other group, and in one of its own."""
+def _moves(problem: Problem, groups: tuple[Group, ...], moved: Group) -> list[tuple[Group, ...]]:
+    """The schemes with a class in another group, and in one of its own."""
     (source,) = [group for group in groups if moved <= group]
     others = tuple(group for group in groups if group != source)
     rest = (source - moved,) if source != moved else ()
-    into = [tuple(moved | group if group == target else group for group in others) + rest for target in others]
+    readers = problem.weights.sum(axis=0) * served_by(problem, moved)
+    targets = sorted(others, key=lambda group: (-float(readers @ served_by(problem, group)), min(group)))[:_TARGETS]
+    into = [tuple(moved | group if group == target else group for group in others) + rest for target in targets]
     return into + ([(*others, *rest, moved)] if rest else [])

@@ -155,7 +155,7 @@ def scheme_of_drafts(maker: Maker, drafts: Sequence[Draft], partitioner: str) ->
 def _layout(maker: Maker, draft: Draft, masters: dict[int, Draft], partitioner: str) -> Layout:
     problem, made = maker.problem, maker.made(draft)
     columns = tuple(problem.columns[column] for column in sorted(draft.columns))
-    guides = maker.guides(draft)
+    guides = made.guides
     blocking = ByVectors(partitioner) if guides or made.features else ByOrder("input")
     if made.features is None:
         return Layout(columns, guides, columns, blocking, serves=_serves(problem, draft))

@@ -14,7 +14,7 @@ import numpy as np
 
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.local import block_sample, choose_features, local_vectors, local_weights
-from layoutopt.search.problem import Bools, Floats, Problem
+from layoutopt.search.problem import Bools, Floats, Ints, Problem
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
 RowsRead = Callable[[Bools], Floats]
@@ -43,15 +43,19 @@ def computed(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """The exact value on the samples: choose local features, partition, look at the union vectors."""
 
     def rows_read(served: Bools) -> Floats:
-        features = choose_features(problem, served)
-        weights = local_weights(problem, served)
-        read = np.zeros((len(problem.samples), len(served)))
-        for s, sample in enumerate(problem.samples):
-            blocks = block_sample(problem, sample, problem.bits[s], features, weights[s], partitioner)
-            read[s, served] = blocks.rows @ ~problem.skippable(blocks.unions, served)
-        return read
+        return rows_by(problem, served, choose_features(problem, served), partitioner)
 
     return remembered(rows_read)
+
+
+def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partitioner) -> Floats:
+    """The rows that the queries served read where these features guide the blocking, ``float64[samples, queries]``."""
+    weights = local_weights(problem, served)
+    read = np.zeros((len(problem.samples), len(served)))
+    for s, sample in enumerate(problem.samples):
+        blocks = block_sample(problem, sample, problem.bits[s], features, weights[s], partitioner)
+        read[s, served] = blocks.rows @ ~problem.skippable(blocks.unions, served)
+    return read
 
 
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
@@ -13,6 +14,7 @@ from layoutopt.search.local import (
     block_sample,
     choose_features,
     distinct_by_prefix,
+    feature_choices,
     local_vectors,
     local_weights,
 )
@@ -103,3 +105,14 @@ def test_sampled_blocks_hold_the_whole_segment_and_say_nothing_of_other_features
     others = np.setdiff1d(np.arange(bits.shape[1]), features)
     assert blocks.unions[:, others].all()
     assert np.array_equal(blocks.unions[:, features].any(axis=0), bits[:, features].any(axis=0))
+
+
+@given(problems())
+def test_fewer_features_are_tried_each_set_within_a_third_of_the_vectors(problem: Problem) -> None:
+    served = np.ones(len(problem.reads), dtype=np.bool_)
+    choices = feature_choices(problem, served)
+    assert choices[0].tolist() == choose_features(problem, served).tolist()
+    assert all(set(fewer.tolist()) < set(more.tolist()) for more, fewer in pairwise(choices))
+    for fewer in choices[1:]:
+        vectors = max(len(np.unique(bits[:, fewer], axis=0)) for bits in problem.bits)
+        assert len(fewer) == 1 or vectors <= problem.max_vectors / 3

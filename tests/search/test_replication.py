@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.clauses import membership
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.costs import families_of
+from layoutopt.search.drafts import Draft, Maker
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import Search, scheme_of_drafts
-from tests.search.problems import WARD, problems, random_problem
+from tests.search.problems import WARD, problems, random_problem, shares_of
 
 
 def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, Search]:
@@ -134,3 +136,26 @@ def test_many_families_are_searched_as_few() -> None:
     assert len(families_of(problem)) > 24
     cost, search = found_by(problem)
     assert search.best(1.5).cost <= cost
+
+
+def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
+    """Each query asks for four of twenty values, and for nothing that one of twelve weak features excludes."""
+    rng = np.random.default_rng(5)
+    rows, values, weak = 6_000, 20, 12
+    bits = np.column_stack(
+        [rng.integers(0, values, rows)[:, None] == np.arange(values), rng.random((rows, weak)) < 0.95]
+    )
+    lists = [frozenset(rng.choice(values, 4, replace=False).tolist()) for _ in range(weak)]
+    clauses = (*lists, *(frozenset((values + feature,)) for feature in range(weak)))
+    skips = np.hstack([np.eye(weak, dtype=np.bool_), np.eye(weak, dtype=np.bool_)])
+    problem = Problem(
+        columns=("a",), reads=np.ones((weak, 1), dtype=np.bool_), shares=shares_of(clauses, skips, values + weak),
+        members=membership(clauses, values + weak), skips=skips,
+        samples=(Sample(VectorCounts.of_rows(pack(bits), values + weak), rows, np.ones(weak)),),
+        unit=Unit.cells(1), block_rows=150, max_vectors=3_000,
+    )  # fmt: skip
+    draft = Draft(frozenset((0,)), frozenset(range(weak)))
+    few, many = Maker(problem, WARD), Maker(problem, WARD, few_guides=False)
+    assert set(few.made(draft).guides) < set(many.made(draft).guides)
+    assert not {*range(values, values + weak)} & set(few.made(draft).guides)
+    assert few.made(draft).rows.sum() < 0.9 * many.made(draft).rows.sum()
