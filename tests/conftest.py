@@ -35,6 +35,7 @@ SPARK_SETTINGS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes, all tests that need Spark go to the same one, and share its session."""
     for item in items:
