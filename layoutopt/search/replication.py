@@ -75,17 +75,22 @@ class Search:
         self._groups = groups
         self._regrouped: dict[frozenset[int], tuple[Group, ...]] = {}
         self.plain = self._replicating.drafts(Families(groups))
+        self._found = [self.plain]
         self._unit_storage = self.exact.storage(self.plain)
 
     def best(self, budget: float) -> Replicated:
-        """The best scheme found for a budget, by the exact costs; the groups alone are one of the candidates."""
+        """The best scheme found for a budget, by the exact costs; the groups alone are one of the candidates.
+
+        So is what was found for other budgets: asked in ascending order, more storage never reads more.
+        """
         allowed = budget * self._unit_storage
-        found = [self.plain]
+        found = list(self._found)
         for start in self._starts(allowed):
             found += [self._replicating.drafts(each) for each in (start, self._regroup(start))]
         within = [drafts for drafts in found if self.exact.storage(drafts) <= allowed]
-        best = min(within, key=self._order)
-        return self.measured(improve(self.problem, best, allowed, self._estimate, self.exact), budget)
+        best = improve(self.problem, min(within, key=self._order), allowed, self._estimate, self.exact)
+        self._found.append(best)
+        return self.measured(best, budget)
 
     def selective(self, budget: float) -> Replicated:
         """The groups, and within a budget copies of what single features request (5.3.1)."""

@@ -159,3 +159,11 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
     assert set(few.made(draft).guides) < set(many.made(draft).guides)
     assert not {*range(values, values + weak)} & set(few.made(draft).guides)
     assert few.made(draft).rows.sum() < 0.9 * many.made(draft).rows.sum()
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems())
+def test_more_storage_never_reads_more(problem: Problem) -> None:
+    _, search = found_by(problem)
+    costs = [search.best(budget).cost for budget in (1.0, 1.2, 1.5, 3.0)]
+    assert costs == sorted(costs, reverse=True)
