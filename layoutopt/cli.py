@@ -35,6 +35,7 @@ from layoutopt.errors import DataFileError, PlanError, SettingError
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from rich.console import Console
 
     from layoutopt.scan.condition import BlockConditions
     from layoutopt.scan.dry_run import DryRun
@@ -279,9 +280,16 @@ def bench(settings: BenchSettings, session: Session) -> None:
         session.show(timed, lambda console: console.print(queries_table(timed, settings.sf)))
     elif settings.experiment == "memory":
         from layoutopt.bench.memory import memory_figures, print_memory
+        from layoutopt.bench.scan_memory import print_scans, scan_figures
 
         figures = memory_figures(settings.sf, root=settings.folder)
-        session.show([vars(figure) for figure in figures], lambda console: print_memory(console, figures))
+        scans = scan_figures(settings.sf, root=settings.folder)
+
+        def both(console: Console) -> None:
+            print_memory(console, figures)
+            print_scans(console, scans)
+
+        session.show({"loads": [vars(each) for each in figures], "scans": [vars(each) for each in scans]}, both)
     elif settings.experiment == "wide":
         from layoutopt.bench.wide import print_wide, wide_result
 

@@ -76,17 +76,17 @@ def memory_figures(scale: float = 0.1, *, root: Path = DEFAULT_ROOT) -> tuple[Me
 def _make_plan(bench: Bench, folder: Path, segment_rows: int) -> None:
     source, features = str(bench.data.denormalised), str(folder / "features.json")
     log = str(write_stream(bench, STREAM, "train"))
-    _run_layoutopt("analyze", log, "--schema", source, "--table", TABLE, "-o", features)
+    run_layoutopt("analyze", log, "--schema", source, "--table", TABLE, "-o", features)
     flags = ["--block-rows", "700", "--segment-rows", str(segment_rows), "-o", str(folder / "plan.json")]
-    _run_layoutopt("plan", source, "--features", features, *flags)
+    run_layoutopt("plan", source, "--features", features, *flags)
 
 
 def _measure(bench: Bench, folder: Path, factor: int, segment_rows: int) -> MemoryFigure:
     """One load of ``factor`` segments in one partition."""
     source, table = folder / f"source-{factor}.parquet", folder / f"table-{factor}-{time.time_ns()}"
-    rows = _write_rows(bench.data.denormalised, source, factor * segment_rows)
+    rows = write_rows(bench.data.denormalised, source, factor * segment_rows)
     start = time.perf_counter()
-    peaks = _run_layoutopt("load", str(source), str(table), "--plan", str(folder / "plan.json"))
+    peaks = run_layoutopt("load", str(source), str(table), "--plan", str(folder / "plan.json"))
     seconds = time.perf_counter() - start
     source.unlink()
     return MemoryFigure(
@@ -94,7 +94,7 @@ def _measure(bench: Bench, folder: Path, factor: int, segment_rows: int) -> Memo
     )
 
 
-def _write_rows(source: Path, target: Path, rows: int) -> int:
+def write_rows(source: Path, target: Path, rows: int) -> int:
     """The first rows of a table as one file, batch by batch."""
     dataset = ds.dataset(source, format="parquet")
     left = rows
@@ -107,7 +107,7 @@ def _write_rows(source: Path, target: Path, rows: int) -> int:
     return rows - left
 
 
-def _run_layoutopt(*words: str) -> Mapping[str, int]:
+def run_layoutopt(*words: str) -> Mapping[str, int]:
     """Run a command in processes of its own; the largest peak of each kind of process, in bytes.
 
     Raises:

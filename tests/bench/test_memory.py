@@ -17,11 +17,11 @@ from layoutopt.bench.memory import (
     DRIVER,
     TARGET,
     MemoryFigure,
-    _run_layoutopt,
-    _write_rows,
     descendants,
     peaks_of,
     print_memory,
+    run_layoutopt,
+    write_rows,
 )
 from layoutopt.errors import LayoutoptError
 
@@ -53,15 +53,15 @@ def test_a_peak_is_remembered_after_the_memory_was_freed_and_children_count() ->
 
 def test_a_command_that_fails_is_named_with_what_it_said() -> None:
     with pytest.raises(LayoutoptError, match=r"`layoutopt history` failed: layoutopt: there is nothing at"):
-        _run_layoutopt("history", "/nonexistent/table")
-    assert _run_layoutopt("--help")[DRIVER] > MEGABYTE
+        run_layoutopt("history", "/nonexistent/table")
+    assert run_layoutopt("--help")[DRIVER] > MEGABYTE
 
 
 @pytest.mark.parametrize("rows", [1, 10, 25, 60])
 def test_a_partition_has_the_first_rows_of_its_source(rows: int, tmp_path: Path) -> None:
     for part in range(3):
         pq.write_table(pa.table({"id": range(20 * part, 20 * part + 20)}), tmp_path / f"{part}.parquet")
-    assert _write_rows(tmp_path, tmp_path.with_suffix(".parquet"), rows) == rows
+    assert write_rows(tmp_path, tmp_path.with_suffix(".parquet"), rows) == rows
     assert pq.read_table(tmp_path.with_suffix(".parquet"))["id"].to_pylist() == list(range(rows))
 
 
