@@ -34,6 +34,8 @@ class FeatureIndex:
     def __init__(self, features: FeatureSet) -> None:
         self.features = features
         self._answers: dict[Node, tuple[int, ...]] = {}
+        self._about: dict[frozenset[str], tuple[int, ...]] = {}
+        self._pieces: dict[InSet, tuple[InSet, ...]] = {}
 
     @cached_property
     def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
@@ -45,14 +47,21 @@ class FeatureIndex:
             self._answers[node] = self._find(node)
         return self._answers[node]
 
+    def pieces(self, literal: InSet) -> tuple[InSet, ...]:
+        """As the function :func:`pieces`, remembered."""
+        found = self._pieces.get(literal)
+        if found is None:
+            found = self._pieces[literal] = pieces(literal)
+        return found
+
     def _find(self, node: Node) -> tuple[int, ...]:
         columns = columns_of(node)
-        return tuple(
-            i
-            for i, feature in enumerate(self.features)
+        if columns not in self._about:
             # A predicate on other columns is implied by nothing here: saves most of the calls.
-            if all(columns & of_predicate for of_predicate in self._columns[i]) and subsumes(feature.predicates, node)
-        )
+            self._about[columns] = tuple(
+                i for i, predicates in enumerate(self._columns) if all(columns & one for one in predicates)
+            )
+        return tuple(i for i in self._about[columns] if subsumes(self.features.features[i].predicates, node))
 
 
 def cannot_match(
@@ -87,10 +96,6 @@ class _Check:
     index: FeatureIndex | None
     statistics: Statistics | None
 
-    @property
-    def _uses_bits(self) -> bool:
-        return self.bits is not None and self.index is not None
-
     def cannot(self, node: Node) -> Packed:
         proved = self._by_features(node)
         match node:
@@ -104,8 +109,8 @@ class _Check:
             case _:
                 if self.statistics is not None:
                     proved |= self.statistics.packed(node)
-                if isinstance(node, InSet) and self._uses_bits:  # bounds have looked at all pieces already
-                    proved |= self._all_of(pieces(node))
+                if isinstance(node, InSet) and self.bits is not None and self.index is not None:
+                    proved |= self._all_of(self.index.pieces(node))  # bounds have looked at all pieces already
         return proved
 
     def _all_of(self, nodes: tuple[Node, ...]) -> Packed:
@@ -122,8 +127,11 @@ class _Check:
     def _by_features(self, node: Node) -> Packed:
         if self.bits is None or self.index is None:
             return self._none()
-        may = ~self._none()
-        for feature in self.index.subsuming(node):
+        found = self.index.subsuming(node)
+        if not found:
+            return self._none()
+        may = self.bits.bitmap(found[0]).copy()
+        for feature in found[1:]:
             may &= self.bits.bitmap(feature)
         return ~may
 

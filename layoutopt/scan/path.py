@@ -30,8 +30,8 @@ def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tupl
     block can match.
     """
     layouts = plan.scheme.layouts
-    if features is None:
-        return (False,) * len(layouts)
+    if features is None or all(layout.is_undivided for layout in layouts):
+        return (False,) * len(layouts)  # each serves all its columns as it is, and has no rows apart
     bits = np.ones((len(layouts), len(plan.features)), dtype=np.bool_)
     for index, layout in enumerate(layouts):
         bits[index, list(layout.features)] = False

@@ -140,9 +140,17 @@ class PrunedPlan:
 
     def amount(self, *fates: Fate) -> Amount:
         """Blocks, rows and bytes that had one of these fates."""
-        chosen = np.isin(self.fate, fates)
+        return sum((self._amounts[fate] for fate in fates), Amount())
+
+    @cached_property
+    def _amounts(self) -> tuple[Amount, ...]:
+        """What had each fate."""
+        chosen = [self.fate == fate for fate in Fate]
         rows = self.source.blocks.rows
-        return Amount(int(chosen.sum()), int(rows[chosen].sum()), int(self.bytes[chosen].sum()))
+        return tuple(
+            Amount(int(np.count_nonzero(these)), int(rows[these].sum()), int(self.bytes[these].sum()))
+            for these in chosen
+        )
 
     def rows_by_layout(self, chosen: Bits) -> dict[int, int]:
         """Rows of the chosen blocks (bool[n]) in each layout on the path."""
@@ -214,7 +222,8 @@ def _drop_lone_segments(source: PlanBlocks, choice: Sequence[LayoutChoice], fate
 def _bytes_read(blocks: BlockTable, choice: Sequence[LayoutChoice]) -> Ints:
     total = np.zeros(blocks.n, dtype=np.int64)
     for chosen in choice:
-        here = blocks.layout == chosen.layout
+        mine = blocks.layout == chosen.layout
+        here = slice(None) if mine.all() else mine  # masks cost more than the sum where there is one layout
         for name in chosen.columns:
             total[here] += blocks.column_bytes(name)[here]
         if len(choice) > 1:

@@ -56,7 +56,7 @@ class Table:
         """The table's columns."""
         return self.catalog.schema
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """How many rows the snapshot has."""
         return self.catalog.snapshot.rows
