@@ -36,7 +36,7 @@ bench: install  ## micro-benchmarks: partitioner, catalog check, load against a 
 	$(BIN)/layoutopt bench micro
 
 test: install  ## all fast tests and doctests
-	$(BIN)/pytest -q -n 2 --dist loadgroup
+	$(BIN)/pytest -q -n 2 --dist loadscope
 
 test-long: install  ## the tests that take minutes
 	$(BIN)/pytest -q -m long

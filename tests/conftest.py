@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,12 +37,22 @@ SPARK_SETTINGS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes, all tests that need Spark go to the same one, and share its session."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes, all files whose tests need Spark go to the same one, and share its session."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySession(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return "spark" if _needs_spark(config.rootpath / path) else path
+
+    return BySession(config, log)
+
+
+@cache
+def _needs_spark(file: Path) -> bool:
+    return file.name.startswith("test_") and "mark.spark" in file.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
