@@ -42,7 +42,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With several processes, all files whose tests need Spark go to the same one, and share its session."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class BySession(LoadScopeScheduling):
+    class BySession(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
             return "spark" if _needs_spark(config.rootpath / path) else path

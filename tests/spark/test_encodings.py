@@ -43,7 +43,13 @@ def written(table: pa.Table, offsets: np.ndarray, **options: object) -> pq.Parqu
 def test_no_column_is_larger_than_by_the_defaults() -> None:
     table, offsets = sample(), np.arange(0, 4001, 500)
     chosen = written(table, offsets, **choose_encodings(table, offsets, "zstd").options("zstd"))
-    default = written(table, offsets, compression="zstd", compression_level=3, store_decimal_as_integer=True)
+    plain = {
+        "compression": "zstd",
+        "compression_level": 3,
+        "store_decimal_as_integer": True,
+        "write_page_checksum": True,
+    }
+    default = written(table, offsets, **plain)
     ours, theirs = (column_bytes(file.metadata, table.schema) for file in (chosen, default))
     for name in table.column_names:
         assert ours[name].sum() <= theirs[name].sum() * 1.01, name
