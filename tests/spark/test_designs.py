@@ -29,6 +29,7 @@ from layoutopt.spark.read import spark_sql
 from layoutopt.spark.source import schema_of
 from layoutopt.spark.write_task import WriteJob
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_rows
+from tests.spark.test_verify_loaded import found, rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,19 +210,14 @@ def test_a_loaded_table_verifies_and_swapped_tids_do_not(
     for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables():
         for name in source.columns:  # nested ones too
             assert (blocks.column_tid_sums(name)[blocks.has_column(name)] >= 0).all(), name
-    path = Path(table.files(layout=1)[0])
-    content = pq.read_table(path)
-    tids = content["_tid"].to_pylist()
-    tids[0], tids[1] = tids[1], tids[0]
-    groups = pq.read_metadata(path)
-    sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
-    swapped = content.set_column(content.schema.get_field_index("_tid"), "_tid", pa.array(tids, pa.int32()))
-    with pq.ParquetWriter(path, content.schema) as writer:
-        start = 0
-        for size in sizes:
-            writer.write_table(swapped.cast(content.schema).slice(start, size))
-            start += size
-    assert {problem.check for problem in verify(table).problems} == {"tid-checksum"}
+    rewrite(Path(table.files(layout=1)[0]), swap_two_tids)
+    assert {check for check, _ in found(tmp_path / "t")} == {"tid-checksum"}
+
+
+def swap_two_tids(content: pa.Table, sizes: Sequence[int]) -> pa.Table:
+    """The tids of the first two rows change places."""
+    tids = content["_tid"].take(pa.array([1, 0, *range(2, content.num_rows)]))
+    return content.set_column(content.schema.get_field_index("_tid"), content.schema.field("_tid"), tids)
 
 
 def test_one_layout_stores_no_sums_at_tids(spark: SparkSession, tmp_path: Path) -> None:
