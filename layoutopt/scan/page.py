@@ -136,7 +136,7 @@ def _one_worst(one: Mapping[str, Any]) -> str:
     head = f"<p>{said}<br><code>{escape(one['sql'])}</code></p>"
     rows = [
         (
-            f"<code>{escape(conjunct['text'][:_LONGEST_PART])}</code>",
+            f"<code>{escape(_cut(conjunct['text'], _LONGEST_PART))}</code>",
             f'<span class="code {conjunct["reason"]}">{conjunct["reason"]}</span>',
             escape("" if conjunct["reason"] == "skips" else conjunct["detail"]),
             *(f"{count:,}" for count in conjunct["blocks_skipped_alone"].values()),
@@ -208,3 +208,7 @@ def _percent(part: float | None, whole: float) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

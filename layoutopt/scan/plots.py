@@ -25,7 +25,7 @@ def shares_plot(queries: Sequence[Mapping[str, Any]]) -> str:
         axes.plot(places, _shares(ordered, "rows_matching"), ".", color="#1e8449", label="matching")
     axes.set(yscale="log", xlabel="queries, by the rows that they read", ylabel="share of the table's rows")
     axes.set_ylim(_lowest(ordered), 1.3)
-    axes.legend(loc="lower right", frameon=False)
+    _legend(axes)
     return _svg(figure)
 
 
@@ -48,7 +48,7 @@ def _shares(queries: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
     """What becomes of the blocks' rows in each query: read, or skipped by which mechanism."""
     rows = [_fates(query) for query in queries]
-    ordered = sorted(rows, key=lambda fates: fates["read"], reverse=True)
+    ordered = sorted(rows, key=lambda fates: fates["read"])
     figure, axes = _figure()
     places = list(range(len(ordered)))
     base = [0.0] * len(ordered)
@@ -58,7 +58,7 @@ def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
         base = [low + height for low, height in zip(base, heights, strict=True)]
     axes.set(xlabel="queries, by the share that they read", ylabel="share of the blocks' rows", ylim=(0, 1))
     axes.set_xlim(-0.5, max(len(ordered) - 0.5, 0.5))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4, frameon=False)
+    _legend(axes)
     return _svg(figure)
 
 
@@ -78,8 +78,13 @@ def factors_plot(queries: Sequence[Mapping[str, Any]]) -> str:
     sizes = [14 + 200 * query["indicators"]["scanning_factor"] for query in known]
     axes.scatter(x, y, s=sizes, color=COLOURS["features"], alpha=0.5, linewidth=0)
     axes.set(xscale="log", xlabel="layout factor (1: matching rows fill their blocks)")
-    axes.set(ylim=(-0.02, 1.05), ylabel="metadata factor (1: nothing read in vain)")
+    axes.set(ylim=(-0.02, 1.05), ylabel="metadata factor (1: no block in vain)")
     return _svg(figure)
+
+
+def _legend(axes: Any) -> None:
+    """A legend above the plot: nowhere within is surely free of points."""
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
 
 
 def _figure() -> tuple[Any, Any]:
