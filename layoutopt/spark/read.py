@@ -27,7 +27,12 @@ from layoutopt.workload.splice import splice_views
 
 _MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
 # A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
-_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# Pages have checksums; footers, whose digests only layoutopt knows, are the business of `verify` here.
+_STRICT = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
 
 
 def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
