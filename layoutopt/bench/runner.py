@@ -26,7 +26,7 @@ from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import STREAMS
-from layoutopt.bench.variants import YEAR_BLOCK_ROWS, variants
+from layoutopt.bench.variants import variants
 
 TABLE_WIDTH: Final = 200
 
@@ -74,7 +74,7 @@ def matching(stream: str, product: Mapping[str, Any]) -> Result:
     )
 
 
-def lower_bound(stream: str, product: Mapping[str, Any], block_rows: int = YEAR_BLOCK_ROWS) -> Result:
+def lower_bound(stream: str, product: Mapping[str, Any], block_rows: int) -> Result:
     """Read off the counts of matching rows what no blocks of that size can beat: whole blocks are read, or none."""
     counts = [max(rows, block_rows) if rows else 0 for rows in product["rows"]]
     return Result(
@@ -119,7 +119,7 @@ def results_of(bench: Bench, stream: str, chosen: Sequence[Variant], say: Callab
     return [
         full_scan(stream, products[0]),
         *(result_of(stream, variant, product) for variant, product in zip(chosen, products, strict=True)),
-        lower_bound(stream, counted),
+        lower_bound(stream, counted, max(variant.block_rows for variant in chosen)),
         matching(stream, counted),
     ]
 
