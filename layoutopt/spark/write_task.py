@@ -156,7 +156,7 @@ def _result(job: WriteJob, segment: GatheredSegment) -> pa.RecordBatch:
 def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
     """What the layouts' columns must sum to as hash(tid, value): from the rows as they came, whose places are the tids.
 
-    By layout and column of the schema; None where a layout lacks the column. Empty where there are no tids.
+    By layout and column of the schema; None where a layout stores no row of the column. Empty where there are no tids.
     """
     if not plan.scheme.has_tids:
         return []
@@ -168,8 +168,8 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
         at_tids = None if hashes is None else at_positions(hashes, np.arange(len(hashes)))
         for layout, held, of_layout in zip(plan.scheme.layouts, present, sums, strict=True):
             rows = everywhere if column.name in layout.master else held
-            known = at_tids is not None and column.name in layout.columns
-            of_layout.append(int(at_tids[rows].sum(dtype=np.int64)) if at_tids is not None and known else None)
+            stored = column.name in layout.columns and rows.any()  # of no rows there is no block to compare with
+            of_layout.append(int(at_tids[rows].sum(dtype=np.int64)) if at_tids is not None and stored else None)
     return sums
 
 
