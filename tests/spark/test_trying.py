@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.config import PlanSettings
+from layoutopt.errors import PlanError, SettingError
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.layout import ByOrder, Layout, Scheme
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.predicted import tried
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
-from layoutopt.spark.automatic import CANDIDATES, choose_method, tune
+from layoutopt.spark.automatic import CANDIDATES, choose_method, plan_best, tune
 from layoutopt.spark.trying import Trying, worst_fraction
 from layoutopt.spark.tryout import CATALOG_BYTES_A_CHUNK, RowSample, SampledSegment, Tried, try_plan
 from tests.spark.tables import document, is_value, plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEMA = Schema((Column("id", "int"), Column("day", "int"), Column("kind", "int")))
 
@@ -121,3 +128,52 @@ def test_tuning_tries_the_grid_and_then_block_sizes() -> None:
     assert {(t, n) for t, n, _ in tried_ones[2:]} == {(2, 4)}
     assert [rows for *_, rows in tried_ones[2:]] == [50, 100, 400]
     assert best == min(run.trials, key=lambda trial: trial.score)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "rows.parquet"
+    pq.write_table(rows(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def log() -> FeaturesDocument:
+    doc = document(SCHEMA, [is_value(SCHEMA, "kind", "=", number % 4) for number in range(24)])
+    return replace(doc, features=kinds().features)
+
+
+@pytest.mark.spark
+class TestPlanBest:
+    def test_auto_keeps_what_it_tried_in_the_plan(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument
+    ) -> None:
+        asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
+        plan = plan_best(spark, asked, log)
+        found = tried(plan.predicted)
+        assert set(found) == set(CANDIDATES)
+        assert found[plan.method] == min(found.values())
+        assert Plan.loads(plan.dumps()) == plan
+        assert plan_best(spark, asked, log).dumps() == plan.dumps()
+
+    def test_tuning_plans_by_the_best_parameters_and_draws_them(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument, tmp_path: Path
+    ) -> None:
+        pytest.importorskip("matplotlib")
+        picture = tmp_path / "tuned.png"
+        asked = PlanSettings(
+            source=str(source), partition_by="day", block_rows=40, tune=True, tune_plot=picture, resamples=8
+        )
+        plan = plan_best(spark, asked, log)
+        best = next(iter(tried(plan.predicted)))
+        assert best.endswith(f"block-rows={plan.block_rows}")
+        assert picture.stat().st_size > 10_000
+
+    def test_what_is_of_no_use_or_cannot_be_is_said(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument
+    ) -> None:
+        asked = PlanSettings(source=str(source), partition_by="day", method="auto")
+        with pytest.raises(SettingError, match="--resamples 4"):
+            plan_best(spark, asked.model_copy(update={"method": "sop", "resamples": 4}), log)
+        with pytest.raises(PlanError, match="3 queries can be held back"):
+            plan_best(spark, asked, replace(log, queries=log.queries[:3]))
