@@ -77,7 +77,7 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 def _checksum(content: Mapping[str, Any]) -> str:
     try:
         return hashlib.sha256(_canonical(content)).hexdigest()
-    except ValueError:  # a lone surrogate or a NaN, which dumps() never writes: fits no checksum
+    except (ValueError, RecursionError):  # a lone surrogate, a NaN, lists in lists: dumps() writes none of them
         return ""
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.filesystem import TEMPORARY, StoredFile, TableFiles
-from layoutopt.catalog.locators import damaged
+from layoutopt.catalog.locators import check_expansion, damaged
 from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
@@ -180,6 +180,7 @@ def _named_in(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) 
     where = files.full_path(path)
     data = read_checked(files, snapshot, path)
     try:
+        check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data), columns=["file", "partition"])
         return set(table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))["file"].to_pylist())
     except (pa.ArrowException, OSError, KeyError) as error:
