@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from layoutopt import errors
 from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
 
+_KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
 _MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
@@ -63,9 +64,7 @@ def _recognised(text: str, source: str) -> LayoutoptError | None:
     mark = _MARK.search(text)
     if mark:
         carried = json.loads(mark[1])
-        kind = getattr(errors, carried["kind"], TableError)
-        found: LayoutoptError = kind(carried["message"])
-        return found
+        return _KINDS.get(carried["kind"], TableError)(carried["message"])
     if _NO_SPACE.search(text):
         return _disk_full()
     if _NO_MEMORY.search(text):
