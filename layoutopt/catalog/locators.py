@@ -102,6 +102,9 @@ def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     widths = pc.unique(pc.list_value_length(table["words"])).to_pylist()
     if set(widths) - {None, words_for(len(plan.features))}:
         raise damaged(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
+    layouts = len(plan.scheme.layouts)
+    if table.num_rows and pc.max(table["layout"]).as_py() >= layouts:
+        raise damaged(where, f"it names layout {pc.max(table['layout']).as_py()}, the plan has {layouts}")
     _check_names(table, where)
     return table.select([field.name for field in wanted]).combine_chunks()
 

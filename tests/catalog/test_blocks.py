@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from layoutopt.catalog.entries import partition_entries, written_content
 from layoutopt.catalog.snapshot import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
+from layoutopt.model.layout import ByOrder, Layout, Scheme
 from layoutopt.model.skipping import ColumnBounds
 from layoutopt.model.values import NAN_KEY, to_key
 from tests.catalog.loads import FOOTER, ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
@@ -61,6 +63,13 @@ def test_every_column_is_there(read: Reader) -> None:
     assert table.words.tolist() == [[5], [5]]
     assert table.column_bytes("x").tolist() == [10, 11]
     assert table.column_sums("s").tolist() == [10, 11]
+
+
+@both_readers
+def test_a_layout_that_the_plan_does_not_have_is_refused(read: Reader) -> None:
+    place = BLOCKS.schema.get_field_index("layout")
+    with pytest.raises(CatalogError, match="names layout 1"):
+        read(BLOCKS.set_column(place, BLOCKS.schema.field(place), pa.array([0, 1], pa.int16())))
 
 
 @both_readers
@@ -248,7 +257,9 @@ def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_comple
     for name, values in (("block", [7, 8]), ("layout", [1, 1])):
         field = part.schema.field(name)
         part = part.set_column(part.schema.get_field_index(name), field, pa.array(values, field.type))
-    content = written_content(from_arrow(pa.concat_tables([whole.slice(0, 1), part])))
+    layouts = (*PLAN.scheme.layouts, Layout(("s",), (), (), ByOrder("input")))
+    both = replace(PLAN, scheme=Scheme(layouts))
+    content = written_content(BlockTable.from_arrow(pa.concat_tables([whole.slice(0, 1), part]), both))
     assert content.rows == 4
     assert content.sums == {"s": 21}
 
