@@ -137,7 +137,9 @@ def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     stored = [*files.walk(CATALOG), *files.walk(DATA)]
     kept = _kept(files, stored, latest, retain, horizon)
     named = _named_files(files, kept)
-    garbage = [file for file in stored if _is_ours(file.path) and file.path not in named]
+    # Some disks list a file under the case of another partition's folder.
+    folded = {path.casefold() for path in named}
+    garbage = [file for file in stored if _is_ours(file.path) and file.path.casefold() not in folded]
     old = _old_enough(garbage, horizon)
     oldest = kept[0].number
     expired = tuple(number for number in snapshot_numbers(files) if number < oldest)
