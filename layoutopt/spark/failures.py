@@ -49,7 +49,7 @@ def clear_failures(source: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        clear = _recognised(str(error), source)
+        clear = clear_failure(str(error), source)
         if clear is None:
             raise
         raise clear from error
@@ -59,7 +59,7 @@ def clear_failures(source: str) -> Iterator[None]:
         raise _disk_full() from error
 
 
-def _recognised(text: str, source: str) -> LayoutoptError | None:
+def clear_failure(text: str, source: str) -> LayoutoptError | None:
     """The error that a message of Spark stands for, or None."""
     mark = _MARK.search(text)
     if mark:
