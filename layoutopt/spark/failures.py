@@ -14,7 +14,9 @@ from pyspark.errors import PySparkException
 from layoutopt import errors
 from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
 
-_KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+_KINDS: dict[str, type[LayoutoptError]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LayoutoptError)
+}
 _MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
