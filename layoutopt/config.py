@@ -106,7 +106,7 @@ Place = Annotated[Text, Positional()]
 class VerbSettings(BaseModel):
     """The settings of one verb. Keys that are no setting are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 class AnalyzeSettings(VerbSettings):
