@@ -197,6 +197,12 @@ def test_json_holds_what_json_cannot_as_text(capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out) == {"a": ["nan", "inf", 1.5, None, True], "b": "x"}
 
 
+def test_what_is_shown_is_text_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    names = "reads [red]a, [/b], :heart:"
+    Session(None, json=False, progress=False).show(None, lambda console: console.print(names))
+    assert capsys.readouterr().out.strip() == names
+
+
 def test_progress_is_on_stderr_and_only_when_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     for wanted in (False, True):
         with Session(None, json=False, progress=wanted).working("starting") as work:
