@@ -6,7 +6,7 @@ A configuration file has one table a verb, with the flags' names as keys (`block
     [analyze]
     log = "queries.jsonl"
     schema = "events.parquet"
-    num-features = 28
+    num-features = 40
 
     [spark]
     "spark.driver.memory" = "4g"
@@ -179,7 +179,7 @@ class PlanSettings(VerbSettings):
         None,
         ge=1,
         description="numFeat: the most features that guide blocking; all others are only measured "
-        "[default: 28 for one layout, all for several]",
+        "[default: 40 for one layout, all for several]",
     )
     block_rows: int = Field(10_000, ge=1, description="the mean number of rows of a block")
     segment_rows: int = Field(

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.config import Cost, PlanSettings
 from layoutopt.errors import PlanError, SettingError
+from layoutopt.features.sharpen import sharpest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan
@@ -20,7 +21,7 @@ from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.methods import BY_ORDER, COUNTED, METHODS, SAMPLED
-from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
+from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, only, sample_pairs
 from layoutopt.spark.planning import Designed, PartitionPairs, Planning
 from layoutopt.spark.replicating import REPLICATING, replication_of
 from layoutopt.spark.session import check_settings
@@ -31,8 +32,8 @@ __all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan", "p
 MAX_VECTORS = 3_000
 """Distinct vectors of a segment in a layout (4.5): Ward's time grows with their square, and a load runs it often."""
 
-NUM_FEATURES = 28
-"""Features that guide the blocking of a single layout."""
+NUM_FEATURES = 40
+"""Features among which those are chosen that guide the blocking of a single layout."""
 
 
 def make_plan(
@@ -72,7 +73,7 @@ def make_plan(
         seed: of everything with chance.
         by: columns to order by, for methods by order; chosen from the workload where left out.
         min_features: fewer features than these are not worth a plan by features.
-        num_features: numFeat, the most features that guide the blocking; 28 for one layout and all for several where
+        num_features: numFeat, the most features that guide the blocking; 40 for one layout and all for several where
             left out. Every feature of the document is measured all the same, and skips.
         codec: the Parquet compression.
         cost: what methods that search over column groups count: cells and tids, or their bytes.
@@ -207,14 +208,16 @@ def plan_by(
 def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
     """The features that guide the blocking.
 
-    Several layouts take all. One layout takes few, where they compete (Sun 2017, figure 3.7), and none about the
-    columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen yet too.
+    Several layouts choose among all. One layout takes the strictest, since they compete (Sun 2017, figure 3.7), and
+    none about the columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen
+    yet too.
     """
     features = document.features
     if method in SAMPLED:
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
-    free = replace(features, features=tuple(f for f in features if not _is_range_of(f, excluded)))
+    strict = only(features, sharpest(features, document.queries))
+    free = replace(strict, features=tuple(f for f in strict if not _is_range_of(f, excluded)))
     return heaviest(free, NUM_FEATURES if num_features is None else num_features)
 
 
