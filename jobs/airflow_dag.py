@@ -37,15 +37,15 @@ START = datetime.fromisoformat(os.environ.get("LAYOUTOPT_START", "2026-01-01") +
 PARALLEL = int(os.environ.get("LAYOUTOPT_PARALLEL", "2"))
 RETRIES, WAIT = (int(number) for number in os.environ.get("LAYOUTOPT_RETRIES", "3,300").split(","))
 
-BAD_USAGE = 2
-"""The exit code of bad usage or bad input: another try would fail too."""
+FOR_GOOD = (2, 3)
+"""Exit codes of bad usage or input, and of somebody else's rows in the partition: another try would fail too."""
 
 
 def run(command: list[str]) -> None:
     """Run a command; its output goes to the task's log. Fails for good where another try can't help."""
     code = subprocess.run(command, check=False).returncode
     said = f"{shlex.join(command)} exited with {code}"
-    if code == BAD_USAGE:
+    if code in FOR_GOOD:
         raise AirflowFailException(said)
     if code:
         raise RuntimeError(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,6 +48,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from layoutopt import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def layoutopt(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Take what is said before the verb."""
 
 
 @add_verb(app, AnalyzeSettings, example="layoutopt analyze queries.jsonl --schema events.parquet -o features.json")
@@ -120,9 +137,9 @@ def reload(settings: ReloadSettings, session: Session) -> None:
 )
 def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query, reading only the blocks that may match."""
+    table = _open(settings.table_path, settings)
     from layoutopt.reports import answer_report, print_answer
 
-    table = _open(settings.table_path, settings)
     with session.working("reading"):
         answer = _answer(table, settings, session)
     limit = settings.limit or (None if session.json else 100)
@@ -333,9 +350,9 @@ def _check_plan_is_there(settings: LoadSettings) -> None:
 
 
 def _open(path: str, at: SnapshotSettings | None = None) -> Table:
-    from layoutopt.scan.startup import spare_pandas
+    from layoutopt.scan.startup import start_quickly
 
-    spare_pandas()
+    start_quickly()
     from layoutopt.scan.table import open_table
 
     return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of)

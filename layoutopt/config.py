@@ -30,6 +30,7 @@ from pydantic.fields import FieldInfo
 from layoutopt.errors import SettingError
 
 SPARK_SECTION: Final = "spark"
+_LARGEST: Final = 2**53  # what a plan takes
 
 
 def _listed(value: object) -> object:
@@ -105,7 +106,7 @@ Place = Annotated[Text, Positional()]
 class VerbSettings(BaseModel):
     """The settings of one verb. Keys that are no setting are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 class AnalyzeSettings(VerbSettings):
@@ -181,14 +182,20 @@ class PlanSettings(VerbSettings):
         description="numFeat: the most features that guide blocking; all others are only measured "
         "[default: 40 for one layout, all for several]",
     )
-    block_rows: int = Field(10_000, ge=1, description="the mean number of rows of a block")
+    block_rows: int = Field(10_000, ge=1, le=_LARGEST, description="the mean number of rows of a block")
     segment_rows: int = Field(
-        1_000_000, ge=1, description="the most rows partitioned together; bounds the memory of a load's tasks"
+        1_000_000,
+        ge=1,
+        le=_LARGEST,
+        description="the most rows partitioned together; bounds the memory of a load's tasks",
     )
     max_vectors: int = Field(
-        3_000, ge=1, description="the most distinct feature vectors of a segment; features beyond that are given up"
+        3_000,
+        ge=1,
+        le=_LARGEST,
+        description="the most distinct feature vectors of a segment; features beyond that are given up",
     )
-    seed: int = Field(0, ge=0, description="the seed of everything that draws at random")
+    seed: int = Field(0, ge=0, le=_LARGEST, description="the seed of everything that draws at random")
     codec: Literal["zstd", "snappy", "gzip", "lz4", "none"] = Field("zstd", description="the Parquet compression")
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
@@ -459,7 +466,7 @@ def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
         raise SettingError(
             f"the configuration {str(path)!r} can't be read ({error.strerror}); check the path"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingError(f"the configuration {str(path)!r} is not TOML: {error}") from error
     known = (*VERBS, SPARK_SECTION)
     for name, section in content.items():

@@ -67,7 +67,9 @@ class Session:
         from rich.console import Console
 
         # Tables that go into a file or a pipe are not cut to a terminal's width.
-        human(Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        # Names and values are text: `[red]` and `:heart:` mean nothing here.
+        width = None if sys.stdout.isatty() else 160
+        human(Console(highlight=False, markup=False, emoji=False, width=width))
 
     def spark_properties(self) -> dict[str, str]:
         """The configuration file's properties for the Spark session, none without a file."""

@@ -56,6 +56,6 @@ def event_log(target: str | None) -> Iterator[EventLog]:
 
 def _opened(target: str) -> IO[str]:
     try:
-        return Path(target).open("a", encoding="utf-8")
+        return Path(target).open("a", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise SettingError(f"the log {target!r} can't be written ({error.strerror}); name another file") from error

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 20
 _MOST_CHANGED = 4
+_CONTROLS = {
+    code: f"\\x{code:02x}"
+    for code in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), 0x2066, 0x2067)
+}
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -113,13 +117,22 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
     report = answer_report(answer, limit)
     table = Table()
     for name in answer.column_names:
-        table.add_column(Text(name), overflow="fold")
+        table.add_column(Text(printable(name)), overflow="fold")
     rows: Any = report["rows"]
     for row in rows:
-        table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("NULL" if value is None else printable(str(value))) for value in row))
     console.print(table)
     if len(rows) < answer.num_rows:
         console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
+
+
+def printable(text: str) -> str:
+    """A text of somebody else's without what moves a terminal's cursor or turns its direction.
+
+    >>> printable("\x1b[2Ja")
+    '\\\\x1b[2Ja'
+    """
+    return text.translate(_CONTROLS)
 
 
 def print_evaluation(
@@ -175,7 +188,7 @@ def _print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
             blocks = max(conjunct.get("blocks_skipped_alone", {}).values(), default=0)
             detail = f"{blocks:,} blocks by itself" if conjunct["reason"] == "skips" else conjunct["detail"]
             why = f"{conjunct['reason']}: {detail}"
-            table.add_row(*numbers, Text(conjunct["text"]), Text(why.strip(": ")))
+            table.add_row(*numbers, Text(printable(conjunct["text"])), Text(printable(why.strip(": "))))
             numbers = [""] * len(numbers)
         table.add_section()
     if worst:

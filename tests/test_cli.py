@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 
+import layoutopt
 from layoutopt.cli import app, main
 from layoutopt.config import VERBS, key_of
 from layoutopt.console import BAD_USAGE, DONE, FAILED, Session, run_app
@@ -74,6 +75,11 @@ def test_the_example_parses(verb: str, capsys: pytest.CaptureFixture[str]) -> No
     words = shlex.split(" ".join(example.split()))
     assert words[:2] == ["layoutopt", verb]
     commands()[verb].make_context(verb, words[2:])
+
+
+def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == DONE
+    assert capsys.readouterr().out == f"{layoutopt.__version__}\n"
 
 
 def test_without_arguments_the_verbs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,6 +195,12 @@ def test_json_holds_what_json_cannot_as_text(capsys: pytest.CaptureFixture[str])
     value = {"a": [float("nan"), float("inf"), 1.5, None, True], "b": Path("x")}
     Session(None, json=True, progress=False).show(value, lambda console: None)
     assert json.loads(capsys.readouterr().out) == {"a": ["nan", "inf", 1.5, None, True], "b": "x"}
+
+
+def test_what_is_shown_is_text_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    names = "reads [red]a, [/b], :heart:"
+    Session(None, json=False, progress=False).show(None, lambda console: console.print(names))
+    assert capsys.readouterr().out.strip() == names
 
 
 def test_progress_is_on_stderr_and_only_when_wanted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,6 +71,7 @@ def test_values_hold_only_what_the_file_says(tmp_path: Path) -> None:
         ("[plane]\nblock_rows = 7", "plane"),
         ("block_rows = 7", "block_rows"),
         ("[plan", "TOML"),
+        ("plan = " + "[" * 10_000, "TOML"),
     ],
 )
 def test_a_bad_file_is_refused_with_what_is_wrong(tmp_path: Path, text: str, named: str) -> None:

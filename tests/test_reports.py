@@ -38,6 +38,14 @@ def test_values_are_printed_as_they_are() -> None:
     said = printed(lambda console: print_answer(console, ANSWER, None))
     assert "[bold]y[/bold]" in said
     assert "NULL" in said
+
+
+def test_values_do_nothing_to_the_terminal() -> None:
+    hostile = pa.table({"\x1b[31mred": ["\x1b[2J\x9b2J\u202etxt", "two\nlines", "ünï 😀"]})
+    said = printed(lambda console: print_answer(console, hostile, None))
+    assert all(c.isprintable() or c == "\n" for c in said)
+    assert "\\x1b[2J\\x9b2J\\x202etxt" in said
+    assert "ünï 😀" in said
     assert "rows" not in said
 
 

@@ -2,6 +2,8 @@
 
 Every load runs in processes of its own. The kernel counts each one's peak (``VmHWM`` in ``/proc``), which is read while
 it lives. Memory should follow ``segment_rows``, not the partition: a partition of ten segments takes what one takes.
+All loads have the same small heap: Java collects garbage only when it must, and would show how much it may have, not
+how much it needs.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from layoutopt.errors import LayoutoptError, SettingError
 FACTORS = (1, 2, 5, 10)
 SEGMENT_SHARE = 12  # a segment is this part of the table, so that ten fit into it
 STREAM = "chapter3"
+HEAP = "1g"
 TARGET = 1.3  # times the memory of a partition of one segment
 JVM, WORKER, DRIVER = "jvm", "worker", "driver"
 
@@ -79,6 +82,7 @@ def _make_plan(bench: Bench, folder: Path, segment_rows: int) -> None:
     run_layoutopt("analyze", log, "--schema", source, "--table", TABLE, "-o", features)
     flags = ["--block-rows", "700", "--segment-rows", str(segment_rows), "-o", str(folder / "plan.json")]
     run_layoutopt("plan", source, "--features", features, *flags)
+    (folder / "spark.toml").write_text(f'[spark]\n"spark.driver.memory" = "{HEAP}"\n')
 
 
 def _measure(bench: Bench, folder: Path, factor: int, segment_rows: int) -> MemoryFigure:
@@ -86,7 +90,8 @@ def _measure(bench: Bench, folder: Path, factor: int, segment_rows: int) -> Memo
     source, table = folder / f"source-{factor}.parquet", folder / f"table-{factor}-{time.time_ns()}"
     rows = write_rows(bench.data.denormalised, source, factor * segment_rows)
     start = time.perf_counter()
-    peaks = run_layoutopt("load", str(source), str(table), "--plan", str(folder / "plan.json"))
+    flags = ["--plan", str(folder / "plan.json"), "--conf", str(folder / "spark.toml")]
+    peaks = run_layoutopt("load", str(source), str(table), *flags)
     seconds = time.perf_counter() - start
     source.unlink()
     return MemoryFigure(
@@ -146,12 +151,15 @@ def peaks_of(pids: Sequence[int]) -> list[tuple[str, int]]:
     for pid in pids:
         peak = _status(pid).get("VmHWM")
         if peak is not None:
-            found.append((_kind(pid), 1024 * int(peak.split()[0])))
+            found.append((kind_of(pid), 1024 * int(peak.split()[0])))
     return found
 
 
-def _kind(pid: int) -> str:
+def kind_of(pid: int) -> str:
+    """Which of the three a process is; empty where it has ended."""
     words = _read(_PROC / str(pid) / "cmdline").split("\0")
+    if words == [""]:
+        return ""
     if words[0].endswith("java"):
         return JVM
     return WORKER if "pyspark.daemon" in words else DRIVER
@@ -171,7 +179,8 @@ def _read(path: Path) -> str:
 
 def print_memory(console: Console, figures: Sequence[MemoryFigure]) -> None:
     """Print the peaks of each load, and JVM and worker together over those of one segment."""
-    title = f"peak memory of a load, segments of {figures[0].segment_rows:,} rows; target {TARGET}x of one segment's"
+    segment = f"segments of {figures[0].segment_rows:,} rows, a heap of {HEAP}"
+    title = f"peak memory of a load, {segment}; target {TARGET}x of one segment's"
     table = Table(title=title, title_justify="left")
     for name in ("rows", "segments", "seconds", "JVM", "a Python worker", "driver", "all", "of one segment's"):
         table.add_column(name, justify="right")

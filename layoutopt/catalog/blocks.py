@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.bounds import column_bounds
-from layoutopt.catalog.locators import block_schema, checked_locators, damaged
+from layoutopt.catalog.locators import REPEATING, block_schema, check_expansion, checked_locators, damaged, plain_texts
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
@@ -27,14 +27,12 @@ Words = npt.NDArray[np.uint64]
 __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
 ALL_ONES = np.uint64(2**64 - 1)
-# Names repeat in long runs; statistics hardly repeat, and dictionaries of them cost more than they save.
-_REPEATING = ["file", "partition", "footer"]
 
 
 def encode_blocks(blocks: pa.Table) -> bytes:
     """The content of a blocks file."""
     sink = io.BytesIO()
-    pq.write_table(blocks, sink, compression="zstd", use_dictionary=_REPEATING, write_statistics=False)
+    pq.write_table(blocks, sink, compression="zstd", use_dictionary=REPEATING, write_statistics=False)
     return sink.getvalue()
 
 
@@ -77,8 +75,11 @@ class BlockTable:
         """
         expected = [field.name for field in block_schema(plan.schema, 1) if field.name != "stats"]
         try:
-            file = pq.ParquetFile(pa.BufferReader(data))
-            table = file.read(columns=expected)
+            metadata = pq.read_metadata(pa.BufferReader(data))
+            check_expansion(metadata, len(data), where)
+            repeating = [name for name in REPEATING if name in metadata.schema.names]
+            file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=repeating)
+            table = plain_texts(file.read(columns=expected), where)
         except (pa.ArrowException, OSError) as error:
             raise damaged(where, str(error)) from error
 

@@ -10,19 +10,26 @@ from typing import Any
 from layoutopt.errors import CatalogError
 
 LARGEST_INT64 = 2**63 - 1
+LONGEST_PATH = 1024
 _LOAD_ID = re.compile(r"[0-9a-z-]{1,128}")
 _DIGEST = re.compile(r"[0-9a-f]{1,64}")
 
 
 def is_safe_path(path: str) -> bool:
-    """Whether a path stays inside the table: relative, no ``..``, scheme, backslash or control character.
+    """Whether a path stays inside the table: relative, not endless, no ``..``, scheme, backslash or control character.
 
     >>> is_safe_path("data/1994/l1/layout-0/0-a.parquet")
     True
     >>> [is_safe_path(p) for p in ("/etc/passwd", "a/../b", "s3://b/k", "a//b", "")]
     [False, False, False, False, False]
     """
-    if not path or path.startswith("~") or "\\" in path or ":" in path or not path.isprintable():
+    if (
+        not 0 < len(path) <= LONGEST_PATH
+        or path.startswith("~")
+        or "\\" in path
+        or ":" in path
+        or not path.isprintable()
+    ):
         return False
     return all(part not in ("", ".", "..") for part in path.split("/"))
 

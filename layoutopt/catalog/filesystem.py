@@ -27,12 +27,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
-from fsspec.utils import get_protocol, stringify_path
 
 from layoutopt.catalog.fields import is_safe_path
 from layoutopt.catalog.footers import DecodedFooters
+from layoutopt.catalog.local_store import LocalStore, absolute, is_url, protocol_of
 from layoutopt.errors import CatalogError, SettingError
 
 TEMPORARY = ".tmp-"
@@ -58,7 +57,11 @@ class TableFiles:
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        """The fsspec filesystem and the root's path in it."""
+        """The fsspec filesystem, or what stands for the local one, and the root's path in it."""
+        if not is_url(self.root):
+            return LocalStore(), absolute(self.root)
+        import fsspec
+
         try:
             filesystem, path = fsspec.core.url_to_fs(self.root)
         except (ImportError, ValueError) as error:
@@ -68,9 +71,7 @@ class TableFiles:
     @cached_property
     def local_root(self) -> Path | None:
         """The root as a local path, None where it lies elsewhere."""
-        if get_protocol(stringify_path(self.root)) not in ("file", "local"):
-            return None
-        return Path(self._store[1])
+        return Path(self._store[1]) if protocol_of(self.root) in ("file", "local") else None
 
     @cached_property
     def footers(self) -> DecodedFooters:
@@ -193,7 +194,7 @@ class TableFiles:
         full = self._full(path)
         if self.local_root is not None:
             _create_local(Path(full), data)
-        elif get_protocol(self.root) in ("hdfs", "viewfs"):
+        elif protocol_of(self.root) in ("hdfs", "viewfs"):
             _create_by_rename(self._store[0], full, data)
         else:
             _create_conditionally(self._store[0], full, data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from layoutopt.catalog.fields import is_safe_path, short
 from layoutopt.catalog.statistics import statistics_type
@@ -11,6 +12,14 @@ from layoutopt.errors import CatalogError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
+
+# Names repeat in long runs; statistics hardly repeat, and dictionaries of them cost more than they save.
+REPEATING = ["file", "partition", "footer"]
+
+# Honest blocks take a few times their compressed bytes; what takes so many more was made to fill the memory.
+_MOST_EXPANSION = 256
+_FREE_BYTES = 64 * 2**20
+_LONGEST_TEXT = 8 * 1024
 
 
 def block_schema(schema: Schema, n_words: int) -> pa.Schema:
@@ -45,6 +54,36 @@ def damaged(where: str, reason: str) -> CatalogError:
     return CatalogError(f"{where} is damaged ({short(reason)}); restore the file from a copy or load again")
 
 
+def check_expansion(metadata: pq.FileMetaData, size: int, where: str) -> None:
+    """Refuse a blocks file of ``size`` bytes that says it becomes too large in memory.
+
+    Raises:
+        CatalogError: it does.
+    """
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    decoded = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
+    most = _FREE_BYTES + _MOST_EXPANSION * size
+    for taken in (decoded, 8 * metadata.num_rows):
+        if taken > most:
+            raise damaged(where, f"its {size} bytes become {taken}")
+
+
+def plain_texts(table: pa.Table, where: str) -> pa.Table:
+    """Texts that were read as dictionaries as plain ones: a long one is not repeated for many rows.
+
+    Raises:
+        CatalogError: a text is too long to be a path or a digest.
+    """
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            for chunk in table.column(i).chunks:
+                longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
+                if longest > _LONGEST_TEXT:
+                    raise damaged(where, f"its column {field.name} has a text of {longest} bytes")
+            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+    return table
+
+
 def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
 
@@ -63,6 +102,9 @@ def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     widths = pc.unique(pc.list_value_length(table["words"])).to_pylist()
     if set(widths) - {None, words_for(len(plan.features))}:
         raise damaged(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
+    layouts = len(plan.scheme.layouts)
+    if table.num_rows and pc.max(table["layout"]).as_py() >= layouts:
+        raise damaged(where, f"it names layout {pc.max(table['layout']).as_py()}, the plan has {layouts}")
     _check_names(table, where)
     return table.select([field.name for field in wanted]).combine_chunks()
 

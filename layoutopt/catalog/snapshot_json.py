@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from layoutopt.catalog.fields import Fields, is_safe_path, short
+from layoutopt.catalog.keys import is_wide_decimal
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.versions import FORMAT, check_version
@@ -77,7 +78,7 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 def _checksum(content: Mapping[str, Any]) -> str:
     try:
         return hashlib.sha256(_canonical(content)).hexdigest()
-    except ValueError:  # a lone surrogate or a NaN, which dumps() never writes: fits no checksum
+    except (ValueError, RecursionError):  # a lone surrogate, a NaN, lists in lists: dumps() writes none of them
         return ""
 
 
@@ -196,11 +197,16 @@ def _bounds(value: object, type: str, where: str) -> Bounds:
     return Bounds(low, high, Fields({"nulls": value[2]}, where).optional_count("nulls"))
 
 
+def _end(type: str) -> int:
+    """What integer keys stay below: that of decimals, or of 64 bits."""
+    return 10**38 if is_wide_decimal(type) else 2**63
+
+
 def _key(value: object, type: str, where: str) -> Key | None:
     kind = key_kind(type)
     if value is None:
         return None
-    if kind == "int" and isinstance(value, int) and not isinstance(value, bool):
+    if kind == "int" and isinstance(value, int) and not isinstance(value, bool) and -_end(type) <= value < _end(type):
         return value
     if kind == "str" and isinstance(value, str):
         return value

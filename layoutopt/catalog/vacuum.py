@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.filesystem import TEMPORARY, StoredFile, TableFiles
-from layoutopt.catalog.locators import damaged
+from layoutopt.catalog.locators import check_expansion, damaged
 from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
@@ -137,7 +137,9 @@ def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     stored = [*files.walk(CATALOG), *files.walk(DATA)]
     kept = _kept(files, stored, latest, retain, horizon)
     named = _named_files(files, kept)
-    garbage = [file for file in stored if _is_ours(file.path) and file.path not in named]
+    # Some disks list a file under the case of another partition's folder.
+    folded = {path.casefold() for path in named}
+    garbage = [file for file in stored if _is_ours(file.path) and file.path.casefold() not in folded]
     old = _old_enough(garbage, horizon)
     oldest = kept[0].number
     expired = tuple(number for number in snapshot_numbers(files) if number < oldest)
@@ -180,6 +182,7 @@ def _named_in(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) 
     where = files.full_path(path)
     data = read_checked(files, snapshot, path)
     try:
+        check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data), columns=["file", "partition"])
         return set(table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))["file"].to_pylist())
     except (pa.ArrowException, OSError, KeyError) as error:

@@ -41,6 +41,7 @@ _EXPRESSIONS: Final = (Col, Const, Call)
 _LITERALS: Final = (InSet, Like, Comparison)
 _NODES: Final = (And, Or, Constant, *_LITERALS)
 _DEEPEST: Final = 200
+_LARGEST_BOUND: Final = 1024  # of clauses and literals: what a normal form costs grows with its square
 """Deeper documents are refused: no filter is so deep, and reading one must not exhaust the stack."""
 
 
@@ -175,7 +176,10 @@ def _read_like(value: Mapping[str, object], depth: int) -> Like:
 
 def _read_filter(value: Mapping[str, object], depth: int) -> Filter:
     root = cast(Node, _read(value["filter"], _NODES, depth))
-    return Filter(root, _typed(value["max_clauses"], int), _typed(value["max_literals"], int))
+    bounds = _typed(value["max_clauses"], int), _typed(value["max_literals"], int)
+    if not all(0 < bound <= _LARGEST_BOUND for bound in bounds):
+        raise ValueError(f"a filter has the bounds {bounds[0]:.3g}, {bounds[1]:.3g}; give 1 to {_LARGEST_BOUND}")
+    return Filter(root, *bounds)
 
 
 def _read_predicate(value: Mapping[str, object], depth: int) -> Predicate:

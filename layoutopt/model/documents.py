@@ -63,7 +63,7 @@ def read_document(
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"the {format} document is damaged: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f"the {format} document is damaged ({error!r:.200}); write it anew") from error
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Any, Final
 
 from layoutopt.errors import PlanError, SchemaError
@@ -21,6 +22,9 @@ ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort"
 _DIGEST_CHARACTERS: Final = 16
 
 Params = tuple[tuple[str, float | int | str], ...]
+
+_LARGEST: Final = 2**53
+"""No count is larger: beyond it numbers are not exact in JSON."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +197,11 @@ class Plan:
     predicted: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("block_rows", "segment_rows", "max_vectors"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"the plan's {name} is {getattr(self, name)}; give a positive number")
+        for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
+            if not least <= getattr(self, name) <= _LARGEST:
+                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {_LARGEST}")
+        if not all(map(isfinite, self.predicted.values())):
+            raise ValueError("the plan's predicted figures are not all numbers; plan again")
         if self.codec not in CODECS:
             raise ValueError(f"the plan's codec is {self.codec[:80]!r}; give one of {', '.join(sorted(CODECS))}")
         if self.settings != self.features.settings:
@@ -211,6 +217,9 @@ class Plan:
     def _require_columns(self) -> None:
         if self.partition_by is not None:
             self.schema.find(self.partition_by)
+        for layout in self.scheme.layouts:
+            if isinstance(layout.blocking, ByOrder):
+                self.schema.select(layout.blocking.columns)
         different = self.scheme.columns ^ set(self.schema.names)
         if different:
             raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")
@@ -326,7 +335,9 @@ def _layout_from_json(value: Mapping[str, Any]) -> Layout:
 
 def _blocking_from_json(value: Mapping[str, Any]) -> Blocking:
     params = tuple((str(name), setting) for name, setting in value["params"].items())
-    if any(not isinstance(setting, int | float | str) for _, setting in params):
+    if not all(
+        isinstance(setting, str) or (isinstance(setting, int | float) and isfinite(setting)) for _, setting in params
+    ):
         raise PlanError(f"the blocking's parameters {value['params']!r:.80} are not numbers and texts; plan again")
     if value["by"] == "vectors":
         return ByVectors(str(value["algorithm"]), params)

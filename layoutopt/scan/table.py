@@ -19,6 +19,7 @@ from layoutopt.model.skipping import BlockFacts, cannot_match
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
 from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.scan.read import BATCH_ROWS, ROWS_ONLY, FileRead, LayoutRead, SegmentRead, open_parquet, read_segments
+from layoutopt.scan.startup import spare_pandas
 from layoutopt.workload.scans import TableScan, scans_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def open_table(path: str, *, snapshot: int | None = None, as_of: str | None = No
         NotATableError: the path holds something else, or nothing.
         CatalogError: a catalog file is missing, damaged or of an unknown version.
     """
+    spare_pandas()
     return Table(Catalog.open(str(path), snapshot, as_of))
 
 

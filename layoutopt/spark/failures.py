@@ -14,6 +14,9 @@ from pyspark.errors import PySparkException
 from layoutopt import errors
 from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
 
+_KINDS: dict[str, type[LayoutoptError]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LayoutoptError)
+}
 _MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
@@ -48,7 +51,7 @@ def clear_failures(source: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        clear = _recognised(str(error), source)
+        clear = clear_failure(str(error), source)
         if clear is None:
             raise
         raise clear from error
@@ -58,14 +61,12 @@ def clear_failures(source: str) -> Iterator[None]:
         raise _disk_full() from error
 
 
-def _recognised(text: str, source: str) -> LayoutoptError | None:
+def clear_failure(text: str, source: str) -> LayoutoptError | None:
     """The error that a message of Spark stands for, or None."""
     mark = _MARK.search(text)
     if mark:
         carried = json.loads(mark[1])
-        kind = getattr(errors, carried["kind"], TableError)
-        found: LayoutoptError = kind(carried["message"])
-        return found
+        return _KINDS.get(carried["kind"], TableError)(carried["message"])
     if _NO_SPACE.search(text):
         return _disk_full()
     if _NO_MEMORY.search(text):

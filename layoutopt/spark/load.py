@@ -251,6 +251,16 @@ def _fresh_load_id(base: Snapshot | None) -> str:
             return load_id
 
 
+def _check_block_numbers(one: _Load) -> None:
+    """Refuse a load whose blocks might take the numbers of another load's."""
+    most = (1 << _NUMBER_BITS) // (max(1, len(one.segments)) * len(one.plan.scheme.layouts))
+    if one.plan.segment_rows > most:
+        raise BoundError(
+            f"with segment_rows {one.plan.segment_rows} the blocks of {len(one.segments)} segments can't be numbered; "
+            f"plan with at most {most}"
+        )
+
+
 def _mark(load_id: str) -> int:
     return int.from_bytes(hashlib.sha256(load_id.encode()).digest()[:4], "big") % _MARKS
 
@@ -258,6 +268,7 @@ def _mark(load_id: str) -> int:
 def _write(one: _Load, in_task: Callable[[str], None] | None) -> _Written:
     """Run the job."""
     plan = one.plan
+    _check_block_numbers(one)
     empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
     if not one.segments:
         return _Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})

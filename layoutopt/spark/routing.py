@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import stored_keys
+from layoutopt.errors import PlanError
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicate import columns_of
@@ -172,7 +173,10 @@ def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
 def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
     """Each row's rank by the column that the layout is cut by, ``int64[n]``; None if there is none."""
     name = dict(blocking.params).get(CUT_BY)
-    return None if name is None else _ranks(table[str(name)], plan.schema.find(str(name)).type)
+    if name is None:
+        return None
+    column = plan.schema.find(str(name))
+    return _ranks(table[column.name], column.type)
 
 
 def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
@@ -195,11 +199,17 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     most = plan.max_vectors * (SLICES if guides.slices else 1)
     kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, most)
     pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
-    params = dict(blocking.params)
-    min_rows = int(params.get(MIN_ROWS, min_rows_for(plan.block_rows)))
+    min_rows = _min_rows(plan, blocking)
     partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
     joined = int((kept != np.arange(len(kept))).sum())
     return _written(rows, assign_rows(partition, inverse, order), partition.n_blocks, joined)
+
+
+def _min_rows(plan: Plan, blocking: ByVectors) -> int:
+    given = dict(blocking.params).get(MIN_ROWS, min_rows_for(plan.block_rows))
+    if isinstance(given, str) or given < 1:
+        raise PlanError(f"the plan's {MIN_ROWS} is {given!r:.80}; plan again, or give a number from 1")
+    return int(given)
 
 
 def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.blocks import BlockTable, block_schema, concatenated, encode_blocks
@@ -16,6 +18,7 @@ from layoutopt.catalog.entries import partition_entries, written_content
 from layoutopt.catalog.snapshot import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
+from layoutopt.model.layout import ByOrder, Layout, Scheme
 from layoutopt.model.skipping import ColumnBounds
 from layoutopt.model.values import NAN_KEY, to_key
 from tests.catalog.loads import FOOTER, ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
@@ -60,6 +63,13 @@ def test_every_column_is_there(read: Reader) -> None:
     assert table.words.tolist() == [[5], [5]]
     assert table.column_bytes("x").tolist() == [10, 11]
     assert table.column_sums("s").tolist() == [10, 11]
+
+
+@both_readers
+def test_a_layout_that_the_plan_does_not_have_is_refused(read: Reader) -> None:
+    place = BLOCKS.schema.get_field_index("layout")
+    with pytest.raises(CatalogError, match="names layout 1"):
+        read(BLOCKS.set_column(place, BLOCKS.schema.field(place), pa.array([0, 1], pa.int16())))
 
 
 @both_readers
@@ -247,7 +257,9 @@ def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_comple
     for name, values in (("block", [7, 8]), ("layout", [1, 1])):
         field = part.schema.field(name)
         part = part.set_column(part.schema.get_field_index(name), field, pa.array(values, field.type))
-    content = written_content(from_arrow(pa.concat_tables([whole.slice(0, 1), part])))
+    layouts = (*PLAN.scheme.layouts, Layout(("s",), (), (), ByOrder("input")))
+    both = replace(PLAN, scheme=Scheme(layouts))
+    content = written_content(BlockTable.from_arrow(pa.concat_tables([whole.slice(0, 1), part]), both))
     assert content.rows == 4
     assert content.sums == {"s": 21}
 
@@ -268,3 +280,37 @@ def test_one_unknown_block_makes_the_partition_unknown_but_one_of_nulls_does_not
 def test_bounds_of_partitions_become_bounds_over_them(type: str, low: Any, high: Any) -> None:
     bounds = bounds_over([Bounds(low, high, 1), Bounds(), Bounds(None, None, 9)], np.array([4, 4, 4]), type)
     assert described(bounds) == [(low, high, 1), -1, -1]
+
+
+class TestFilesMadeToFillTheMemory:
+    """Small files that become large are refused before they do."""
+
+    @staticmethod
+    def written(blocks: pa.Table, **options: Any) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(blocks, sink, compression="zstd", write_statistics=False, **options)
+        return bytes(sink.getvalue().to_pybytes())
+
+    @pytest.mark.parametrize("dictionaries", [False, True])
+    def test_rows_that_say_nothing(self, dictionaries: bool) -> None:
+        data = self.written(pa.table({"rows": np.zeros(10_000_000, np.int64)}), use_dictionary=dictionaries)
+        assert len(data) < 50_000
+        with pytest.raises(CatalogError, match="become"):
+            BlockTable.from_parquet(data, PLAN, "l1.parquet")
+
+    def test_a_long_text_repeated_by_a_dictionary(self) -> None:
+        rows = 1_000
+        longer = BLOCKS.take(pa.array(np.zeros(rows, np.int64)))
+        texts = pa.array(["data/" + "x" * 1_000_000]).dictionary_encode().take(pa.array(np.zeros(rows, np.int64)))
+        place = longer.schema.get_field_index("file")
+        data = self.written(
+            longer.set_column(place, "file", texts.cast(pa.dictionary(pa.int32(), pa.string()))),
+            use_dictionary=["file"],
+        )
+        assert len(data) < 1_000_000
+        with pytest.raises(CatalogError, match="1000005 bytes"):
+            BlockTable.from_parquet(data, PLAN, "l1.parquet")
+
+    def test_honest_blocks_are_far_from_the_bound(self) -> None:
+        like = BLOCKS.slice(0, 1).take(pa.array(np.zeros(20_000, np.int64)))
+        assert from_file(like.set_column(2, "block", pa.array(range(20_000), pa.int64()))).n == 20_000

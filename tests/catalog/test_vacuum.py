@@ -61,6 +61,18 @@ def test_what_only_old_snapshots_need_goes(files: TableFiles) -> None:
     assert [(entry.number, entry.operation) for entry in history(files)] == [(2, "load"), (3, "vacuum")]
 
 
+def test_a_file_that_a_disk_lists_in_another_case_stays(tmp_path: Path) -> None:
+    """As a disk does that does not tell `a` from `A`, where both are partitions."""
+    files = TableFiles(str(tmp_path / "table"))
+    SmallLoad("d", (None,)).commit(files, ensure_table_root(files))
+    listed = tmp_path / "table" / "data/__NULL__/d/layout-0/0-a.parquet"
+    listed.parent.mkdir(parents=True)
+    listed.touch()
+    listed.with_name("0-b.parquet").touch()
+    assert vacuum(files, 1, NOTHING).files == ("data/__NULL__/d/layout-0/0-b.parquet",)
+    assert listed.exists()
+
+
 def test_a_dry_run_says_the_same_and_removes_nothing(files: TableFiles) -> None:
     before = {file.path for file in files.walk("")}
     foreseen = vacuum(files, 1, NOTHING, dry_run=True)

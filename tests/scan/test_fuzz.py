@@ -14,14 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.footers import footer_at_end
 from layoutopt.catalog.snapshot import FileDigest
-from layoutopt.errors import LayoutoptError
+from layoutopt.errors import CatalogError, LayoutoptError, PlanError
+from layoutopt.model.codec import filter_from_json, to_json
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.documents import canonical_bytes
 from layoutopt.model.layout import Plan
+from layoutopt.model.predicate import Constant, Filter
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building
 from tests.scan.corruptions import corrupted, hostile_like, with_hostile_value
@@ -140,6 +144,18 @@ def forged_blocks(victim: Victim, rng: random.Random) -> Damage:
     return Damage({name: data, SNAPSHOT: snapshot_json.dumps(replace(snapshot, files=digests))})
 
 
+def forged_plan(victim: Victim, rng: random.Random) -> Damage:
+    """A plan in which one value is hostile, and of which the snapshot has the right digest."""
+    (name,) = victim.names("_layoutopt/plans/")
+    try:
+        data = canonical_bytes(with_hostile_value(json.loads(victim.files[name]), rng))
+    except ValueError:  # JSON has no word for it
+        return forged_plan(victim, rng)
+    snapshot = snapshot_json.loads(victim.files[SNAPSHOT], SNAPSHOT)
+    digests = {**snapshot.files, name: FileDigest.of(data)}
+    return Damage({name: data, SNAPSHOT: snapshot_json.dumps(replace(snapshot, files=digests))})
+
+
 def outcome(damage: Damage, ask: Callable[[], None]) -> str:
     """What becomes of queries; anything but an end or a clear error of ours, which names the file, fails."""
     try:
@@ -203,7 +219,7 @@ def test_corrupted_pages(victim: Victim, times: int, seed: int) -> None:
 
 
 @often(10, 750)
-@pytest.mark.parametrize("target", [forged_snapshot, forged_blocks])
+@pytest.mark.parametrize("target", [forged_snapshot, forged_plan, forged_blocks])
 def test_forged_catalogs(victim: Victim, target: Target, times: int, seed: int) -> None:
     """Who can write a table can make it lie about its rows, but not make a reader fail in an unclear way."""
     assert corrupt(victim, target, victim.read, times, seed)["refused"] > 0
@@ -228,6 +244,52 @@ def test_corrupted_plans_and_features(times: int, seed: int) -> None:
         found[read_document(kind, changed)] += 1
     print(dict(found))  # noqa: T201 - what the long run reports
     assert min(found["refused"], found["another"]) > 0
+
+
+BOMBS = {
+    "lists in lists": b"[" * 100_000,
+    "just not too deep to read": b'{"x":' + b"[" * 985 + b"]" * 985 + b"}",
+    "a number of many digits": b'{"format": "layoutopt-plan", "version": ' + b"9" * 10_000 + b"}",
+    "no number": b'{"format": "layoutopt-plan", "version": 1, "block_rows": 1e999}',
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_documents_made_to_break_their_readers_are_refused(bomb: bytes) -> None:
+    with pytest.raises(PlanError):
+        Plan.loads(bomb)
+    with pytest.raises(PlanError):
+        FeaturesDocument.loads(bomb)
+    for depth in (800, 960, 975, 985, 990):  # where reading still works, and writing no more
+        nested = b'{"format":"layoutopt-table","version":1,"checksum":"ab","x":' + b"[" * depth + b"]" * depth + b"}"
+        with pytest.raises(CatalogError):
+            snapshot_json.loads(nested, "0.json")
+    with pytest.raises(CatalogError):
+        snapshot_json.loads(bomb, "0.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("block_rows", 10**30),
+        ("segment_rows", 2**62),
+        ("seed", -1),
+        ("predicted", {"cells": float("inf")}),
+        ("max_vectors", float("inf")),
+    ],
+)
+def test_numbers_of_plans_are_those_that_a_load_can_take(name: str, value: object) -> None:
+    document = json.loads(documents()[0][1])
+    with pytest.raises(PlanError):
+        Plan.loads(json.dumps({**document, name: value}))
+
+
+@given(st.sampled_from(["max_clauses", "max_literals"]), st.integers(1025, 2**80))
+def test_a_filters_normal_form_is_bounded_whatever_the_document_says(name: str, bound: int) -> None:
+    """Else twenty clauses of two parts each would become a million."""
+    value: Any = to_json(Filter.of(Constant(True)))
+    with pytest.raises(PlanError, match="bounds"):
+        filter_from_json({**value, name: bound})
 
 
 def hostile_document(data: bytes, rng: random.Random) -> bytes:

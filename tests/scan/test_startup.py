@@ -12,7 +12,7 @@ import pytest
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
-HEAVY = ("pandas", "pyspark", "matplotlib", "mlxtend", "scipy", "sklearn")
+HEAVY = ("pandas", "pyspark", "py4j", "matplotlib", "mlxtend", "scipy", "sklearn", "fsspec", "asyncio")
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +43,48 @@ def test_a_short_command_imports_nothing_heavy(root: Path, verb: str, text: str,
     assert not loaded & {*HEAVY, *also}
 
 
+def test_the_library_imports_nothing_heavy(root: Path) -> None:
+    loaded = modules_after(
+        f"import layoutopt\ntable = layoutopt.open_table({str(root)!r})\n"
+        "assert table.sql(\"SELECT id FROM t WHERE kind = 'air'\").num_rows > 0"
+    )
+    assert "duckdb" in loaded
+    assert not loaded & {*HEAVY, "pydantic", "typer", "rich"}
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_what_needs_no_table_imports_no_engine(argument: str) -> None:
+    loaded = modules_after(f"from layoutopt.cli import main\nassert main([{argument!r}]) == 0")
+    assert not loaded & {*HEAVY, "duckdb", "pyarrow", "numpy", "sqlglot"}
+
+
 def test_pandas_still_works_afterwards() -> None:
+    """Whatever pyarrow takes from pandas, it takes as if it had always known of it."""
+    code = """
+from layoutopt.scan.startup import spare_pandas
+spare_pandas()
+spare_pandas()
+import pyarrow as pa
+assert pa.array([1, 2]).to_pylist() == [1, 2]
+import sys
+assert "pandas" not in sys.modules
+import pandas as pd
+assert pa.array(pd.Series([1.0, float("nan")])).null_count == 1
+assert pa.types.is_dictionary(pa.array(pd.Series(["a", None], dtype="category")).type)
+assert pa.scalar(pd.Timestamp("2020-01-01")).as_py().year == 2020
+frame = pa.table({"a": [1, 2]}).to_pandas()
+assert pa.Table.from_pandas(frame).to_pydict() == {"a": [1, 2]}
+assert not any("layoutopt" in type(finder).__module__ for finder in sys.meta_path)
+"""
+    assert "pandas" in modules_after(code)
+
+
+def test_pyarrow_may_be_the_one_who_imports_pandas() -> None:
     code = """
 from layoutopt.scan.startup import spare_pandas
 spare_pandas()
 import pyarrow as pa
-assert pa.array([1, 2]).to_pylist() == [1, 2]
-frame = pa.table({"a": [1, 2]}).to_pandas()
-assert pa.Table.from_pandas(frame).to_pydict() == {"a": [1, 2]}
+assert list(pa.table({"a": [1, 2]}).to_pandas()["a"]) == [1, 2]
 """
     assert "pandas" in modules_after(code)
 
