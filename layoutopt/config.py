@@ -159,9 +159,9 @@ class PlanSettings(VerbSettings):
         "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
     )
     partitioner: Literal["ward", "ward-refined", "portfolio", "qdtree"] = Field(
-        "ward",
+        "portfolio",
         description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
-        "really skip, never worse than `ward` for the log, and takes longer",
+        "really skip, never worse than `ward` for the log",
     )
     tune: bool = Field(
         False,
@@ -175,7 +175,11 @@ class PlanSettings(VerbSettings):
         description="judge plans in `auto` and --tune by the worst quarter of so many resamples of the log, so that "
         "none lives on a few queries",
     )
-    effort: Literal["low", "default", "high"] = Field("default", description="how long the portfolio searches")
+    effort: Literal["low", "default", "high"] = Field(
+        "low",
+        description="how long the portfolio searches: `low` costs a load next to nothing, `default` up to a third more "
+        "time, `high` many times that",
+    )
     num_features: int | None = Field(
         None,
         ge=1,

@@ -13,7 +13,7 @@ from layoutopt.features.mine import Candidates, find_candidates
 from layoutopt.features.redundancy import Ranked, eliminate_redundant
 from layoutopt.features.sharpen import sharpened
 from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.predicate import columns_of
+from layoutopt.model.predicate import Predicate, columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 
@@ -132,14 +132,27 @@ def mine_all(
         selection=selection,
         settings=settings,
     )
+    # A single layout is guided by none that is about dates: it needs stricter ones without them.
+    stricter = _stricter(features, queries, max_set) if selection == "coverage" else ()
     if exclude_columns is None and date_features and dates:
         ranges = mine_ranges(
             queries, dates, schema, threshold=least, num_features=date_features, settings=features.settings
         )
-        known = {feature.predicates for feature in features}
-        new = tuple(feature for feature in ranges if feature.predicates not in known)
-        features = replace(features, features=features.features + new)
-    return sharpened(features, queries, max_set) if selection == "coverage" else features
+        features = _joined(features, ranges.features)
+        stricter += _stricter(features, queries, max_set) if selection == "coverage" else ()
+    return _joined(features, stricter)
+
+
+def _stricter(features: FeatureSet, queries: Sequence[Query], max_set: int) -> tuple[Feature, ...]:
+    return sharpened(features, queries, max_set).features[len(features) :]
+
+
+def _joined(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:
+    """The features, and those of the others that are not among them."""
+    known: dict[tuple[Predicate, ...], Feature] = {}
+    for feature in (*features, *others):
+        known.setdefault(feature.predicates, feature)
+    return replace(features, features=tuple(known.values()))
 
 
 def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:

@@ -7,7 +7,7 @@ which leaves these rows free to lie anywhere and makes fewer distinct vectors. B
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,66 +20,61 @@ from layoutopt.model.query import Query
 
 
 def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) -> FeatureSet:
-    """The features, followed by a stricter one for each that has one.
+    """The features, followed by stricter ones: one for all features that subsume the same queries.
 
-    A feature takes in the predicates of others that subsume all of its queries, those that subsume the most first, one
-    an expression. Of features that subsume the same queries each takes from the earlier ones alone, so that they don't
-    all become the same.
+    It has the predicates of these, the first ones first, then of others that subsume all of their queries and more,
+    those that subsume the most first; one an expression. Its weight is the largest of those that it makes stricter.
 
     Args:
-        features: the features.
+        features: the features, the best first.
         queries: the training queries.
         max_set: the most predicates of a feature.
     """
     subsumes = features.matrix(queries)
-    common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable")
+    common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable").tolist()
     known = {feature.predicates for feature in features}
-    new: dict[tuple[Predicate, ...], Feature] = {}
-    for i, feature in enumerate(features):
-        helpers = [features[j] for j in common.tolist() if _helps(subsumes, j, i)]
-        sharp = Feature(_joined(feature.predicates, helpers, max_set), feature.weight)
+    new: list[Feature] = []
+    for alike in _by_queries(subsumes):
+        asked = subsumes[:, alike[0]]
+        general = [i for i in common if subsumes[asked, i].all() and not asked[subsumes[:, i]].all()]
+        predicates = _joined([features[i] for i in (*alike, *general)], max_set)
+        sharp = Feature(predicates, max(features[i].weight for i in alike))
         if sharp.predicates not in known:
-            new.setdefault(sharp.predicates, sharp)
-    return replace(features, features=features.features + tuple(new.values()))
+            new.append(sharp)
+    return replace(features, features=features.features + tuple(new))
 
 
-def _helps(subsumes: Bools, other: int, feature: int) -> bool:
-    """Whether the other feature subsumes all queries of the feature; of two with equal queries only the first does."""
-    asked, also = subsumes[:, feature], subsumes[:, other]
-    if other == feature or not asked.any() or not also[asked].all():
-        return False
-    return other < feature or not asked[also].all()
+def _by_queries(subsumes: Bools) -> list[list[int]]:
+    """The features that subsume the same queries, some at least, together."""
+    together: dict[bytes, list[int]] = {}
+    for i, column in enumerate(subsumes.T):
+        if column.any():
+            together.setdefault(column.tobytes(), []).append(i)
+    return list(together.values())
 
 
-def _joined(predicates: tuple[Predicate, ...], helpers: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
-    members, subjects = list(predicates), {subject_of(predicate) for predicate in predicates}
-    for helper in helpers:
-        new = [predicate for predicate in helper.predicates if subject_of(predicate) not in subjects]
-        if len(members) + len(new) <= max_set:
+def _joined(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
+    members: list[Predicate] = []
+    subjects: set[Hashable] = set()
+    for feature in features:
+        new = [predicate for predicate in feature.predicates if subject_of(predicate) not in subjects]
+        if not members or len(members) + len(new) <= max_set:
             members += new
             subjects |= {subject_of(predicate) for predicate in new}
     return tuple(members)
 
 
 def sharpest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
-    """The features that none of the others is a stricter one of, for the same queries."""
-    return np.flatnonzero(~_sharpens(features, queries).any(axis=0)).tolist()
+    """Of features that subsume the same queries the one with the most predicates; those that subsume none stay."""
+    matrix = features.matrix(queries)
+    kept = [max(alike, key=lambda i: (len(features[i].predicates), -i)) for alike in _by_queries(matrix)]
+    return sorted(kept + np.flatnonzero(~matrix.any(axis=0)).tolist())
 
 
 def bluntest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
     """The features that are no stricter one of another, for the same queries: :func:`sharpened` made none of these."""
-    return np.flatnonzero(~_sharpens(features, queries).any(axis=1)).tolist()
-
-
-def _sharpens(features: FeatureSet, queries: Sequence[Query]) -> Bools:
-    """``sharpens[i, j]`` where i has all predicates of j and more, and subsumes the same queries, some at least."""
-    by_queries: dict[bytes, list[int]] = {}
-    for i, column in enumerate(features.matrix(queries).T):
-        if column.any():
-            by_queries.setdefault(column.tobytes(), []).append(i)
-    sharpens = np.zeros((len(features), len(features)), dtype=np.bool_)
-    sets = [frozenset(feature.predicates) for feature in features]
-    for alike in by_queries.values():
-        for i in alike:
-            sharpens[i, [j for j in alike if sets[j] < sets[i]]] = True
-    return sharpens
+    stricter: set[int] = set()
+    for alike in _by_queries(features.matrix(queries)):
+        sets = {i: frozenset(features[i].predicates) for i in alike}
+        stricter.update(i for i in alike if any(sets[j] < sets[i] for j in alike))
+    return [i for i in range(len(features)) if i not in stricter]

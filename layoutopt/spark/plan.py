@@ -16,7 +16,7 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicate import Comparison
 from layoutopt.model.query import classes
-from layoutopt.partitioning.registry import WARD, find_partitioner, with_effort
+from layoutopt.partitioning.registry import DEFAULT, find_partitioner, with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.failures import clear_failures
@@ -56,7 +56,7 @@ def make_plan(
     choose: float | None = None,
     budget_unit: Cost = "cells",
     copies: int = 2,
-    partitioner: str = WARD,
+    partitioner: str = DEFAULT,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -216,15 +216,17 @@ def guiding_features(document: FeaturesDocument, method: str, num_features: int 
     if method in SAMPLED:
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
-    strict = only(features, sharpest(features, document.queries))
-    free = replace(strict, features=tuple(f for f in strict if not _is_range_of(f, excluded)))
-    return heaviest(free, NUM_FEATURES if num_features is None else num_features)
+    free = only(features, [i for i, feature in enumerate(features) if not _has_range_of(feature, excluded)])
+    strict = only(free, sharpest(free, document.queries))
+    return heaviest(strict, NUM_FEATURES if num_features is None else num_features)
 
 
-def _is_range_of(feature: Feature, columns: set[str]) -> bool:
-    """Whether a feature is about single ones of the columns; a comparison of two is not."""
-    compares = any(isinstance(literal, Comparison) for p in feature.predicates for literal in p.literals)
-    return feature.columns <= columns and not compares
+def _has_range_of(feature: Feature, columns: set[str]) -> bool:
+    """Whether a predicate of the feature is about single ones of the columns; a comparison of two is not."""
+    return any(
+        predicate.columns <= columns and not any(isinstance(literal, Comparison) for literal in predicate.literals)
+        for predicate in feature.predicates
+    )
 
 
 def with_measured(guiding: FeatureSet, features: FeatureSet) -> FeatureSet:
