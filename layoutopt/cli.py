@@ -290,11 +290,11 @@ def bench(settings: BenchSettings, session: Session) -> None:
         results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
         session.show({"results": str(results)}, lambda console: console.print(f"Written: {results}"))
     elif settings.experiment == "query":
-        from layoutopt.bench.queries import queries_table, run_queries
+        from layoutopt.bench.queries import queries_report, run_queries
 
         with session.working("timing queries") as work:
             timed = run_queries(settings.sf, root=settings.folder, say=work.say)
-        session.show(timed, lambda console: console.print(queries_table(timed, settings.sf)))
+        session.show(timed, lambda console: console.print(queries_report(timed, settings.sf)))
     elif settings.experiment == "memory":
         from layoutopt.bench.memory import memory_figures, print_memory
         from layoutopt.bench.scan_memory import print_scans, scan_figures

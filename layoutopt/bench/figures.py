@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from layoutopt.bench.dry_runs import dry_run_figure
 from layoutopt.bench.experiment import SOP_BY_MONTH, Bench, rewrite_step, table_step
 from layoutopt.bench.micro import micro_figures
 from layoutopt.bench.session import spark_when_needed
@@ -30,7 +31,7 @@ def run_micro(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console
     """
     console = console or Console(highlight=False)
     table = Table("figure", "measured", "target", title="micro-benchmarks on this machine", title_justify="left")
-    for figure in micro_figures():
+    for figure in (*micro_figures(), dry_run_figure(10_000, 128, target=0.1)):
         table.add_row(figure.name, f"{figure.seconds:.3f} s", f"{figure.target:.3f} s")
     with spark_when_needed("layoutopt-micro") as spark:
         bench = Bench(TpchData(scale, root), spark)

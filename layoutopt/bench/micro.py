@@ -49,7 +49,7 @@ def ward_figure(n_vectors: int, n_features: int, target: float, seed: int = 0) -
     """Ward's method on distinct vectors that scatter around some topics, counts skewed, to about 100 blocks."""
     vectors = _scattered_vectors(n_vectors, n_features, seed)
     weights = np.random.default_rng(seed).integers(1, 100, n_features).astype(np.float64)
-    seconds = _best(lambda: ward(vectors, weights, max(1, vectors.rows // 140), 0), runs=2)
+    seconds = best_seconds(lambda: ward(vectors, weights, max(1, vectors.rows // 140), 0), runs=2)
     return Figure(f"ward, {len(vectors)} vectors x {n_features} features", seconds, target)
 
 
@@ -72,7 +72,7 @@ def catalog_figures(n_blocks: int, n_features: int, seed: int = 0) -> tuple[Figu
     return tuple(
         Figure(
             f"catalog check, {n_blocks} blocks x {n_features} features, {name}",
-            _best(lambda node=node: cannot_match(node, facts, FeatureIndex(features)), runs=5),  # type: ignore[misc]
+            best_seconds(lambda node=node: cannot_match(node, facts, FeatureIndex(features)), runs=5),  # type: ignore[misc]
             target,
         )
         for name, node, target in filters
@@ -97,7 +97,8 @@ def _scattered_vectors(n_vectors: int, n_features: int, seed: int) -> VectorCoun
     return VectorCounts(words[chosen], counts, n_features)
 
 
-def _best(run: Callable[[], object], runs: int) -> float:
+def best_seconds(run: Callable[[], object], runs: int) -> float:
+    """The seconds that the fastest of some runs took."""
     best = float("inf")
     for _ in range(runs):
         start = perf_counter()

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+from rich.console import Group
 from rich.table import Table
 
 from layoutopt.bench.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
@@ -118,8 +119,9 @@ def run_queries(
         say: told each step that is run.
 
     Returns:
-        By engine: the ``rows`` of all answers, ``ratio``, how many times faster the optimised table is, and by way the
-        ``seconds`` of all queries and of them the ``planning_seconds``.
+        By engine: the ``rows`` of all answers, the ``rounds`` whose median all seconds are, ``ratio``, how many times
+        faster the optimised table is, and by way the ``seconds`` of all queries, of them the ``planning_seconds``, and
+        the seconds ``by_template``.
 
     Raises:
         SettingError: a scale factor that can't be generated.
@@ -127,29 +129,53 @@ def run_queries(
     """
     with spark_when_needed("layoutopt-queries") as spark:
         bench = Bench(TpchData(scale, root), spark)
-        return {engine: summary_of(run(query_step(bench, engine, repeats), say)) for engine in ENGINES}
+        templates = [query.template for query in stream_for_testing(STREAM)]
+        return {engine: summary_of(run(query_step(bench, engine, repeats), say), templates) for engine in ENGINES}
 
 
-def summary_of(product: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of one engine, from the product of its step."""
+def summary_of(product: Mapping[str, Any], templates: Sequence[str]) -> dict[str, Any]:
+    """What is said of one engine, from the product of its step and the templates of its queries."""
     timings = {name: Timing(**timing) for name, timing in product["timings"].items()}
     return {
         "rows": product["rows"],
+        "rounds": len(timings[PLAIN].total),
         "ratio": timings[PLAIN].seconds / timings[OPTIMISED].seconds,
         **{
-            name: {"seconds": timing.seconds, "planning_seconds": timing.planning_seconds}
+            name: {
+                "seconds": timing.seconds,
+                "planning_seconds": timing.planning_seconds,
+                "by_template": timing.by_label(templates),
+            }
             for name, timing in timings.items()
         },
     }
 
 
-def queries_table(timed: Mapping[str, Mapping[str, Any]], scale: float) -> Table:
-    """Tabulate what :func:`run_queries` found."""
+def queries_report(timed: Mapping[str, Mapping[str, Any]], scale: float) -> Group:
+    """Tabulate what :func:`run_queries` found: all queries together, and where the time goes."""
+    return Group(_totals(timed, scale), "", _templates(timed))
+
+
+def _totals(timed: Mapping[str, Mapping[str, Any]], scale: float) -> Table:
     queries = len(stream_for_testing(STREAM))
-    table = Table(title=f"{queries} unseen queries at scale factor {scale:g}, warm", title_justify="left")
+    (rounds,) = {of["rounds"] for of in timed.values()}
+    title = f"{queries} unseen queries at scale factor {scale:g}, warm, median of {rounds} rounds"
+    table = Table(title=title, title_justify="left")
     for heading in ("engine", PLAIN, "of it planning", OPTIMISED, "of it planning", "times faster"):
         table.add_column(heading, justify="left" if heading == "engine" else "right")
     for engine, of in timed.items():
         seconds = [f"{of[way][kind]:.2f} s" for way in (PLAIN, OPTIMISED) for kind in ("seconds", "planning_seconds")]
         table.add_row(engine, *seconds, f"{of['ratio']:.2f}x")
+    return table
+
+
+def _templates(timed: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title="by template", title_justify="left")
+    table.add_column("template")
+    columns = [of[way]["by_template"] for of in timed.values() for way in (PLAIN, OPTIMISED)]
+    for engine in timed:
+        for way in (PLAIN, OPTIMISED):
+            table.add_column(f"{engine}, {way}", justify="right")
+    for template in columns[0] if columns else ():
+        table.add_row(template, *[f"{of[template]:.2f} s" for of in columns])
     return table

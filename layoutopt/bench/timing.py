@@ -64,6 +64,13 @@ class Timing:
         """Each query's seconds, the median of the rounds."""
         return [median(rounds) for rounds in zip(*self.total, strict=True)]
 
+    def by_label(self, labels: Sequence[str]) -> dict[str, float]:
+        """The seconds of the queries of each label, one a query, in the order in which labels first occur."""
+        found = dict.fromkeys(labels, 0.0)
+        for label, seconds in zip(labels, self.by_query, strict=True):
+            found[label] += seconds
+        return found
+
 
 def time_ways(ways: Sequence[Way], texts: Sequence[str], repeats: int = REPEATS) -> dict[str, Timing]:
     """Run the texts in each way, once unmeasured and then in turns.

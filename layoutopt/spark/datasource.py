@@ -132,7 +132,7 @@ class LayoutoptReader(ds.DataSourceReader):
             DataFileError: a data file is missing or damaged.
         """
         assert isinstance(partition, SegmentsPartition)
-        yield from read_segments(TableFiles(self._root), partition.segments, self._columns)
+        yield from read_segments(TableFiles(self._root), partition.segments, self._columns, condition=self._filter)
 
 
 def surviving(table: Table | None, root: Node, columns: Sequence[str]) -> list[SegmentRead]:

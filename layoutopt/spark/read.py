@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
+from layoutopt.model.predicate import Node
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
@@ -78,7 +79,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     if not segments:
         return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
     if any(len(segment.layouts) > 1 for segment in segments):
-        rows = _by_arrow(spark, read.table.catalog.files.root, segments, read.columns)
+        rows = _by_arrow(spark, read, segments)
         present = {column.name for column in read.columns}
         texts = [_or_null(column, present) for column in read.table.schema.columns]
         return projected(spark, rows, texts)
@@ -165,21 +166,20 @@ def unpushable(column: SchemaColumn) -> str:
     return name
 
 
-def _by_arrow(
-    spark: SparkSession, root: str, segments: Sequence[SegmentRead], columns: Sequence[SchemaColumn]
-) -> DataFrame:
+def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
     numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
-    return numbers.mapInArrow(_segment_reader(root, list(segments), list(columns)), schema_ddl(columns))
+    reader = _segment_reader(read.table.catalog.files.root, list(segments), list(read.columns), read.scan.filter.root)
+    return numbers.mapInArrow(reader, schema_ddl(read.columns))
 
 
 def _segment_reader(
-    root: str, segments: list[SegmentRead], columns: list[SchemaColumn]
+    root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
-            yield from read_segments(TableFiles(root), chosen, columns)
+            yield from read_segments(TableFiles(root), chosen, columns, condition=condition)
 
     return read
 

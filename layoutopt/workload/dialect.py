@@ -17,6 +17,9 @@ from layoutopt.workload.problems import StatementError
 # sqlglot logs what it can't translate; here such a text is reported as a skipped query instead.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
+
 
 class Spark4(Spark):
     """Spark's dialect as Spark 4 reads it: ``'it''s'`` is one string with a quote in it, not two strings."""
@@ -51,11 +54,14 @@ def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
 
     Raises:
         SettingError: unknown dialect.
-        StatementError: the text can't be parsed (``parse-error``) or holds no or several statements.
+        StatementError: the text can't be parsed (``parse-error``), holds no or several statements, or would be taken
+            for something else than Spark takes it for (``unsupported``).
     """
     source = dialect_named(dialect)
     tree = _parse(sql, source)
+    _refuse_pipes(sql, source)
     if isinstance(source, Spark4):
+        _refuse_other_precedence(tree)
         return tree
     try:
         translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
@@ -78,6 +84,29 @@ def _parse(sql: str, dialect: Dialect) -> exp.Expr:
     if len(trees) > 1:
         raise StatementError("several-statements", f"the text holds {len(trees)} statements; give one at a time")
     return trees[0]
+
+
+def _refuse_pipes(sql: str, dialect: Dialect) -> None:
+    """Pipes are applied one after the other; sqlglot makes one SELECT of them, in which WHERE comes before LIMIT."""
+    if "|>" in sql and any(token.token_type is TokenType.PIPE_GT for token in dialect.tokenize(sql)):
+        raise StatementError("unsupported", "the text has pipes (|>), whose order is not followed")
+
+
+def _refuse_other_precedence(tree: exp.Expr) -> None:
+    """Where sqlglot and Spark put the parentheses of a text elsewhere.
+
+    Spark reads ``||`` as strongly as ``+``, and all comparisons alike, each from left to right; its LIKE, IN and
+    BETWEEN take whole comparisons.
+    """
+    for node in tree.find_all(*_COMPARISONS, exp.DPipe):
+        left, right = node.this, node.expression
+        if isinstance(node, exp.DPipe):
+            wrong = isinstance(right, exp.Add | exp.Sub)
+        else:
+            wrong = isinstance(right, (*_COMPARISONS, *_PREDICATES)) or isinstance(left, _PREDICATES)
+        if wrong:
+            text = node.sql("spark")[:80]
+            raise StatementError("unsupported", f"{text!r} has operators in a row; write parentheses around some")
 
 
 def split_statements(text: str, dialect: str = "spark") -> list[str]:

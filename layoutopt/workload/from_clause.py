@@ -49,11 +49,20 @@ class FromReader:
 
     def _source(self, node: exp.Expr) -> Source:
         nested = node.args.get("joins") or ()
-        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and self._only_parentheses(node):
             return self._joined(self._source(node.this), nested)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._joined(self._table(node), nested)
         return self._joined(self._derived(node), nested)
+
+    def _only_parentheses(self, node: exp.Subquery) -> bool:
+        """Whether parentheses around tables are no more: they may be given a name, and be sampled as a whole."""
+        if not node.alias and not any(node.args.get(key) for key in ("sample", "pivots")):
+            return True
+        known, any_qualifier = self.statement.tables, self.statement.any_qualifier
+        if any(match_table(table, known, any_qualifier) is not None for table in node.find_all(exp.Table)):
+            raise StatementError("unsupported", f"{node.sql('spark')[:80]!r} is more than parentheses around tables")
+        return False
 
     def _table(self, node: exp.Table) -> Leaf:
         common = self.environment.get(node.name.casefold()) if len(node.parts) == 1 else None

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from layoutopt.bench.experiment import Bench
-from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, queries_table, query_step, summary_of
+from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, queries_report, query_step, summary_of
 from layoutopt.bench.timing import Timing, check_answers, time_ways
 from layoutopt.bench.tpch_data import TpchData
 from layoutopt.bench.tpch_queries import TABLE
@@ -48,15 +48,21 @@ def test_totals_and_their_ratio_are_printed() -> None:
         PLAIN: Timing([[0.5, 0.5]], [[2.0, 4.0]]),
         OPTIMISED: Timing([[0.5, 1.0]], [[1.0, 1.5]]),
     }
-    summary = summary_of({"rows": 7, "timings": {name: asdict(timing) for name, timing in timings.items()}})
-    assert (summary["rows"], summary["ratio"]) == (7, 2.4)
-    assert summary[OPTIMISED] == {"seconds": 2.5, "planning_seconds": 1.5}
+    product = {"rows": 7, "timings": {name: asdict(timing) for name, timing in timings.items()}}
+    summary = summary_of(product, ["q3", "q5"])
+    assert (summary["rows"], summary["rounds"], summary["ratio"]) == (7, 1, 2.4)
+    assert summary[OPTIMISED] == {"seconds": 2.5, "planning_seconds": 1.5, "by_template": {"q3": 1.0, "q5": 1.5}}
     said = io.StringIO()
-    Console(width=120, file=said).print(queries_table({"duckdb": summary}, 0.1))
-    (line,) = [line for line in said.getvalue().splitlines() if "duckdb" in line]
-    assert [cell.strip() for cell in line.split("│")[1:-1]] == [
-        "duckdb", "6.00 s", "1.00 s", "2.50 s", "1.50 s", "2.40x"
-    ]  # fmt: skip
+    Console(width=120, file=said).print(queries_report({"duckdb": summary}, 0.1))
+    assert "warm, median of 1 rounds" in said.getvalue()
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
+    assert ["duckdb", "6.00 s", "1.00 s", "2.50 s", "1.50 s", "2.40x"] in cells
+    assert ["q5", "4.00 s", "1.50 s"] in cells
+
+
+def test_a_label_has_the_median_of_each_of_its_queries() -> None:
+    timing = Timing([[0.0] * 3] * 3, [[1.0, 2.0, 9.0], [2.0, 3.0, 9.0], [9.0, 4.0, 9.0]])
+    assert timing.by_label(["q5", "q3", "q5"]) == {"q5": 11.0, "q3": 3.0}
 
 
 def test_engines_are_timed_apart(tmp_path: Path) -> None:

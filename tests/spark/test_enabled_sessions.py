@@ -184,6 +184,7 @@ def test_threads_have_their_own_last_scans(session: SparkSession) -> None:
         ("SELECT id FROM t WHERE \"kind\" = 'air'", {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}, "doubleQuoted"),
         (AIR, {"spark.sql.legacy.setopsPrecedence.enabled": "true"}, "setopsPrecedence"),
         ("SELECT id FROM t TABLESAMPLE (100 PERCENT) WHERE kind = 'air'", {}, "sampled"),
+        ("FROM t |> LIMIT 300 |> WHERE kind = 'air' |> SELECT id", {}, "pipes"),
         ("SELECT id FROM t VERSION AS OF 1 WHERE kind = 'air'", {}, ""),
     ],
 )

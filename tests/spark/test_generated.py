@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.workload.scans import scans_of
@@ -63,10 +64,17 @@ def truth(source: SparkSession, conditions: Sequence[str]) -> Bits:
     return np.array(found["bits"].to_pylist(), dtype=bool)
 
 
-def built(root: Path, rows: pa.Table, conditions: Sequence[str], matches: Bits, blocking: Blocking) -> Table:
+def built(
+    root: Path,
+    rows: pa.Table,
+    conditions: Sequence[str],
+    matches: Bits,
+    blocking: Blocking,
+    layouts: Sequence[Layout] | None = None,
+) -> Table:
     """A table with a feature for each condition, whose bits are Spark's answers."""
     lists = [", ".join(map(str, np.flatnonzero(matches[:, k]))) for k in range(len(conditions))]
-    made = building(SCHEMA, conditions, blocking=blocking, segment_rows=100)
+    made = building(SCHEMA, conditions, blocking=blocking, segment_rows=100, layouts=layouts)
     return build(root, rows, replace(made, conditions=tuple(f"id IN ({of or -1})" for of in lists)))
 
 
@@ -149,3 +157,45 @@ def test_many_generated_conditions(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
 ) -> None:
     check(rows, source, enabled, conditions, 20, blocking)
+
+
+def check_groups(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: Sequence[str], in_spark: int, by: Blocking
+) -> None:
+    """The same of rows that are put together from column groups, where rows are left out before Spark sees them."""
+    matches = truth(source, conditions)
+    usable = [k for k, condition in enumerate(conditions) if exact(condition)][:MOST_FEATURES]
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "t"
+        table = built(root, rows, [conditions[k] for k in usable], matches[:, usable], by, groups(len(usable)))
+        for k, condition in enumerate(conditions):
+            (read,) = table.scan(f"SELECT id, hash(*) FROM t WHERE {condition}").reads
+            given = {id for batch in read.batches() for id in batch["id"].to_pylist()}
+            assert set(np.flatnonzero(matches[:, k])) <= given, f"{condition} leaves rows out that it matches"
+        chosen = list(range(len(conditions)))[-in_spark:]
+        assert answers(enabled, root, [conditions[k] for k in chosen]) == [
+            np.flatnonzero(matches[:, k]).tolist() for k in chosen
+        ]
+
+
+def groups(features: int) -> list[Layout]:
+    """The columns dealt out to three layouts, the features too."""
+    dealt = [(SCHEMA.names[k::3], tuple(range(features))[k::3]) for k in range(3)]
+    return [Layout(names, local, names, ByVectors()) for names, local in dealt]
+
+
+@settings(QUIET, max_examples=2, derandomize=True)
+@given(st.lists(CONDITIONS, min_size=30, max_size=30), BLOCKINGS)
+def test_generated_conditions_over_column_groups(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
+) -> None:
+    check_groups(rows, source, enabled, conditions, 4, blocking)
+
+
+@pytest.mark.long
+@settings(QUIET, max_examples=30)
+@given(st.lists(CONDITIONS, min_size=60, max_size=60), BLOCKINGS)
+def test_many_generated_conditions_over_column_groups(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
+) -> None:
+    check_groups(rows, source, enabled, conditions, 20, blocking)

@@ -88,6 +88,12 @@ def test_columns_read(sql: str, expected: list[tuple[str, tuple[str, ...]]]) -> 
         ("SELECT 1; SELECT 2", "several-statements"),
         ("DROP TABLE t", "not-a-query"),
         ("SELECT a FROM t VERSION AS OF 3", "unsupported"),
+        ("FROM t |> LIMIT 3 |> WHERE a = 1", "unsupported"),
+        ("SELECT a FROM (t) TABLESAMPLE (5 ROWS) WHERE a = 1", "unsupported"),
+        ("SELECT x.b FROM (t JOIN u ON t.a = u.a) AS x WHERE x.b = 1", "unsupported"),
+        ("SELECT a FROM t WHERE c || a + 1 = '5'", "unsupported"),
+        ("SELECT a FROM t WHERE true = a < 5", "unsupported"),
+        ("SELECT a FROM t WHERE a BETWEEN 1 AND 5 = true", "unsupported"),
         ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "parse-error"),
     ],
 )
@@ -97,6 +103,20 @@ def test_unusable_statements_say_why(sql: str, code: str) -> None:
     assert caught.value.code == code
     assert isinstance(caught.value, QueryError)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a FROM t WHERE b = 1 AND c <> '|>' AND c <> '' || ' '",
+        "SELECT a FROM (t) WHERE b = 1",
+        "SELECT a FROM (t AS y) JOIN (other JOIN another) AS x ON x.k = y.a WHERE b = 1 AND (c = 'x') = (a < 5)",
+        "SELECT a FROM t WHERE a + 1 || c <> '5' AND a < 5 = true AND NOT b <> 1",
+    ],
+)
+def test_what_looks_like_them_is_followed(sql: str) -> None:
+    (scan,) = scans(sql)
+    assert equal("b", 1) in (scan.filter.root, *getattr(scan.filter.root, "children", ()))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""Late materialisation in Spark: of several layouts, only row groups that may still match are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from layoutopt.scan.table import Table
+from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark.datasource import register_format
+from layoutopt.spark.read import spark_sql
+from tests.scan.builder import build, building
+from tests.scan.destroyed import without_values_of_rows
+from tests.scan.tables import SCHEMA, expected, same, some_rows
+from tests.scan.test_late import GROUPS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+Ask = Callable[["SparkSession", Table, str], "DataFrame"]
+
+
+def ask_enabled(spark: SparkSession, table: Table, where: str) -> DataFrame:
+    register(spark, "t", table.catalog.files.root)
+    enable(spark)
+    try:
+        found = spark.sql(f"SELECT id, price, day, score FROM t WHERE {where}")
+        assert last_scans(spark)
+        return found
+    finally:
+        disable(spark)
+
+
+def ask_scan(spark: SparkSession, table: Table, where: str) -> DataFrame:
+    return spark_sql(spark, table, f"SELECT id, price, day, score FROM t WHERE {where}")
+
+
+def ask_format(spark: SparkSession, table: Table, where: str) -> DataFrame:
+    register_format(spark)
+    read = spark.read.format("layoutopt").option("columns", "id,price,day,score")
+    return read.load(table.catalog.files.root).where(where)
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    return spark.newSession()
+
+
+@pytest.fixture
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture
+def table(tmp_path: Path, rows: pa.Table) -> Table:
+    return build(tmp_path, rows, building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=GROUPS))
+
+
+@pytest.mark.parametrize("ask", [ask_enabled, ask_scan, ask_format])
+def test_row_groups_without_a_matching_row_are_not_read(
+    session: SparkSession, table: Table, rows: pa.Table, ask: Ask
+) -> None:
+    scan = table.scan("SELECT id, price, day, score FROM t WHERE id = 17")
+    (pruned,) = scan.reads[0].pruned
+    assert (pruned.read & (pruned.source.blocks.layout == 1)).sum() > 1, "pruning leaves blocks of the other layouts"
+    tid = rows["id"].to_pylist().index(17)
+    assert without_values_of_rows(scan, 1, [tid]) > 0
+    assert without_values_of_rows(scan, 2, [tid]) > 0
+    assert same(ask(session, table, "id = 17").toArrow().to_pylist(), expected(scan.sql, rows))
+    with pytest.raises(PySparkException, match=r"load its partition again|damaged"):
+        ask(session, table, "id IN (17, 18, 19, 20, 21, 22, 23)").toArrow()
