@@ -249,9 +249,18 @@ def _fail(error: Exception) -> int:
         # Whoever read our output (`| head`) has gone; what is still buffered must not fail again at exit.
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123
         return FAILED
+    if isinstance(error, ConnectionError) or type(error).__name__ in _LOST:
+        reason = str(error)[:200]
+        return _say(
+            f"a process that is needed does not answer, Spark's or a store's ({reason}); see why, try again", FAILED
+        )
     if isinstance(error, OSError):
         return _say(f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk", FAILED)
     return _say(f"unexpected {type(error).__name__}: {error}; run again with --debug to see where", FAILED)
+
+
+# What Spark's Python says where its Java process ended; the words depend on what was asked of it just then.
+_LOST = frozenset({"Py4JError", "Py4JNetworkError"})
 
 
 def _say(sentence: str, code: int) -> int:

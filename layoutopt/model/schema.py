@@ -53,7 +53,7 @@ class Schema:
         """
         column = self.get(name)
         if column is None:
-            raise SchemaError(f"there is no column {name!r}; the columns are {', '.join(self.names)}")
+            raise SchemaError(f"there is no column {name!r:.80}; the columns are {', '.join(self.names)}")
         return column
 
     def select(self, names: Iterable[str]) -> Schema:

@@ -30,6 +30,7 @@ from layoutopt.catalog.restore import restore
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import read_snapshot
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
@@ -150,6 +151,18 @@ def check_contents(root: str, snapshot: int | None = None) -> None:
     """Every content checksum, statistic and file of a snapshot is what the catalog says."""
     report = verify(open_table(root, snapshot=snapshot))
     assert report.ok, report.problems
+
+
+def check_nothing_is_left(root: str) -> None:
+    """A vacuum of everything old leaves the newest snapshot, its files, and nothing else."""
+    files = TableFiles(root)
+    newest = vacuum(files, 1, timedelta(0)).snapshot
+    catalog = Catalog.open(root)
+    named = {path for _, blocks in catalog.block_tables() for path in blocks.files} | set(catalog.snapshot.files)
+    there = {file.path for file in files.walk("") if "/plans/" not in file.path}
+    snapshots = {path for path in there if "/snapshots/" in path}
+    assert f"_layoutopt/snapshots/{newest}.json" in snapshots
+    assert there - snapshots - {"_layoutopt/table.json"} == {path for path in named if "/plans/" not in path}
 
 
 EVENTS = frozenset(["open", "os.link", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.scandir", "os.listdir"])

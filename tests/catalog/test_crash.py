@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.snapshots import snapshot_numbers
-from layoutopt.catalog.table import Catalog
-from layoutopt.catalog.vacuum import vacuum
-from tests.catalog.crash import Content, Load, Restore, Step, Vacuum, check_contents, events_of, read, start
+from tests.catalog.crash import (
+    Content,
+    Load,
+    Restore,
+    Step,
+    Vacuum,
+    check_contents,
+    check_nothing_is_left,
+    events_of,
+    read,
+    start,
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,9 @@ class Crashes:
             self.scenario.step(root)
             assert read(root) == self.scenario.after
         check_contents(root)
-        self._check_nothing_is_left(root)
+        check_nothing_is_left(root)
+        assert read(root) == self.scenario.after
+        check_contents(root)
         shutil.rmtree(root)
         return killed
 
@@ -94,19 +104,6 @@ class Crashes:
             read(root, number)
             check_contents(root, number)
         assert read(root) in (self.scenario.before, self.scenario.after)
-
-    def _check_nothing_is_left(self, root: str) -> None:
-        """A vacuum of everything old leaves the newest snapshot, its files, and nothing else."""
-        files = TableFiles(root)
-        newest = vacuum(files, 1, timedelta(0)).snapshot
-        assert read(root) == self.scenario.after
-        check_contents(root)
-        catalog = Catalog.open(root)
-        named = {path for _, blocks in catalog.block_tables() for path in blocks.files} | set(catalog.snapshot.files)
-        there = {file.path for file in files.walk("") if "/plans/" not in file.path}
-        snapshots = {path for path in there if "/snapshots/" in path}
-        assert f"_layoutopt/snapshots/{newest}.json" in snapshots
-        assert there - snapshots - {"_layoutopt/table.json"} == {path for path in named if "/plans/" not in path}
 
 
 def kill_everywhere(folder: Path, sample: bool) -> dict[str, int]:
