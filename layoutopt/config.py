@@ -6,7 +6,7 @@ A configuration file has one table a verb, with the flags' names as keys (`block
     [analyze]
     log = "queries.jsonl"
     schema = "events.parquet"
-    num-features = 28
+    num-features = 40
 
     [spark]
     "spark.driver.memory" = "4g"
@@ -152,16 +152,20 @@ class PlanSettings(VerbSettings):
     source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
     features: Path = Field(Path("features.json"), description="what `analyze` wrote")
     partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
-    method: Method = Field("sop", description="how rows are put into blocks")
+    method: Method = Field(
+        "auto",
+        description="how rows are put into blocks; `auto` tries the methods on a sample and takes the one by which "
+        "queries held back read the fewest bytes",
+    )
     by: Names = Field(
         (),
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
         "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
     )
     partitioner: Literal["ward", "ward-refined", "portfolio", "qdtree"] = Field(
-        "ward",
+        "portfolio",
         description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
-        "really skip, never worse than `ward` for the log, and takes longer",
+        "really skip, never worse than `ward` for the log",
     )
     tune: bool = Field(
         False,
@@ -175,12 +179,16 @@ class PlanSettings(VerbSettings):
         description="judge plans in `auto` and --tune by the worst quarter of so many resamples of the log, so that "
         "none lives on a few queries",
     )
-    effort: Literal["low", "default", "high"] = Field("default", description="how long the portfolio searches")
+    effort: Literal["low", "default", "high"] = Field(
+        "low",
+        description="how long the portfolio searches: `low` costs a load next to nothing, `default` up to a third more "
+        "time, `high` many times that",
+    )
     num_features: int | None = Field(
         None,
         ge=1,
         description="numFeat: the most features that guide blocking; all others are only measured "
-        "[default: 28 for one layout, all for several]",
+        "[default: 40 for one layout, all for several]",
     )
     block_rows: int = Field(10_000, ge=1, le=_LARGEST, description="the mean number of rows of a block")
     segment_rows: int = Field(

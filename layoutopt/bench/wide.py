@@ -23,7 +23,7 @@ from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import column_classes, cost_of, full_scan
 from layoutopt.search.gsop import search_groups, singles, whole
 from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
-from layoutopt.search.rows import computed
+from layoutopt.search.rows import Computed
 
 MAX_SECONDS: Final = 300.0
 MAX_BYTES: Final = 8 * 10**9
@@ -104,7 +104,7 @@ def wide_result(shape: WideShape | None = None, seed: int = 0, *, baselines: boo
     stages, partitioner = Stages(), find_partitioner(WARD)
     with stages("drawing the workload"):
         problem = wide_problem(shape, seed)
-    computing = computed(problem, partitioner)
+    computing = Computed(problem, partitioner)
     with stages("gsop"):
         found = search_groups(problem, partitioner, watch=lambda stage: stages(f"gsop: {stage}"))
     objectives = {"full scan": (full_scan(problem), 1), "gsop": (found.best.cost, len(found.best.groups))}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from layoutopt.config import AnalyzeSettings
 from layoutopt.errors import LogError
-from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
+from layoutopt.features.choose import default_excluded, default_threshold, mine_all
 from layoutopt.features.stability import Curve, commonality, stability
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.workload.analyze import analyze
@@ -60,19 +60,17 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
         entries, schema, settings.table, settings.dialect, meaning, deterministic_udfs=settings.deterministic_udfs
     )
     threshold = settings.threshold or default_threshold(found.queries)
-    features = mine_features(
+    features = mine_all(
         found.queries,
+        schema,
         threshold=threshold,
         num_features=settings.num_features,
-        exclude_columns=excluded,
-        # Dates are excluded because partition pruning serves filters on them; it does not serve `shipped < due`.
-        exclude_comparisons=settings.exclude_columns is not None,
+        date_features=settings.num_features // 3 if settings.date_features is None else settings.date_features,
+        exclude_columns=None if settings.exclude_columns is None else excluded,
         max_set=settings.max_set,
         selection=settings.selection,
         settings=meaning,
     )
-    if settings.exclude_columns is None:
-        features = _with_ranges(features, settings, found.queries, schema, threshold)
     if not len(features):
         raise LogError(_no_feature(settings, found.queries, threshold))
     return LogAnalysis(
@@ -95,20 +93,6 @@ def _excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
     if settings.exclude_columns is None:
         return default_excluded(schema)
     return tuple(schema.find(name).name for name in settings.exclude_columns)
-
-
-def _with_ranges(
-    features: FeatureSet, settings: AnalyzeSettings, queries: Sequence[Query], schema: Schema, threshold: int
-) -> FeatureSet:
-    """The features followed by those about dates, a third as many at most unless asked for."""
-    count = settings.num_features // 3 if settings.date_features is None else settings.date_features
-    dates = default_excluded(schema)
-    if not count or not dates:
-        return features
-    ranges = mine_ranges(queries, dates, schema, threshold=threshold, num_features=count, settings=features.settings)
-    known = {feature.predicates for feature in features}
-    new = tuple(feature for feature in ranges if feature.predicates not in known)
-    return replace(features, features=features.features + new)
 
 
 def _no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from layoutopt.features.augment import Exclusion
 from layoutopt.features.coverage import rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
 from layoutopt.features.redundancy import Ranked, eliminate_redundant
+from layoutopt.features.sharpen import sharpened
 from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.predicate import columns_of
+from layoutopt.model.predicate import Predicate, columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 
 Selection = Literal["coverage", "text"]
 """``coverage``: :func:`rank_by_coverage`. ``text``: :func:`eliminate_redundant`, as the thesis has it."""
+
+MAX_SET = 3
+"""The most predicates of a feature, unless asked for others."""
 
 _THRESHOLD_SHARE = 0.005
 _LEAST_THRESHOLD = 2
@@ -29,7 +34,7 @@ def mine_features(
     num_features: int = 28,
     exclude_columns: Collection[str] = (),
     exclude_comparisons: bool = True,
-    max_set: int = 3,
+    max_set: int = MAX_SET,
     selection: Selection = "coverage",
     settings: Settings | None = None,
 ) -> FeatureSet:
@@ -87,6 +92,67 @@ def mine_ranges(
     ranked = [(i, gain) for i, gain in rank(candidates, 2 * num_features, threshold, "coverage") if not compared[i]]
     found = tuple(Feature(candidates.sets[i], gain) for i, gain in ranked[:num_features])
     return FeatureSet(found, settings or Settings())
+
+
+def mine_all(
+    queries: Sequence[Query],
+    schema: Schema,
+    *,
+    threshold: int | None = None,
+    num_features: int,
+    date_features: int,
+    exclude_columns: Collection[str] | None = None,
+    max_set: int = MAX_SET,
+    selection: Selection = "coverage",
+    settings: Settings | None = None,
+) -> FeatureSet:
+    """All features of a workload: :func:`mine_features`, then those about dates, then stricter ones of both.
+
+    Args:
+        queries: the analysed queries of one table.
+        schema: the table's.
+        threshold: T, in queries; :func:`default_threshold` when None.
+        num_features: the most features of :func:`mine_features`.
+        date_features: the most features of :func:`mine_ranges`, about columns that are excluded by default.
+        exclude_columns: columns that make no features at all; when None :func:`default_excluded`, but for the ranges.
+        max_set: the most predicates of a feature.
+        selection: how candidates are ranked.
+        settings: what the features' meaning depends on; the defaults when None.
+    """
+    least = default_threshold(queries) if threshold is None else threshold
+    dates = default_excluded(schema)
+    features = mine_features(
+        queries,
+        threshold=least,
+        num_features=num_features,
+        exclude_columns=dates if exclude_columns is None else exclude_columns,
+        # Dates are excluded because partition pruning serves filters on them; it does not serve `shipped < due`.
+        exclude_comparisons=exclude_columns is not None,
+        max_set=max_set,
+        selection=selection,
+        settings=settings,
+    )
+    # A single layout is guided by none that is about dates: it needs stricter ones without them.
+    stricter = _stricter(features, queries, max_set) if selection == "coverage" else ()
+    if exclude_columns is None and date_features and dates:
+        ranges = mine_ranges(
+            queries, dates, schema, threshold=least, num_features=date_features, settings=features.settings
+        )
+        features = _joined(features, ranges.features)
+        stricter += _stricter(features, queries, max_set) if selection == "coverage" else ()
+    return _joined(features, stricter)
+
+
+def _stricter(features: FeatureSet, queries: Sequence[Query], max_set: int) -> tuple[Feature, ...]:
+    return sharpened(features, queries, max_set).features[len(features) :]
+
+
+def _joined(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:
+    """The features, and those of the others that are not among them."""
+    known: dict[tuple[Predicate, ...], Feature] = {}
+    for feature in (*features, *others):
+        known.setdefault(feature.predicates, feature)
+    return replace(features, features=tuple(known.values()))
 
 
 def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:

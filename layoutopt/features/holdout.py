@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
+from layoutopt.features.choose import default_excluded, mine_all
+from layoutopt.features.sharpen import bluntest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.predicate import columns_of
 from layoutopt.model.query import Query
@@ -56,31 +57,19 @@ def mined_from(
         document: of the whole log; it says what columns made no features, and how many features were found.
         queries: some of its.
         threshold: T, in queries; the default of `analyze` when None.
-        num_features: the most features but those about dates; as many as the document has when None.
+        num_features: the most features but those about dates and stricter ones; as many as the document has when None.
     """
+    mined = [document.features[i] for i in bluntest(document.features, document.queries)]
     dates = default_excluded(document.schema)
-    about_dates = [feature for feature in document.features if feature.columns <= set(dates)]
     by_default = set(document.exclude_columns) == set(dates)
-    least = default_threshold(queries) if threshold is None else threshold
-    most = len(document.features) - (len(about_dates) if by_default else 0)
-    features = mine_features(
+    about_dates = sum(feature.columns <= set(dates) for feature in mined) if by_default else 0
+    features = mine_all(
         queries,
-        threshold=least,
-        num_features=max(1, most if num_features is None else num_features),
-        exclude_columns=document.exclude_columns,
-        exclude_comparisons=not by_default,
+        document.schema,
+        threshold=threshold,
+        num_features=max(1, len(mined) - about_dates if num_features is None else num_features),
+        date_features=about_dates,
+        exclude_columns=None if by_default else document.exclude_columns,
         settings=document.features.settings,
     )
-    if by_default and about_dates:
-        ranges = mine_ranges(
-            queries,
-            dates,
-            document.schema,
-            threshold=least,
-            num_features=len(about_dates),
-            settings=features.settings,
-        )
-        known = {feature.predicates for feature in features}
-        new = tuple(feature for feature in ranges if feature.predicates not in known)
-        features = replace(features, features=features.features + new)
     return replace(document, features=features, queries=tuple(queries))

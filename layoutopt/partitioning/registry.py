@@ -26,6 +26,8 @@ PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
     }
 )
 
+DEFAULT = "portfolio-low"
+"""What a load blocks by vectors with, unless asked for another: a few passes of local search after Ward's method."""
 
 PORTFOLIO = "portfolio"
 _OF_EFFORT: Mapping[Effort, str] = MappingProxyType(

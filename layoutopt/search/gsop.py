@@ -12,11 +12,10 @@ from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, cost_unless_above, served_by
-from layoutopt.search.local import choose_features
 from layoutopt.search.merging import merge_bottom_up, starting_groups
 from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Bools, Floats, Problem
-from layoutopt.search.rows import Estimate, RowsRead, computed, least_rows, rows_estimator
+from layoutopt.search.rows import Computed, Estimate, RowsRead, least_rows, rows_estimator
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,13 @@ class Search:
         best: the grouping with the least exact objective.
         merged: the best that merging alone passed through.
         passed: every grouping whose exact objective was computed, in order.
+        exact: by which it was computed.
     """
 
     best: Grouping
     merged: Grouping
     passed: tuple[Grouping, ...]
+    exact: Computed
 
 
 Watch = Callable[[str], AbstractContextManager[object]]
@@ -39,7 +40,7 @@ Watch = Callable[[str], AbstractContextManager[object]]
 
 
 def search_groups(
-    problem: Problem, partitioner: Partitioner, estimate: Estimate = "coarse", watch: Watch = nullcontext
+    problem: Problem, partitioner: Partitioner, estimate: Estimate = "selectivity", watch: Watch = nullcontext
 ) -> Search:
     """The best column grouping found: bottom-up merging (4.4.4), then moves; never worse than SOP or GSOP-single.
 
@@ -52,7 +53,8 @@ def search_groups(
         estimate: how candidates are compared.
         watch: for measuring; ``estimating`` and ``computing`` are stages within the others.
     """
-    exact = _watched(computed(problem, partitioner), watch, "computing")
+    computed = Computed(problem, partitioner)
+    exact = _watched(computed, watch, "computing")
     estimated = _watched(rows_estimator(problem, estimate, partitioner), watch, "estimating")
     with watch("starting groups"):
         start = starting_groups(problem)
@@ -68,7 +70,7 @@ def search_groups(
         apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
     if apart is not None:
         passed.append(Grouping(singles(problem), apart))
-    return Search(min(passed, key=_rank), merged, tuple(passed))
+    return Search(min(passed, key=_rank), merged, tuple(passed), computed)
 
 
 def _watched(rows_read: RowsRead, watch: Watch, stage: str) -> RowsRead:
@@ -97,17 +99,17 @@ GROUPINGS = {"gsop-single": singles, "gsop-hillclimb": hillclimb, "gsop-hyrise":
 """The groupings that need no search, by method."""
 
 
-def scheme_of(problem: Problem, groups: tuple[Group, ...], partitioner: str) -> Scheme:
+def scheme_of(problem: Problem, groups: tuple[Group, ...], exact: Computed, partitioner: str) -> Scheme:
     """The scheme of a grouping: each group with its own local features (4.5), all its columns master columns.
 
     A group that no query reads keeps the order of the source, which compresses as the source does.
     """
-    return Scheme(tuple(_layout(problem, group, partitioner) for group in sorted(groups, key=min)))
+    return Scheme(tuple(_layout(problem, group, exact, partitioner) for group in sorted(groups, key=min)))
 
 
-def _layout(problem: Problem, group: Group, partitioner: str) -> Layout:
+def _layout(problem: Problem, group: Group, exact: Computed, partitioner: str) -> Layout:
     columns = tuple(problem.columns[column] for column in sorted(group))
     served = served_by(problem, group)
-    features = tuple(choose_features(problem, served).tolist()) if served.any() else ()
+    features = tuple(exact.guides(served).tolist()) if served.any() else ()
     blocking = ByVectors(partitioner) if features else ByOrder("input")
     return Layout(columns, features, columns, blocking)

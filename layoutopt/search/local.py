@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +48,24 @@ def feature_choices(problem: Problem, served: Bools) -> list[Ints]:
     """
     ranked = _ranked(problem, served)
     ranked = ranked[: _most_within(problem, ranked)]
-    if not len(ranked):
-        return [ranked]
-    counts = np.max([distinct_by_prefix(bits[:, ranked]) for bits in problem.bits], axis=0)
-    limits = [problem.max_vectors / _FEWER**k for k in range(1, _CHOICES)]
+    sizes = prefixes([bits[:, ranked] for bits in problem.bits], problem.max_vectors)
+    return [np.sort(ranked[:size]) for size in sizes]
+
+
+def prefixes(ranked: Sequence[Bools], max_vectors: int) -> list[int]:
+    """How many of the first features to try: all, then what makes a third of ``max_vectors``, a ninth, ...
+
+    Args:
+        ranked: of each segment the vectors over the same features, the best first; ``bool[vectors, features]``.
+        max_vectors: distinct vectors of a segment.
+    """
+    every = ranked[0].shape[1] if ranked else 0
+    if not every:
+        return [every]
+    counts = np.max([distinct_by_prefix(bits) for bits in ranked], axis=0)
+    limits = [max_vectors / _FEWER**k for k in range(1, _CHOICES)]
     sizes = [max(1, int(np.searchsorted(counts, limit, side="right"))) for limit in limits]
-    return [np.sort(ranked[:size]) for size in dict.fromkeys([len(ranked), *sizes])]
+    return list(dict.fromkeys([every, *sizes]))
 
 
 def _ranked(problem: Problem, served: Bools) -> Ints:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from layoutopt.partitioning.partition import Partitioner
-from layoutopt.search.local import block_sample, choose_features, local_vectors, local_weights
+from layoutopt.search.local import block_sample, choose_features, feature_choices, local_vectors, local_weights
 from layoutopt.search.problem import Bools, Floats, Ints, Problem
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
@@ -39,13 +39,40 @@ def remembered(rows_read: RowsRead) -> RowsRead:
     return answer
 
 
-def computed(problem: Problem, partitioner: Partitioner) -> RowsRead:
-    """The exact value on the samples: choose local features, partition, look at the union vectors."""
+class Computed:
+    """The exact value on the samples: choose local features, partition, look at the union vectors.
 
-    def rows_read(served: Bools) -> Floats:
-        return rows_by(problem, served, choose_features(problem, served), partitioner)
+    Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
+    """
 
-    return remembered(rows_read)
+    def __init__(self, problem: Problem, partitioner: Partitioner, few_guides: bool = True) -> None:
+        """Start with nothing computed; without ``few_guides`` the only choice is as many features as fit."""
+        self._problem = problem
+        self._partitioner = partitioner
+        self._few_guides = few_guides
+        self._known: dict[bytes, tuple[Ints, Floats]] = {}
+
+    def __call__(self, served: Bools) -> Floats:
+        """The rows that each of the queries served reads."""
+        return self._find(served)[1]
+
+    def guides(self, served: Bools) -> Ints:
+        """The local features of a group that these queries read, ascending; none where there are none."""
+        return self._find(served)[0]
+
+    def _find(self, served: Bools) -> tuple[Ints, Floats]:
+        key = np.packbits(served).tobytes()
+        if key not in self._known:
+            self._known[key] = self._choose(served)
+        return self._known[key]
+
+    def _choose(self, served: Bools) -> tuple[Ints, Floats]:
+        problem = self._problem
+        price = problem.weights * (problem.reads @ problem.unit.cell)
+        choices = feature_choices(problem, served) if self._few_guides else [choose_features(problem, served)]
+        read = [rows_by(problem, served, features, self._partitioner) for features in choices]
+        best = int(np.argmin([float((price * rows).sum()) for rows in read]))
+        return choices[best], read[best]
 
 
 def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partitioner) -> Floats:
@@ -60,7 +87,8 @@ def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partit
 
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
-    return computed(replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS)), partitioner)
+    few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+    return Computed(few, partitioner, few_guides=False)
 
 
 def block_estimate(problem: Problem) -> RowsRead:
@@ -110,4 +138,4 @@ def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitione
         return block_estimate(problem)
     if estimate == "selectivity":
         return selectivity_estimate(problem)
-    return computed(problem, partitioner)
+    return Computed(problem, partitioner)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from layoutopt.errors import PlanError
+from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicate import columns_of
 from layoutopt.model.query import Query
@@ -21,22 +22,27 @@ from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
 from layoutopt.partitioning.order import ORDER_KINDS
+from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
 from layoutopt.partitioning.workload import objective_of
 from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
+from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
-from layoutopt.search.rows import Estimate, computed
+from layoutopt.search.rows import Computed, Estimate
 from layoutopt.spark.planning import Designed, Method, PartitionPairs, Planning
-from layoutopt.spark.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT
+from layoutopt.spark.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
+from layoutopt.spark.sampling import spread
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
 
 # Partitions on which blocks are calibrated and rows scanned predicted; spread evenly over all.
 _SAMPLED_PARTITIONS = 6
+# Partitions by which the number of guiding features is chosen.
+_TRIED_PARTITIONS = 3
 # Columns that an order takes from the workload where the user names none.
 _MOST_ORDER_COLUMNS = 4
 
@@ -44,20 +50,51 @@ _MOST_ORDER_COLUMNS = 4
 def sop(planning: Planning) -> Designed:
     """One layout, blocked by all features (Sun 2017, chapter 3)."""
     # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
-    return _by_vectors(planning, planning.partitioner, calibrated=WARD)
+    return _by_vectors(planning, planning.partitioner, WARD, _best_guides(planning))
 
 
 def qdtree(planning: Planning) -> Designed:
     """One layout, cut greedily by the features and by slices (Yang et al., SIGMOD 2020)."""
-    return _by_vectors(planning, "qdtree", calibrated="qdtree")
+    return _by_vectors(planning, "qdtree", "qdtree", range(len(planning.features)))
 
 
-def _by_vectors(planning: Planning, algorithm: str, calibrated: str) -> Designed:
-    sample = _sampled(planning.partitions)
+def _by_vectors(planning: Planning, algorithm: str, calibrated: str, guides: Sequence[int]) -> Designed:
+    guided = _guided(planning, guides)
+    sample = spread(guided.partitions, _SAMPLED_PARTITIONS)
     pairs = [(partition.vectors, partition.weights) for partition in sample]
     min_rows = calibrate_min_rows(find_partitioner(calibrated), pairs, planning.block_rows, planning.seed)
     blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
-    return Designed(_one_layout(planning, blocking), predicted_rows(planning, sample, blocking, min_rows))
+    scheme = _one_layout(planning, blocking, guides)
+    return Designed(scheme, predicted_rows(guided, sample, blocking, min_rows))
+
+
+def _best_guides(planning: Planning) -> Sequence[int]:
+    """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
+    ranked = np.argsort(-planning.features.weights, kind="stable")
+    some = replace(planning, partitions=tuple(spread(planning.partitions, _TRIED_PARTITIONS)))
+    sizes = prefixes([partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.max_vectors)
+    choices = [np.sort(ranked[:size]).tolist() for size in sizes]
+    blocking = ByVectors(PARTITIONER)
+    min_rows = min_rows_for(planning.block_rows)
+
+    def read(guides: Sequence[int]) -> float:
+        guided = _guided(some, guides)
+        return predicted_rows(guided, guided.partitions, blocking, min_rows).get("rows_scanned_fraction", 1.0)
+
+    return min(choices, key=read)
+
+
+def _guided(planning: Planning, guides: Sequence[int]) -> Planning:
+    """The same planning as if there were no features but these."""
+    features = replace(planning.features, features=tuple(planning.features[i] for i in guides))
+    shares = feature_shares(features, planning.queries)
+    partitions = tuple(_projected(part, guides, shares) for part in planning.partitions)
+    return replace(planning, features=features, partitions=partitions)
+
+
+def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
+    vectors = part.vectors.project(guides)
+    return replace(part, vectors=vectors, weights=weights_from(shares, part.query_weights, vectors))
 
 
 def by_order(kind: str, planning: Planning) -> Designed:
@@ -68,19 +105,20 @@ def by_order(kind: str, planning: Planning) -> Designed:
     return Designed(_one_layout(planning, ByOrder(kind, columns)), {})
 
 
-def gsop(planning: Planning, estimate: Estimate = "coarse") -> Designed:
+def gsop(planning: Planning, estimate: Estimate = "selectivity") -> Designed:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
     problem = problem_of(planning)
     search = search_groups(problem, find_partitioner(PARTITIONER), estimate)
-    return _designed(planning, _scheme(planning, problem, search.best.groups), search.best.cost, problem)
+    return _designed(planning, _scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem)
 
 
 def gsop_by(method: str, planning: Planning) -> Designed:
     """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
-    cost = cost_of(problem, groups, computed(problem, find_partitioner(PARTITIONER)))
-    return _designed(planning, _scheme(planning, problem, groups), cost, problem)
+    exact = Computed(problem, find_partitioner(PARTITIONER))
+    cost = cost_of(problem, groups, exact)
+    return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
 
 
 def problem_of(planning: Planning) -> Problem:
@@ -105,9 +143,9 @@ def problem_of(planning: Planning) -> Problem:
     )
 
 
-def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...]) -> Scheme:
+def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: Computed) -> Scheme:
     """The scheme of a grouping, with what each layout's rows of one vector are cut by."""
-    scheme = scheme_of(problem, groups, planning.partitioner)
+    scheme = scheme_of(problem, groups, exact, planning.partitioner)
     return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
 
 
@@ -130,14 +168,10 @@ def _designed(planning: Planning, scheme: Scheme, cost: float, problem: Problem)
     return Designed(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
 
 
-def _sampled(partitions: Sequence[PartitionPairs]) -> list[PartitionPairs]:
-    count = min(len(partitions), _SAMPLED_PARTITIONS)
-    return [partitions[(2 * i + 1) * len(partitions) // (2 * count)] for i in range(count)]
-
-
-def _one_layout(planning: Planning, blocking: ByVectors | ByOrder) -> Scheme:
+def _one_layout(planning: Planning, blocking: ByVectors | ByOrder, guides: Sequence[int] | None = None) -> Scheme:
     names = planning.schema.names
-    return Scheme((Layout(names, tuple(range(len(planning.features))), names, blocking),))
+    features = range(len(planning.features)) if guides is None else guides
+    return Scheme((Layout(names, tuple(features), names, blocking),))
 
 
 def predicted_rows(

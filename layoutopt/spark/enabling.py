@@ -197,7 +197,7 @@ def rewrite(
 
     A text whose meaning is not surely known is left as it is, with a warning.
     """
-    why = meaning.unusual or ("the text has ${...} in it" if "${" in named.expanded else "")
+    why = meaning.unclear(named.expanded)
     if not named.tables or why:
         return _left_whole(spark, named, why)
     try:

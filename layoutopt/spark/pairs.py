@@ -13,11 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.errors import BoundError, PlanError
+from layoutopt.features.implications import Bools
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicate import columns_of
 from layoutopt.model.query import Query
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.skipping import BlockFacts, ColumnBounds, cannot_match
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
@@ -25,11 +26,15 @@ from layoutopt.partitioning.partition import Weights
 from layoutopt.spark.featurize import vector_counts
 from layoutopt.spark.planning import PartitionPairs
 from layoutopt.spark.routing import weights_from
-from layoutopt.spark.sampling import sample_vectors, spread
+from layoutopt.spark.sampling import rows_by_partition, sample_vectors, spread
+from layoutopt.spark.source import of_partitions
 from layoutopt.workload.references import quoted
 
 Progress = Callable[[str], None]
 _FLOATS = ("float", "double")
+_TEXTS = ("string", "binary")
+_SOME = 0.01
+"""The share of rows that tells whether a column's bounds can exclude a query from a partition."""
 
 
 def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
@@ -73,10 +78,11 @@ def sample_pairs(of: Counting, features: FeatureSet) -> tuple[PartitionPairs, ..
     Raises:
         PlanError: the source has no rows.
     """
-    reached = _reached(of)
-    if not reached:
+    rows = rows_by_partition(of.rows, of.partition_by)
+    if not rows:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
-    sampled = {value: reached[value][0] for value in spread(sorted(reached, key=_null_first))}
+    sampled = {value: rows[value] for value in spread(list(rows))}
+    reached = _reached(of, list(sampled))
     return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
 
 
@@ -131,24 +137,66 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
     return [int(i) for i in np.sort(by_weight[:fits])]
 
 
-def _reached(of: Counting) -> _Reached:
-    """By partition, its rows and each query's weight, 0 where its bounds exclude the query; from one aggregate."""
+def _reached(of: Counting, only_of: Sequence[object] | None = None) -> _Reached:
+    """By partition, its rows and each query's weight, 0 where its bounds exclude the query.
+
+    Minima of texts are dear (Spark sorts for them), and few columns exclude a query from a partition. Bounds of some
+    rows lie within those of all: what these don't exclude, no bounds do, and other columns need not be looked at.
+
+    Args:
+        of: of whom.
+        only_of: the partitions of interest, by value; all when None.
+    """
+    rows = of.rows if only_of is None or of.partition_by is None else of_partitions(of.rows, of.partition_by, only_of)
     used = frozenset().union(*(columns_of(query.filter.root) for query in of.queries))
     columns = [column for column in of.schema.columns if column.name in used and key_kind(column.type) is not None]
+    few = _bounds(rows.sample(fraction=_SOME, seed=0), of.partition_by, columns)
+    asked = _columns_that_exclude(few, of.queries, columns)
+    bounds = _bounds(rows, of.partition_by, asked)
+    if len(bounds) > len(few):  # of a partition without a row in the sample nothing is known
+        bounds, asked = _bounds(rows, of.partition_by, columns), columns
+    excluded = _excluded(bounds, of.queries, asked)
+    weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
+    counted = np.asarray(bounds["_rows"], dtype=np.int64).tolist()
+    return {value: (counted[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
+
+
+def _columns_that_exclude(few: pa.Table, queries: Sequence[Query], columns: Sequence[Column]) -> list[Column]:
+    """The columns without whose bounds more queries would reach a partition; texts only where no other column does."""
+    cheap = [column if column.type not in _TEXTS else None for column in columns]
+    excluded, without_texts = _excluded(few, queries, columns), _excluded(few, queries, cheap)
+    asked: set[str] = set()
+    for query, out, cheaply in zip(queries, excluded, without_texts, strict=True):
+        if out.any():
+            asked |= columns_of(query.filter.root) - (_texts(columns) if np.array_equal(out, cheaply) else set())
+    return [column for column in columns if column.name in asked]
+
+
+def _texts(columns: Sequence[Column]) -> set[str]:
+    return {column.name for column in columns if column.type in _TEXTS}
+
+
+def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]) -> pa.Table:
+    """By partition its rows, and least, greatest and count of each column as :func:`partition_bounds` takes them."""
     aggregates = [F.count(F.lit(1)).alias("_rows")]
     for i, column in enumerate(columns):
         value = F.col(quoted(column.name))
         aggregates += [F.min(value).alias(f"_low{i}"), F.max(value).alias(f"_high{i}"), F.count(value).alias(f"_n{i}")]
-    key = F.lit(None).cast("int") if of.partition_by is None else F.col(quoted(of.partition_by))
-    bounds = of.rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
+    key = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
+    return rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
+
+
+def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column | None]) -> Bools:
+    """Which query the bounds exclude from which partition, ``bool[queries, partitions]``; by columns that are given."""
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
-    known = {column.name: partition_bounds(bounds, i, column.type, counted) for i, column in enumerate(columns)}
+    known = {
+        column.name: partition_bounds(bounds, i, column.type, counted)
+        for i, column in enumerate(columns)
+        if column is not None
+    }
     facts = BlockFacts(rows=counted, bounds=known)
-    excluded = np.array([cannot_match(query.filter.root, facts, None) for query in of.queries], dtype=np.bool_)
-    excluded = excluded.reshape(len(of.queries), facts.n)  # also where there are no queries
-    weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
-    rows = counted.tolist()
-    return {value: (rows[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
+    excluded = np.array([cannot_match(query.filter.root, facts, None) for query in queries], dtype=np.bool_)
+    return excluded.reshape(len(queries), facts.n)  # also where there are no queries
 
 
 def partition_bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:

@@ -10,17 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.config import Cost, PlanSettings
 from layoutopt.errors import PlanError, SettingError
+from layoutopt.features.sharpen import sharpest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicate import Comparison
 from layoutopt.model.query import classes
-from layoutopt.partitioning.registry import WARD, find_partitioner, with_effort
+from layoutopt.partitioning.registry import DEFAULT, find_partitioner, with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.methods import BY_ORDER, COUNTED, METHODS, SAMPLED
-from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
+from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, only, sample_pairs
 from layoutopt.spark.planning import Designed, PartitionPairs, Planning
 from layoutopt.spark.replicating import REPLICATING, replication_of
 from layoutopt.spark.session import check_settings
@@ -31,8 +32,8 @@ __all__ = ["METHODS", "Progress", "features_within", "heaviest", "make_plan", "p
 MAX_VECTORS = 3_000
 """Distinct vectors of a segment in a layout (4.5): Ward's time grows with their square, and a load runs it often."""
 
-NUM_FEATURES = 28
-"""Features that guide the blocking of a single layout."""
+NUM_FEATURES = 40
+"""Features among which those are chosen that guide the blocking of a single layout."""
 
 
 def make_plan(
@@ -55,7 +56,7 @@ def make_plan(
     choose: float | None = None,
     budget_unit: Cost = "cells",
     copies: int = 2,
-    partitioner: str = WARD,
+    partitioner: str = DEFAULT,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -72,7 +73,7 @@ def make_plan(
         seed: of everything with chance.
         by: columns to order by, for methods by order; chosen from the workload where left out.
         min_features: fewer features than these are not worth a plan by features.
-        num_features: numFeat, the most features that guide the blocking; 28 for one layout and all for several where
+        num_features: numFeat, the most features that guide the blocking; 40 for one layout and all for several where
             left out. Every feature of the document is measured all the same, and skips.
         codec: the Parquet compression.
         cost: what methods that search over column groups count: cells and tids, or their bytes.
@@ -207,21 +208,25 @@ def plan_by(
 def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
     """The features that guide the blocking.
 
-    Several layouts take all. One layout takes few, where they compete (Sun 2017, figure 3.7), and none about the
-    columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen yet too.
+    Several layouts choose among all. One layout takes the strictest, since they compete (Sun 2017, figure 3.7), and
+    none about the columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen
+    yet too.
     """
     features = document.features
     if method in SAMPLED:
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
-    free = replace(features, features=tuple(f for f in features if not _is_range_of(f, excluded)))
-    return heaviest(free, NUM_FEATURES if num_features is None else num_features)
+    free = only(features, [i for i, feature in enumerate(features) if not _has_range_of(feature, excluded)])
+    strict = only(free, sharpest(free, document.queries))
+    return heaviest(strict, NUM_FEATURES if num_features is None else num_features)
 
 
-def _is_range_of(feature: Feature, columns: set[str]) -> bool:
-    """Whether a feature is about single ones of the columns; a comparison of two is not."""
-    compares = any(isinstance(literal, Comparison) for p in feature.predicates for literal in p.literals)
-    return feature.columns <= columns and not compares
+def _has_range_of(feature: Feature, columns: set[str]) -> bool:
+    """Whether a predicate of the feature is about single ones of the columns; a comparison of two is not."""
+    return any(
+        predicate.columns <= columns and not any(isinstance(literal, Comparison) for literal in predicate.literals)
+        for predicate in feature.predicates
+    )
 
 
 def with_measured(guiding: FeatureSet, features: FeatureSet) -> FeatureSet:

@@ -12,7 +12,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.partition import Weights
-from layoutopt.partitioning.registry import WARD
+from layoutopt.partitioning.registry import DEFAULT
 from layoutopt.search.problem import Unit
 
 
@@ -81,7 +81,7 @@ class Planning:
     seed: int
     unit: Unit | None = None
     replication: Replication = Replication()
-    partitioner: str = WARD
+    partitioner: str = DEFAULT
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ identity that Spark can't push through; every other filter of the query may be p
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -18,13 +19,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.model.predicate import Node
+from layoutopt.model.predicate import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
-from layoutopt.spark.session import session_settings
+from layoutopt.spark.session import session_meaning
 from layoutopt.workload.references import quoted
 from layoutopt.workload.splice import splice_views
+
+log = logging.getLogger("layoutopt.spark")
 
 _MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
 # A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
@@ -39,16 +42,22 @@ _STRICT = {
 def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
     """The answer to a scan's text as a DataFrame: Spark runs the text, each mention of the table reads what survives.
 
-    Features are used only where the session's settings are those under which they were measured.
+    Features are used only where the session's settings are those under which they were measured. Where a text may mean
+    something else in the session than what is analysed, the tables are read whole, with a warning.
 
     Raises:
         QueryError: the text's mentions of the table can't be told apart.
         pyspark.errors.PySparkException: Spark can't run the text.
     """
-    read = scan.table.scan_under(scan.sql, session_settings(spark))
+    meaning = session_meaning(spark)
+    reads = scan.table.scan_under(scan.sql, meaning.settings).reads
+    why = meaning.unclear(scan.sql)
+    if why:
+        log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
+        reads = tuple(map(_whole, reads))
     views: dict[tuple[int, int], str] = {}
     try:
-        for one in read.reads:
+        for one in reads:
             if one.scan.span is None:
                 raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
             views[one.scan.span] = f"_layoutopt_{uuid.uuid4().hex}"
@@ -58,6 +67,12 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
         # spark.sql() has resolved the views: the DataFrame needs their names no more.
         for view in views.values():
             spark.catalog.dropTempView(view)
+
+
+def _whole(read: TableRead) -> TableRead:
+    """All that the mentioned table holds."""
+    scan = replace(read.scan, columns=read.table.schema.names, filter=Filter.of(TRUE))
+    return TableRead.of(read.table, scan, read.table.settings)
 
 
 def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:

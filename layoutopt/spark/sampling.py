@@ -8,7 +8,7 @@ long ones (texts, nested) that no feature is about, since reading and hashing th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -19,6 +19,8 @@ from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.featurize import vector_counts
 from layoutopt.spark.source import hashable_sql, of_partitions, quoted
 
+T = TypeVar("T")
+
 SAMPLED_PARTITIONS = 3
 SAMPLE_ROWS = 40_000
 """Rows sampled of one partition."""
@@ -27,7 +29,7 @@ _DRAWS = 1_000_000
 _SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
 
 
-def spread(values: Sequence[object], count: int = SAMPLED_PARTITIONS) -> list[object]:
+def spread(values: Sequence[T], count: int = SAMPLED_PARTITIONS) -> list[T]:
     """At most ``count`` of the values, spread evenly.
 
     >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998])

@@ -114,6 +114,10 @@ class Meaning:
     settings: Settings
     unusual: str = ""
 
+    def unclear(self, text: str) -> str:
+        """Why a text may mean something else here than what is analysed; empty where it means just that."""
+        return self.unusual or ("the text has ${...} in it" if "${" in text else "")
+
 
 def session_meaning(spark: SparkSession) -> Meaning:
     """What texts mean in a session now."""

@@ -7,7 +7,7 @@ down to Parquet.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,9 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from layoutopt.bench.experiment import SEED, stream_for_testing
+from layoutopt.bench.experiment import SEED
 from layoutopt.bench.tpch_data import TpchData
-from layoutopt.bench.tpch_queries import STREAMS, TABLE, TEMPLATES, StreamQuery, draw_stream, write_log
+from layoutopt.bench.tpch_queries import (
+    STREAMS,
+    TABLE,
+    TEMPLATES,
+    TEST_QUERIES,
+    Stream,
+    StreamQuery,
+    draw_stream,
+    write_log,
+)
 from layoutopt.cli import main
 from layoutopt.config import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
@@ -41,6 +50,16 @@ TRAINING: Final = 20  # queries a template
 BLOCK_ROWS: Final = 300  # so that a year of 9,000 rows has some thirty blocks
 # Read by no query: the group that nothing asks for has to be somewhere, too.
 UNREAD: Final = ("l_linenumber", "l_comment", "s_suppkey")
+
+
+@dataclass(frozen=True)
+class Making:
+    """How a table is made: by which method, for how many training queries of which templates."""
+
+    method: str
+    templates: tuple[str, ...]
+    budget: float = 1.2
+    training: int = TRAINING
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +111,28 @@ def check(case: Case, template: str, answer: Callable[[str], pa.Table], most: in
         assert found.equals(wanted), f"{query.sql}: {found.num_rows} distinct rows, not {wanted.num_rows}"
 
 
+def write_source(
+    spark: SparkSession, denormalised: str, queries: Iterable[StreamQuery], path: str, where: str = "true"
+) -> str:
+    """Write rows of the denormalised table, less most of the columns that none of these queries reads."""
+    texts = [query.sql for query in queries]
+    every = schema_from(denormalised)
+    read = {name for name in every.names if any(name in sql for sql in texts)}
+    names = [name for name in every.names if name in read or name in (*UNREAD, "o_year")]
+    spark.read.parquet(denormalised).where(where).select(names).write.parquet(path)
+    return path
+
+
+def asked(templates: Iterable[str]) -> tuple[StreamQuery, ...]:
+    """The unseen queries of some templates."""
+    return draw_stream(Stream(tuple(templates)), "test", TEST_QUERIES, SEED)
+
+
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, tpch: TpchData, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The denormalised table, less most of the columns that no query reads."""
-    queries = [query.sql for stream in STREAM_OF.values() for query in stream_for_testing(stream)]
-    every = schema_from(str(tpch.denormalised))
-    read = {name for name in every.names if any(name in sql for sql in queries)}
+    templates = {name for stream in STREAM_OF.values() for name in STREAMS[stream].templates}
     path = str(tmp_path_factory.mktemp("answers") / "source")
-    names = [name for name in every.names if name in read or name in (*UNREAD, "o_year")]
-    spark.read.parquet(str(tpch.denormalised)).select(names).write.parquet(path)
-    return path
+    return write_source(spark, str(tpch.denormalised), asked(sorted(templates)), path)
 
 
 @pytest.fixture(scope="module")
@@ -121,19 +152,30 @@ def case(
     """The table laid out by the method that the test names."""
     method: str = request.param
     if method not in made:
-        made[method] = make_case(spark, method, source, tmp_path_factory.mktemp(method))
+        making = Making(method, STREAMS[STREAM_OF[method]].templates)
+        made[method] = make_case(spark, making, source, tmp_path_factory.mktemp(method))
     return made[method]
 
 
-def make_case(spark: SparkSession, method: str, source: str, folder: Path) -> Case:
-    write_log(draw_stream(STREAMS[STREAM_OF[method]], "train", TRAINING, SEED), folder / "train.jsonl")
+def make_case(
+    spark: SparkSession, making: Making, source: str, folder: Path, others: tuple[StreamQuery, ...] = ()
+) -> Case:
+    """Plan and load by training queries; what is asked are unseen ones, and others."""
+    write_log(draw_stream(Stream(making.templates), "train", making.training, SEED), folder / "train.jsonl")
     settings = AnalyzeSettings(log=str(folder / "train.jsonl"), schema_source=source, table=TABLE)
     document = analyze_log(settings).document
     plan = make_plan(
-        spark, source, document, method=method, partition_by="o_year", block_rows=BLOCK_ROWS, max_vectors=500
+        spark,
+        source,
+        document,
+        method=making.method,
+        partition_by="o_year",
+        block_rows=BLOCK_ROWS,
+        max_vectors=500,
+        storage_budgets=(making.budget,),
     )
     load(spark, source, folder / "table", plan)
-    queries = stream_for_testing(STREAM_OF[method])
+    queries = (*asked(making.templates), *others)
     answers = source_answers(spark, source, queries)
     return Case(open_table(str(folder / "table")), folder, queries, answers)
 

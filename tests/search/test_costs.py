@@ -18,7 +18,7 @@ from layoutopt.search.families import Families, Replicating
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
-from layoutopt.search.rows import computed
+from layoutopt.search.rows import Computed
 from tests.search.problems import WARD, problems, random_problem
 
 
@@ -69,7 +69,7 @@ def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: P
     costs = Costs(Maker(problem, WARD, few_guides=False), cells(problem))
     drafts = Replicating(problem, families_of(problem), costs).drafts(Families(singles(problem)))
     groups = tuple(draft.columns for draft in drafts)
-    assert costs.query_cost(drafts) == pytest.approx(cost_of(problem, groups, computed(problem, WARD)))
+    assert costs.query_cost(drafts) == pytest.approx(cost_of(problem, groups, Computed(problem, WARD)))
     assert costs.storage(drafts) == pytest.approx(len(problem.columns))
 
 

@@ -16,7 +16,7 @@ from layoutopt.search.grouping import cost_of, served_by
 from layoutopt.search.gsop import scheme_of, search_groups, singles, whole
 from layoutopt.search.local import choose_features
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.rows import Estimate, computed
+from layoutopt.search.rows import Computed, Estimate
 from tests.search.problems import WARD, problems, random_problem
 
 estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "selectivity", "full"])
@@ -26,7 +26,7 @@ estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "se
 @given(problems(), estimates)
 def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem: Problem, estimate: Estimate) -> None:
     found = search_groups(problem, WARD, estimate)
-    exact = computed(problem, WARD)
+    exact = Computed(problem, WARD)
     assert found.best.cost == pytest.approx(cost_of(problem, found.best.groups, exact))
     assert found.best.cost <= cost_of(problem, whole(problem), exact) + 1e-6
     assert found.best.cost <= cost_of(problem, singles(problem), exact) + 1e-6
@@ -40,7 +40,9 @@ def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem:
 def test_the_same_problem_has_the_same_scheme(problem: Problem, estimate: Estimate) -> None:
     first, second = (search_groups(one, WARD, estimate) for one in (problem, replace(problem)))
     assert first.passed == second.passed
-    assert scheme_of(problem, first.best.groups, "ward") == scheme_of(problem, second.best.groups, "ward")
+    assert scheme_of(problem, first.best.groups, first.exact, "ward") == scheme_of(
+        problem, second.best.groups, second.exact, "ward"
+    )
 
 
 def conflicting() -> Problem:
@@ -78,14 +80,16 @@ def test_columns_always_read_together_stay_together() -> None:
 @given(problems())
 def test_a_scheme_has_each_groups_columns_and_local_features(problem: Problem) -> None:
     for groups in (search_groups(problem, WARD).best.groups, singles(problem), hillclimb(problem), hyrise(problem)):
-        scheme = scheme_of(problem, groups, "ward")
+        exact = Computed(problem, WARD)
+        scheme = scheme_of(problem, groups, exact, "ward")
         assert [layout.columns for layout in scheme.layouts] == [
             tuple(problem.columns[c] for c in sorted(group)) for group in sorted(groups, key=min)
         ]
         for layout, group in zip(scheme.layouts, sorted(groups, key=min), strict=True):
             served = served_by(problem, group)
             assert layout.master == layout.columns
-            assert layout.features == tuple(choose_features(problem, served).tolist())
+            assert set(layout.features) <= set(choose_features(problem, served).tolist())
+            assert layout.features == tuple(exact.guides(served).tolist())
             assert layout.blocking == (ByVectors("ward") if layout.features else ByOrder("input"))
 
 
@@ -94,6 +98,7 @@ def test_columns_that_nobody_reads_keep_the_order_of_the_source() -> None:
     reads = problem.reads.copy()
     reads[:, 2] = False
     reads[:, :2] = True
-    scheme = scheme_of(replace(problem, reads=reads), (frozenset({0, 1}), frozenset({2})), "ward")
+    unread = replace(problem, reads=reads)
+    scheme = scheme_of(unread, (frozenset({0, 1}), frozenset({2})), Computed(unread, WARD), "ward")
     assert isinstance(scheme.layouts[0].blocking, ByVectors)
     assert scheme.layouts[1].blocking == ByOrder("input")

@@ -14,9 +14,9 @@ from layoutopt.model.skipping import BlockFacts, FeatureBits, cannot_match
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.grouping import cost_of
-from layoutopt.search.local import block_sample, choose_features, local_weights
+from layoutopt.search.local import block_sample, local_weights
 from layoutopt.search.problem import Problem, Sample, make_problem
-from layoutopt.search.rows import computed
+from layoutopt.search.rows import Computed
 from tests.search.problems import WARD
 
 COLUMNS = ("a", "b", "c")
@@ -73,10 +73,10 @@ def test_queries_that_read_and_skip_alike_become_one_and_keep_their_weight(asked
 def test_one_group_costs_what_cannot_match_leaves_of_its_blocks(asked: list[Query]) -> None:
     """The whole way from queries: blocks are looked at by the scan's own rule, query by query."""
     problem = problem_of(asked)
-    rows_read = computed(problem, WARD)
+    rows_read = Computed(problem, WARD)
     found = cost_of(problem, (frozenset(range(3)),), rows_read)
     everyone = np.any(problem.reads, axis=1)
-    features = choose_features(problem, everyone)
+    features = rows_read.guides(everyone)
     weights = local_weights(problem, everyone)[0]
     blocks = block_sample(problem, problem.samples[0], problem.bits[0], features, weights, WARD)
     facts = BlockFacts(rows=blocks.rows.astype(np.int64), bits=FeatureBits(pack(blocks.unions)))

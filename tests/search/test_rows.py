@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import assign_rows
-from layoutopt.search.local import choose_features, local_vectors, local_weights
-from layoutopt.search.problem import Bools, Floats, Problem, Sample, Unit
+from layoutopt.search.local import local_vectors, local_weights
+from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
 from layoutopt.search.rows import (
+    Computed,
     Estimate,
     block_estimate,
-    computed,
+    coarse_estimate,
     remembered,
     rows_estimator,
     selectivity_estimate,
@@ -35,10 +36,9 @@ def skips_vector(problem: Problem, query: int, bits: np.ndarray) -> bool:
     return False
 
 
-def read_naively(problem: Problem, s: int, served: Bools) -> list[float]:
+def read_naively(problem: Problem, s: int, served: Bools, features: Ints) -> list[float]:
     """Block by block and query by query, from the rows themselves."""
     sample, bits = problem.samples[s], problem.bits[s]
-    features = choose_features(problem, served)
     vectors = local_vectors(bits, sample.vectors.counts, features)
     weights = local_weights(problem, served)[s][features]
     partition = WARD(vectors, weights, max(1, round(min_rows_for(problem.block_rows) / sample.scale)), problem.seed)
@@ -59,10 +59,20 @@ def read_naively(problem: Problem, s: int, served: Bools) -> list[float]:
 @given(problems(), some_queries)
 def test_computed_rows_are_those_of_the_blocks_that_queries_cannot_skip(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
-    found = computed(problem, WARD)(served)
-    assert found.shape == (len(problem.samples), len(served))
-    for s in range(len(problem.samples)):
-        assert found[s] == pytest.approx(read_naively(problem, s, served))
+    for exact in (Computed(problem, WARD), Computed(problem, WARD, few_guides=False)):
+        found, guides = exact(served), exact.guides(served)
+        assert found.shape == (len(problem.samples), len(served))
+        for s in range(len(problem.samples)):
+            assert found[s] == pytest.approx(read_naively(problem, s, served, guides))
+
+
+@given(problems(), some_queries)
+def test_fewer_guides_are_taken_only_where_queries_then_read_less(problem: Problem, asked: list[int]) -> None:
+    served = queries_of(problem, asked)
+    cells = problem.weights * problem.reads.sum(axis=1)
+    best, most = Computed(problem, WARD), Computed(problem, WARD, few_guides=False)
+    assert (best(served) * cells).sum() <= (most(served) * cells).sum() + 1e-6
+    assert set(best.guides(served).tolist()) <= set(most.guides(served).tolist())
 
 
 def every_estimate(problem: Problem, served: Bools) -> dict[str, Floats]:
@@ -86,15 +96,15 @@ def test_the_block_estimate_is_above_where_each_vector_fills_blocks_of_its_own(
     problem: Problem, asked: list[int]
 ) -> None:
     served = queries_of(problem, asked)
-    found = every_estimate(problem, served)
-    assert (found["block"] >= found["full"] - 1e-6).all()
+    found = block_estimate(problem)(served)
+    assert (found >= Computed(problem, WARD, few_guides=False)(served) - 1e-6).all()
 
 
 @given(problems(), some_queries)
 def test_coarse_is_exact_where_its_few_vectors_are_enough(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
-    found = every_estimate(problem, served)
-    assert np.array_equal(found["coarse"], found["full"])
+    found = coarse_estimate(problem, WARD)(served)
+    assert np.array_equal(found, Computed(problem, WARD, few_guides=False)(served))
 
 
 def one_vector_a_query(counts: list[int], block_rows: int) -> Problem:
@@ -120,13 +130,13 @@ def test_the_estimates_by_hand() -> None:
     assert selectivity_estimate(problem)(everyone).tolist() == [[25, 10, 9]]
     # Whole blocks of 10 spared: of the others, query 0 spares 10 + 0, query 1 20 + 0, query 2 20 + 10.
     assert block_estimate(problem)(everyone).tolist() == [[34, 24, 14]]
-    assert computed(problem, WARD)(everyone).tolist() == [[25, 10, 9]]
+    assert Computed(problem, WARD)(everyone).tolist() == [[25, 10, 9]]
 
 
 def test_blocks_too_large_to_be_pure_are_read_by_all_whose_rows_they_have() -> None:
     problem = one_vector_a_query([6, 6, 6, 6], block_rows=14)
     everyone = np.ones(4, dtype=np.bool_)
-    assert computed(problem, WARD)(everyone).tolist() == [[12, 12, 12, 12]]
+    assert Computed(problem, WARD)(everyone).tolist() == [[12, 12, 12, 12]]
     assert block_estimate(problem)(everyone).tolist() == [[24, 24, 24, 24]]
 
 

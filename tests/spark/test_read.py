@@ -128,6 +128,20 @@ def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: 
     assert answer(scan_to_dataframe(spark, table.scan(sql))) == on_the_source(spark, sql, rows)
 
 
+def test_texts_that_a_session_reads_otherwise_skip_nothing(
+    spark: SparkSession, tmp_path: Path, rows: pa.Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, table = spark.newSession(), build(tmp_path, rows, building(SCHEMA, CONDITIONS))
+    session.createDataFrame(rows).createOrReplaceTempView("t")
+    session.conf.set("which", "rail")
+    substituted = "SELECT id FROM t WHERE kind = '${which}'"
+    assert answer(spark_sql(session, table, substituted)) == answer(session.sql(substituted)) != []
+    session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    quoted = "SELECT id FROM t WHERE \"kind\" = 'air'"
+    assert answer(spark_sql(session, table, quoted)) == answer(session.sql(quoted)) != []
+    assert caplog.text.count("read whole") == 2
+
+
 def test_every_type_comes_back_from_a_load(spark: SparkSession, tmp_path: Path) -> None:
     source = every_type(spark)
     schema = schema_of(source)
