@@ -31,7 +31,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.checksum import is_hashable
 from layoutopt.spark.failures import clear_failures
 
-ROWS = "_rows"
+ROWS = "_w_rows"  # no source has names that begin so
 _RESERVED_PREFIXES = ("_w",)
 _RESERVED = frozenset({"_block", "_tid", "_pos", "_segment"})
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)

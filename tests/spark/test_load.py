@@ -198,6 +198,14 @@ def test_a_partition_with_50_times_the_rows_is_many_tasks_like_any_other(spark: 
     assert len(tasks) == len(set(tasks)) == 1 + len(files["large"])
 
 
+def test_columns_may_have_the_names_that_a_load_might_want(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("_rows", "_value", "_low", "_metadata", "_key", "_count")
+    source = simple_rows(spark).selectExpr("*", *(f"id AS {name}" for name in names))
+    assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
+    found = read_back(spark, tmp_path / "t", list(names)).where("_rows = 7").collect()
+    assert [tuple(row) for row in found] == [(7,) * len(names)]
+
+
 def write_twice(kept: int, job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Two attempts of a task that both write and end well, as where Spark speculates; one's result is kept."""
     held = list(batches)
