@@ -152,7 +152,11 @@ class PlanSettings(VerbSettings):
     source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
     features: Path = Field(Path("features.json"), description="what `analyze` wrote")
     partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
-    method: Method = Field("sop", description="how rows are put into blocks")
+    method: Method = Field(
+        "auto",
+        description="how rows are put into blocks; `auto` tries the methods on a sample and takes the one by which "
+        "queries held back read the fewest bytes",
+    )
     by: Names = Field(
         (),
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from layoutopt.config import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
-from layoutopt.features.holdout import mined_from
+from layoutopt.features.holdout import hold_back, mined_from
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import when_tried
@@ -22,6 +22,9 @@ from layoutopt.spark.trying import Trial, Trying, start_trying
 
 CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "gsop")
 """The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
+
+ALONE: Final = "sop"
+"""What ``auto`` is where there are no queries to choose by."""
 
 _THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
@@ -39,13 +42,16 @@ def plan_best(
 
     Raises:
         SettingError: a setting that is of no use with the others; and as :func:`layoutopt.spark.plan.make_plan`.
-        PlanError: no query can be held back; and as :func:`layoutopt.spark.plan.make_plan`.
+        PlanError: no query can be held back to tune by; and as :func:`layoutopt.spark.plan.make_plan`.
     """
     say = progress or (lambda sentence: None)
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
         return plan_by(spark, settings, document, say)
+    if not settings.tune and not hold_back(document.queries)[1]:
+        say(f"no four of the log's {len(document.queries)} queries are alike, so there is nothing to choose by: sop")
+        return plan_by(spark, settings.model_copy(update={"method": ALONE}), document, say)
     default = default_threshold(document.queries)
     thresholds = [factor * default for factor in (_THRESHOLDS if settings.tune else (1,))]
     trying = start_trying(spark, settings, document, thresholds, say)

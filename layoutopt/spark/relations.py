@@ -20,7 +20,7 @@ from layoutopt.scan.table import Table, TableRead
 from layoutopt.spark.read import block_condition, null_columns, parquet_files, projected, unpushable
 from layoutopt.workload.references import quoted
 
-_FILE: Final = "_layoutopt_file"
+_FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
 
 
@@ -28,7 +28,7 @@ def make_layout_view(spark: SparkSession, table: Table, layout: int) -> str:
     """Lists the files of a layout, and makes a view of all their rows; returns its name."""
     rows = parquet_files(spark, table.files(layout), table.schema.columns)
     # Views hide a file's metadata, so its name is taken first. Its path would be written in more than one way.
-    with_file = rows.selectExpr("*", f"_metadata.file_name AS {_FILE}")
+    with_file = rows.select("*", rows.metadataColumn("_metadata")["file_name"].alias(_FILE))
     name = f"_layoutopt_files_{uuid.uuid4().hex}"
     projected(spark, with_file, [*map(unpushable, table.schema.columns), BLOCK, _FILE]).createTempView(name)
     return name

@@ -20,7 +20,8 @@ from layoutopt.workload.references import quoted
 
 POSITION = "_pos"
 SEGMENT = "_segment"
-_VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_value", "_low", "_high", "_chunk", "_count"
+# No source has names that begin so.
+_VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_w_value", "_w_low", "_w_high", "_w_chunk", "_w_count"
 _END = 2**63 - 1
 # Rows counted together: cuts fall between chunks. Finer where segments are small.
 _LARGEST_CHUNK = 1 << 16

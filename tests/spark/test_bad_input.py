@@ -65,7 +65,7 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "log.sql").write_text(LOG, encoding="utf-8")
     source = str(write_source(place / "source", rows()))
     features, plan = str(place / "features.json"), str(place / "plan.json")
-    flags = ["--partition-by", "day", "--block-rows", "10"]
+    flags = ["--method", "sop", "--partition-by", "day", "--block-rows", "10"]
     assert main(["analyze", str(place / "log.sql"), "--schema", source, "--table", "sales", "-o", features]) == DONE
     assert main(["plan", source, "--features", features, *flags, "-o", plan]) == DONE
     assert main(["load", source, str(place / "table"), "--plan", plan]) == DONE

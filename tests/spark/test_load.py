@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.checks import Content
+from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import (
     BoundError,
     CommitConflictError,
@@ -30,6 +35,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.spark.load import load
 from layoutopt.spark.segments import with_segments
 from layoutopt.spark.source import content_of, schema_of
+from layoutopt.spark.write_task import WriteJob, write_segment
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -163,6 +169,57 @@ def test_partitions_above_segment_rows_are_cut(spark: SparkSession, tmp_path: Pa
     assert (report.segments, report.rows) == (3, 400)
     sizes = [pq.read_metadata(tmp_path / "t" / file).num_rows for file in data_files(tmp_path / "t")]
     assert max(sizes) <= 150
+
+
+def note_task(folder: Path, point: str) -> None:
+    """Leave a file that names the task in which a segment was written."""
+    from pyspark import TaskContext  # in the worker
+
+    context = TaskContext.get()
+    assert context is not None
+    (folder / f"{context.partitionId()}-{os.urandom(4).hex()}").touch()
+
+
+def test_a_partition_with_50_times_the_rows_is_many_tasks_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
+    """No task waits for all the rows of the large one, and none has more of them than a segment may."""
+    source = spark.range(1020, numPartitions=4).selectExpr(
+        "cast(id AS int) AS id", "cast(id % 5 AS int) AS kind", "if(id < 20, 'small', 'large') AS day"
+    )
+    (tmp_path / "tasks").mkdir()
+    plan = plan_of(simple_document(source), partition_by="day", segment_rows=100)
+    load(spark, source, tmp_path / "t", plan, in_task=partial(note_task, tmp_path / "tasks"))
+    files: dict[str, list[int]] = {"small": [], "large": []}
+    for file in data_files(tmp_path / "t"):
+        files[file.split("/")[1]].append(pq.read_metadata(tmp_path / "t" / file).num_rows)
+    assert len(files["small"]) == 1
+    assert 10 <= len(files["large"]) <= 12  # cuts fall between chunks of rows
+    assert max(files["large"]) <= 100
+    tasks = [path.name.split("-")[0] for path in (tmp_path / "tasks").iterdir()]
+    assert len(tasks) == len(set(tasks)) == 1 + len(files["large"])
+
+
+def write_twice(kept: int, job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Two attempts of a task that both write and end well, as where Spark speculates; one's result is kept."""
+    held = list(batches)
+    attempts = [list(write_segment(job, held)) for _ in range(2)]
+    return iter(attempts[kept])
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_of_two_attempts_that_both_write_only_one_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr("layoutopt.spark.load.write_segment", partial(write_twice, kept))
+    source = simple_rows(spark)
+    assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
+    named = {file for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables() for file in blocks.files}
+    assert len(named) == 4
+    assert named < data_files(tmp_path / "t")
+    assert len(data_files(tmp_path / "t")) == 8
+    ids = [i for file in named for i in pq.read_table(tmp_path / "t" / file)["id"].to_pylist()]
+    assert sorted(ids) == list(range(400))
+    vacuum(TableFiles(str(tmp_path / "t")), 1, timedelta(0))
+    assert data_files(tmp_path / "t") == named
 
 
 def test_loading_a_partition_again_replaces_it_alone(spark: SparkSession, tmp_path: Path) -> None:

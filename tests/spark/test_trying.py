@@ -162,7 +162,13 @@ class TestPlanBest:
         pytest.importorskip("matplotlib")
         picture = tmp_path / "tuned.png"
         asked = PlanSettings(
-            source=str(source), partition_by="day", block_rows=40, tune=True, tune_plot=picture, resamples=8
+            source=str(source),
+            partition_by="day",
+            method="sop",
+            block_rows=40,
+            tune=True,
+            tune_plot=picture,
+            resamples=8,
         )
         plan = plan_best(spark, asked, log)
         best = next(iter(tried(plan.predicted)))
@@ -175,5 +181,9 @@ class TestPlanBest:
         asked = PlanSettings(source=str(source), partition_by="day", method="auto")
         with pytest.raises(SettingError, match="--resamples 4"):
             plan_best(spark, asked.model_copy(update={"method": "sop", "resamples": 4}), log)
+        few = replace(log, queries=log.queries[:3])
         with pytest.raises(PlanError, match="3 queries can be held back"):
-            plan_best(spark, asked, replace(log, queries=log.queries[:3]))
+            plan_best(spark, asked.model_copy(update={"tune": True}), few)
+        said: list[str] = []
+        assert plan_best(spark, asked, few, said.append).method == "sop"
+        assert said[0].startswith("no four of the log's 3 queries are alike")
