@@ -25,20 +25,16 @@ def start_quickly() -> None:
     going in circles; reading has none for them.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.unregister(_end_quickly)
-    atexit.register(_end_quickly)
+    atexit.unregister(keep_what_is_loaded)
+    atexit.register(keep_what_is_loaded)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def keep_what_is_loaded() -> None:
     """Don't look for garbage among what a short command has loaded by now: not even when it ends, which takes a fifth.
 
-    To be called before DuckDB is loaded, which says on stderr which of its objects are left at the end.
+    Nothing is done once DuckDB is loaded, which says on stderr which of its objects are left at the end.
     """
-    gc.freeze()
-
-
-def _end_quickly() -> None:
     if "duckdb" not in sys.modules:
         gc.freeze()
 
