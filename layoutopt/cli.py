@@ -395,8 +395,13 @@ def _spark(session: Session) -> SparkSession:
 
 
 def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table:
+    from layoutopt.scan.startup import keep_what_is_loaded
+
     scan = table.scan(settings.sql)
-    return scan.to_spark(_spark(session)).toArrow() if settings.engine == "spark" else scan.to_arrow()
+    if settings.engine == "spark":
+        return scan.to_spark(_spark(session)).toArrow()
+    keep_what_is_loaded()
+    return scan.to_arrow()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.sharpen import sharpest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.layout import Plan
+from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.predicate import Comparison
 from layoutopt.model.query import classes
 from layoutopt.partitioning.registry import DEFAULT, find_partitioner, with_effort
@@ -165,9 +165,9 @@ def assembled(
         schema=document.schema,
         partition_by=partition_by,
         method=method,
-        features=with_measured(planning.features, document.features),
+        features=document.features,
         queries=planning.queries,
-        scheme=designed.scheme,
+        scheme=_among(designed.scheme, planning.features, document.features),
         block_rows=planning.block_rows,
         segment_rows=planning.segment_rows,
         max_vectors=planning.max_vectors,
@@ -229,11 +229,18 @@ def _has_range_of(feature: Feature, columns: set[str]) -> bool:
     )
 
 
-def with_measured(guiding: FeatureSet, features: FeatureSet) -> FeatureSet:
-    """The guiding features, followed by all others: their bits are measured, so they skip where they can (DESIGN 2)."""
-    chosen = set(guiding.features)
-    others = tuple(feature for feature in features if feature not in chosen)
-    return replace(guiding, features=guiding.features + others)
+def _among(scheme: Scheme, guiding: FeatureSet, features: FeatureSet) -> Scheme:
+    """The scheme with its features counted among all of the document's, which are all measured: they skip (DESIGN 2).
+
+    Plans of one document then have the same bits, whatever guides their blocking.
+    """
+    place = {feature: i for i, feature in enumerate(features)}
+    of = [place[feature] for feature in guiding]
+    layouts = (
+        replace(layout, features=tuple(of[i] for i in layout.features), guides=tuple(of[i] for i in layout.guides))
+        for layout in scheme.layouts
+    )
+    return Scheme(tuple(layouts))
 
 
 def _check_numbers(method: str, **numbers: int) -> None:

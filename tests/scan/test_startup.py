@@ -43,6 +43,15 @@ def test_a_short_command_imports_nothing_heavy(root: Path, verb: str, text: str,
     assert not loaded & {*HEAVY, *also}
 
 
+@pytest.mark.parametrize("verb", ["query", "explain"])
+def test_a_short_command_ends_without_a_word(root: Path, verb: str) -> None:
+    code = "import sys; from layoutopt.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, verb, str(root), "SELECT id FROM t WHERE kind = 'air'"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert done.stderr == ""
+
+
 def test_the_library_imports_nothing_heavy(root: Path) -> None:
     loaded = modules_after(
         f"import layoutopt\ntable = layoutopt.open_table({str(root)!r})\n"

@@ -53,8 +53,8 @@ class TestMakePlan:
         source = simple_rows(spark)
         said: list[str] = []
         plan = make_plan(spark, source, simple_document(source), max_vectors=3, block_rows=20, progress=said.append)
-        assert plan.scheme.layouts[0].features == (0, 1)
-        assert [feature.weight for feature in plan.features] == [3.0, 4.0, 1.0, 2.0]
+        assert plan.scheme.layouts[0].features == (2, 3)
+        assert [feature.weight for feature in plan.features] == [1.0, 2.0, 3.0, 4.0]
         assert [line for line in said if "gave up" in line] == [
             "gave up blocking by feature 0 (weight 1) for max_vectors=3",
             "gave up blocking by feature 1 (weight 2) for max_vectors=3",
@@ -63,8 +63,8 @@ class TestMakePlan:
     def test_features_beyond_num_features_are_measured_only(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         plan = make_plan(spark, source, simple_document(source), num_features=1, block_rows=20)
-        assert plan.scheme.layouts[0].features == (0,)
-        assert [feature.weight for feature in plan.features] == [4.0, 1.0, 2.0, 3.0]
+        assert plan.scheme.layouts[0].features == (3,)
+        assert [feature.weight for feature in plan.features] == [1.0, 2.0, 3.0, 4.0]
 
     def test_one_layout_is_not_guided_by_ranges_of_excluded_columns(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
