@@ -122,7 +122,9 @@ class AnalyzeSettings(VerbSettings):
     threshold: int | None = Field(
         None, ge=1, description="T: a feature helps at least this many queries [default: one in 200, at least 2]"
     )
-    num_features: int = Field(64, ge=1, le=1024, description="the most features to find, but for stricter forms of them")
+    num_features: int = Field(
+        64, ge=1, le=1024, description="the most features to find, but for stricter forms of them"
+    )
     date_features: int | None = Field(
         None,
         ge=0,

@@ -30,7 +30,13 @@ STREAM: Final = "chapter4"
 PARTITION_BY: Final = "o_year"
 BLOCK_ROWS: Final = 10_000
 SEGMENT_ROWS: Final = 1_000_000
-STAGES: Final = ("starting groups", "merging", "moving classes", "comparing with SOP and GSOP-single")
+STAGES: Final = (
+    "starting groups",
+    "merging",
+    "moving classes",
+    "trying fewer guides",
+    "comparing with SOP and GSOP-single",
+)
 """The stages of a search, one after the other; estimating and computing are parts of them."""
 
 

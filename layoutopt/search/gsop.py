@@ -25,8 +25,8 @@ class Search:
     Attributes:
         best: the grouping with the least exact objective.
         merged: the best that merging alone passed through.
-        passed: every grouping whose exact objective was computed, in order.
-        exact: by which it was computed.
+        passed: every grouping whose objective was computed, in order; the best ones first by as many guides as fit.
+        exact: by which the best was computed.
     """
 
     best: Grouping
@@ -34,6 +34,9 @@ class Search:
     passed: tuple[Grouping, ...]
     exact: Computed
 
+
+_FINALISTS = 3
+"""Schemes for which fewer guides are tried."""
 
 Watch = Callable[[str], AbstractContextManager[object]]
 """Called with a stage's name, gives what is entered around that stage."""
@@ -44,8 +47,9 @@ def search_groups(
 ) -> Search:
     """The best column grouping found: bottom-up merging (4.4.4), then moves; never worse than SOP or GSOP-single.
 
-    Both ends of the spectrum (4.3.2) are candidates too, by the same exact objective on the same samples; single
-    columns are computed only as far as it takes to see that they are worse.
+    On the way groups are guided by as many features as fit; fewer are tried for the best schemes alone, where they gain
+    as much as if they were tried for all. Both ends of the spectrum (4.3.2) are candidates too, by the same exact
+    objective on the same samples; single columns are computed only as far as it takes to see that they are worse.
 
     Args:
         problem: the problem.
@@ -53,16 +57,19 @@ def search_groups(
         estimate: how candidates are compared.
         watch: for measuring; ``estimating`` and ``computing`` are stages within the others.
     """
-    computed = Computed(problem, partitioner)
-    exact = _watched(computed, watch, "computing")
+    computed, by_most = Computed(problem, partitioner), Computed(problem, partitioner, few_guides=False)
+    exact, nearly = _watched(computed, watch, "computing"), _watched(by_most, watch, "computing")
     estimated = _watched(rows_estimator(problem, estimate, partitioner), watch, "estimating")
     with watch("starting groups"):
         start = starting_groups(problem)
     with watch("merging"):
-        passed = merge_bottom_up(problem, start, estimated, exact)
+        passed = merge_bottom_up(problem, start, estimated, nearly)
     with watch("moving classes"):
         merged = min(passed, key=_rank)
-        passed += move_classes(problem, merged, start, estimated, exact)
+        passed += move_classes(problem, merged, start, estimated, nearly)
+    with watch("trying fewer guides"):
+        finalists = sorted(passed, key=_rank)[:_FINALISTS]
+        passed += [Grouping(one.groups, cost_of(problem, one.groups, exact)) for one in finalists]
     with watch("comparing with SOP and GSOP-single"):
         passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
         # Classes are computed already where merging started from them.
