@@ -24,7 +24,7 @@ FOREIGN: Final = ("l_linenumber = 3", "l_quantity > 49 OR l_discount = 0.01", "s
 _ALL: Final = STREAMS["chapter5"].templates
 MAKINGS: Final[Mapping[str, Making]] = MappingProxyType(
     {
-        "small": Making("gsop-r", ("q2", "q16", "q17"), budget=1.5, training=8),
+        "small": Making("gsop-r", ("q2", "q17", "q19"), budget=2.0, training=12),
         "gsop-r within 1.2": Making("gsop-r", _ALL, budget=1.2),
         "gsop-r within 1.5": Making("gsop-r", _ALL, budget=1.5),
         "gsop": Making("gsop", _ALL),
