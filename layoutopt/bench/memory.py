@@ -80,7 +80,8 @@ def _make_plan(bench: Bench, folder: Path, segment_rows: int) -> None:
     source, features = str(bench.data.denormalised), str(folder / "features.json")
     log = str(write_stream(bench, STREAM, "train"))
     run_layoutopt("analyze", log, "--schema", source, "--table", TABLE, "-o", features)
-    flags = ["--block-rows", "700", "--segment-rows", str(segment_rows), "-o", str(folder / "plan.json")]
+    plan = str(folder / "plan.json")
+    flags = ["--method", "sop", "--block-rows", "700", "--segment-rows", str(segment_rows), "-o", plan]
     run_layoutopt("plan", source, "--features", features, *flags)
     (folder / "spark.toml").write_text(f'[spark]\n"spark.driver.memory" = "{HEAP}"\n')
 

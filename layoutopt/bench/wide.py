@@ -104,7 +104,7 @@ def wide_result(shape: WideShape | None = None, seed: int = 0, *, baselines: boo
     stages, partitioner = Stages(), find_partitioner(WARD)
     with stages("drawing the workload"):
         problem = wide_problem(shape, seed)
-    computing = Computed(problem, partitioner, few_guides=False)  # for hundreds of groups
+    computing = Computed(problem, partitioner).by_most  # there are hundreds of groups
     with stages("gsop"):
         found = search_groups(problem, partitioner, watch=lambda stage: stages(f"gsop: {stage}"))
     objectives = {

@@ -133,18 +133,16 @@ def mine_all(
         settings=settings,
     )
     # A single layout is guided by none that is about dates: it needs stricter ones without them.
-    stricter = _stricter(features, queries, max_set) if selection == "coverage" else ()
+    unsharpened = [features]
     if exclude_columns is None and date_features and dates:
         ranges = mine_ranges(
             queries, dates, schema, threshold=least, num_features=date_features, settings=features.settings
         )
         features = _joined(features, ranges.features)
-        stricter += _stricter(features, queries, max_set) if selection == "coverage" else ()
-    return _joined(features, stricter)
-
-
-def _stricter(features: FeatureSet, queries: Sequence[Query], max_set: int) -> tuple[Feature, ...]:
-    return sharpened(features, queries, max_set).features[len(features) :]
+        unsharpened.append(features)
+    if selection == "text":
+        return features
+    return _joined(features, [sharp for each in unsharpened for sharp in sharpened(each, queries, max_set)])
 
 
 def _joined(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:

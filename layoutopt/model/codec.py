@@ -41,8 +41,9 @@ _EXPRESSIONS: Final = (Col, Const, Call)
 _LITERALS: Final = (InSet, Like, Comparison)
 _NODES: Final = (And, Or, Constant, *_LITERALS)
 _DEEPEST: Final = 200
-_LARGEST_BOUND: Final = 1024  # of clauses and literals: what a normal form costs grows with its square
 """Deeper documents are refused: no filter is so deep, and reading one must not exhaust the stack."""
+_LARGEST_BOUND: Final = 1024
+"""Of clauses and literals: what a normal form costs grows with its square."""
 
 
 def to_json(x: Noun) -> Json:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -119,6 +119,10 @@ class FeatureSet:
     def weights(self) -> npt.NDArray[np.float64]:
         """The features' weights, float64[n_features]."""
         return np.array([feature.weight for feature in self.features], dtype=np.float64)
+
+    def only(self, kept: Iterable[int]) -> FeatureSet:
+        """Some of the features, in the order given."""
+        return replace(self, features=tuple(self.features[i] for i in kept))
 
     def matrix(self, queries: Sequence[Query]) -> npt.NDArray[np.bool_]:
         """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].

@@ -57,8 +57,8 @@ def search_groups(
         estimate: how candidates are compared.
         watch: for measuring; ``estimating`` and ``computing`` are stages within the others.
     """
-    computed, by_most = Computed(problem, partitioner), Computed(problem, partitioner, few_guides=False)
-    exact, nearly = _watched(computed, watch, "computing"), _watched(by_most, watch, "computing")
+    computed = Computed(problem, partitioner)
+    exact, nearly = _watched(computed, watch, "computing"), _watched(computed.by_most, watch, "computing")
     estimated = _watched(rows_estimator(problem, estimate, partitioner), watch, "estimating")
     with watch("starting groups"):
         start = starting_groups(problem)

@@ -45,12 +45,13 @@ class Computed:
     Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
     """
 
-    def __init__(self, problem: Problem, partitioner: Partitioner, few_guides: bool = True) -> None:
-        """Start with nothing computed; without ``few_guides`` the only choice is as many features as fit."""
+    def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
+        """Start with nothing computed."""
         self._problem = problem
         self._partitioner = partitioner
-        self._few_guides = few_guides
         self._known: dict[bytes, tuple[Ints, Floats]] = {}
+        self.by_most: RowsRead = remembered(lambda served: self._read(served, choose_features(problem, served)))
+        """The same by the first choice alone, as many features as fit."""
 
     def __call__(self, served: Bools) -> Floats:
         """The rows that each of the queries served reads."""
@@ -69,10 +70,13 @@ class Computed:
     def _choose(self, served: Bools) -> tuple[Ints, Floats]:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
-        choices = feature_choices(problem, served) if self._few_guides else [choose_features(problem, served)]
-        read = [rows_by(problem, served, features, self._partitioner) for features in choices]
+        choices = feature_choices(problem, served)
+        read = [self.by_most(served), *(self._read(served, fewer) for fewer in choices[1:])]
         best = int(np.argmin([float((price * rows).sum()) for rows in read]))
         return choices[best], read[best]
+
+    def _read(self, served: Bools, features: Ints) -> Floats:
+        return rows_by(self._problem, served, features, self._partitioner)
 
 
 def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partitioner) -> Floats:
@@ -88,7 +92,7 @@ def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partit
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
     few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return Computed(few, partitioner, few_guides=False)
+    return Computed(few, partitioner).by_most
 
 
 def block_estimate(problem: Problem) -> RowsRead:

@@ -50,7 +50,8 @@ def plan_best(
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
         return plan_by(spark, settings, document, say)
     if not settings.tune and not hold_back(document.queries)[1]:
-        say(f"no four of the log's {len(document.queries)} queries are alike, so there is nothing to choose by: sop")
+        few = f"no four of the log's {len(document.queries)} queries are alike"
+        say(f"{few}, so there is nothing to choose by: {ALONE}")
         return plan_by(spark, settings.model_copy(update={"method": ALONE}), document, say)
     default = default_threshold(document.queries)
     thresholds = [factor * default for factor in (_THRESHOLDS if settings.tune else (1,))]

@@ -31,7 +31,7 @@ from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
-from layoutopt.search.rows import Computed, Estimate
+from layoutopt.search.rows import Computed
 from layoutopt.spark.planning import Designed, Method, PartitionPairs, Planning
 from layoutopt.spark.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
 from layoutopt.spark.sampling import spread
@@ -59,37 +59,39 @@ def qdtree(planning: Planning) -> Designed:
 
 
 def _by_vectors(planning: Planning, algorithm: str, calibrated: str, guides: Sequence[int]) -> Designed:
-    guided = _guided(planning, guides)
-    sample = spread(guided.partitions, _SAMPLED_PARTITIONS)
-    pairs = [(partition.vectors, partition.weights) for partition in sample]
+    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, feature_shares(planning.features, planning.queries))
+    pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
     min_rows = calibrate_min_rows(find_partitioner(calibrated), pairs, planning.block_rows, planning.seed)
     blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
     scheme = _one_layout(planning, blocking, guides)
-    return Designed(scheme, predicted_rows(guided, sample, blocking, min_rows))
+    return Designed(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
 
 
 def _best_guides(planning: Planning) -> Sequence[int]:
     """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
     ranked = np.argsort(-planning.features.weights, kind="stable")
-    some = replace(planning, partitions=tuple(spread(planning.partitions, _TRIED_PARTITIONS)))
+    some, shares = _some(planning, _TRIED_PARTITIONS), feature_shares(planning.features, planning.queries)
     sizes = prefixes([partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.max_vectors)
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
     min_rows = min_rows_for(planning.block_rows)
 
     def read(guides: Sequence[int]) -> float:
-        guided = _guided(some, guides)
+        guided = _guided(some, guides, shares)
         return predicted_rows(guided, guided.partitions, blocking, min_rows).get("rows_scanned_fraction", 1.0)
 
     return min(choices, key=read)
 
 
-def _guided(planning: Planning, guides: Sequence[int]) -> Planning:
-    """The same planning as if there were no features but these."""
-    features = replace(planning.features, features=tuple(planning.features[i] for i in guides))
-    shares = feature_shares(features, planning.queries)
-    partitions = tuple(_projected(part, guides, shares) for part in planning.partitions)
-    return replace(planning, features=features, partitions=partitions)
+def _some(planning: Planning, count: int) -> Planning:
+    """The same planning by a few partitions, spread evenly over all."""
+    return replace(planning, partitions=tuple(spread(planning.partitions, count)))
+
+
+def _guided(planning: Planning, guides: Sequence[int], shares: Weights) -> Planning:
+    """The same planning as if there were no features but these; ``shares`` are those of all."""
+    partitions = tuple(_projected(part, guides, shares[:, list(guides)]) for part in planning.partitions)
+    return replace(planning, features=planning.features.only(guides), partitions=partitions)
 
 
 def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
@@ -105,10 +107,10 @@ def by_order(kind: str, planning: Planning) -> Designed:
     return Designed(_one_layout(planning, ByOrder(kind, columns)), {})
 
 
-def gsop(planning: Planning, estimate: Estimate = "selectivity") -> Designed:
+def gsop(planning: Planning) -> Designed:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
     problem = problem_of(planning)
-    search = search_groups(problem, find_partitioner(PARTITIONER), estimate)
+    search = search_groups(problem, find_partitioner(PARTITIONER))
     return _designed(planning, _scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem)
 
 

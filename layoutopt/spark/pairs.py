@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -42,12 +42,7 @@ def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
     if count is None or count >= len(features):
         return features
     kept = np.sort(np.argsort(-features.weights, kind="stable")[:count]).tolist()
-    return only(features, kept)
-
-
-def only(features: FeatureSet, kept: Sequence[int]) -> FeatureSet:
-    """Some of the features, in the order given."""
-    return replace(features, features=tuple(features[i] for i in kept))
+    return features.only(kept)
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ def count_pairs(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[P
     kept = features_within(features, list(counts.values()), of.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
         of.say(f"gave up blocking by feature {i} (weight {features[i].weight:g}) for max_vectors={of.max_vectors}")
-    features = only(features, kept)
+    features = features.only(kept)
     return features, _with_weights(of, features, {value: vectors.project(kept) for value, vectors in counts.items()})
 
 
@@ -163,17 +158,13 @@ def _reached(of: Counting, only_of: Sequence[object] | None = None) -> _Reached:
 
 def _columns_that_exclude(few: pa.Table, queries: Sequence[Query], columns: Sequence[Column]) -> list[Column]:
     """The columns without whose bounds more queries would reach a partition; texts only where no other column does."""
-    cheap = [column if column.type not in _TEXTS else None for column in columns]
-    excluded, without_texts = _excluded(few, queries, columns), _excluded(few, queries, cheap)
+    texts = {column.name for column in columns if column.type in _TEXTS}
+    excluded, without_texts = _excluded(few, queries, columns), _excluded(few, queries, columns, but=texts)
     asked: set[str] = set()
     for query, out, cheaply in zip(queries, excluded, without_texts, strict=True):
         if out.any():
-            asked |= columns_of(query.filter.root) - (_texts(columns) if np.array_equal(out, cheaply) else set())
+            asked |= columns_of(query.filter.root) - (texts if np.array_equal(out, cheaply) else set())
     return [column for column in columns if column.name in asked]
-
-
-def _texts(columns: Sequence[Column]) -> set[str]:
-    return {column.name for column in columns if column.type in _TEXTS}
 
 
 def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]) -> pa.Table:
@@ -186,13 +177,22 @@ def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]
     return rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 
 
-def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column | None]) -> Bools:
-    """Which query the bounds exclude from which partition, ``bool[queries, partitions]``; by columns that are given."""
+def _excluded(
+    bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()
+) -> Bools:
+    """Which query the bounds of the columns, but for some, exclude from which partition, ``bool[queries, partitions]``.
+
+    Args:
+        bounds: of :func:`_bounds`, for these columns.
+        queries: the queries.
+        columns: the columns.
+        but: names of columns whose bounds are not looked at.
+    """
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
     known = {
         column.name: partition_bounds(bounds, i, column.type, counted)
         for i, column in enumerate(columns)
-        if column is not None
+        if column.name not in but
     }
     facts = BlockFacts(rows=counted, bounds=known)
     excluded = np.array([cannot_match(query.filter.root, facts, None) for query in queries], dtype=np.bool_)

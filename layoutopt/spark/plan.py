@@ -21,7 +21,7 @@ from layoutopt.search.problem import Unit
 from layoutopt.spark.costs import unit_in_bytes
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.methods import BY_ORDER, COUNTED, METHODS, SAMPLED
-from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, only, sample_pairs
+from layoutopt.spark.pairs import Counting, Progress, count_pairs, features_within, heaviest, sample_pairs
 from layoutopt.spark.planning import Designed, PartitionPairs, Planning
 from layoutopt.spark.replicating import REPLICATING, replication_of
 from layoutopt.spark.session import check_settings
@@ -216,8 +216,8 @@ def guiding_features(document: FeaturesDocument, method: str, num_features: int 
     if method in SAMPLED:
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
-    free = only(features, [i for i, feature in enumerate(features) if not _has_range_of(feature, excluded)])
-    strict = only(free, sharpest(free, document.queries))
+    free = features.only(i for i, feature in enumerate(features) if not _has_range_of(feature, excluded))
+    strict = free.only(sharpest(free, document.queries))
     return heaviest(strict, NUM_FEATURES if num_features is None else num_features)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -149,7 +149,7 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     weights = feature_weights(shares[served], reached[served], matching, marginal=True)
     objective = None
     if layout.blocking.algorithm != WARD:
-        guiding = replace(plan.features, features=tuple(plan.features[i] for i in local))
+        guiding = plan.features.only(local)
         reaching = np.where(served, reached, 0.0)
         objective = objective_of(plan.queries, guiding, reaching, len(words), shares[:, len(local) :] > 0)
     return Guides(pack(bits), weights, slices, objective)

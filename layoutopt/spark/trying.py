@@ -25,7 +25,7 @@ from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.methods import COUNTED, METHODS, SAMPLED
-from layoutopt.spark.pairs import Progress, features_within, only
+from layoutopt.spark.pairs import Progress, features_within
 from layoutopt.spark.plan import assembled, guiding_features
 from layoutopt.spark.planning import Planning
 from layoutopt.spark.replicating import REPLICATING, replication_of
@@ -92,7 +92,7 @@ class Trying:
         queries = tuple(classes(document.queries))
         partitions = pairs_of(self._sample, features, queries, document.schema)
         if method in COUNTED:
-            features = only(features, features_within(features, [p.vectors for p in partitions], settings.max_vectors))
+            features = features.only(features_within(features, [p.vectors for p in partitions], settings.max_vectors))
             partitions = pairs_of(self._sample, features, queries, document.schema)
         unit: Unit | None = None
         if method in SAMPLED and (settings.cost == "bytes" or method in REPLICATING):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,3 +24,9 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TpchD
     made = TpchData(MIN_SCALE, tmp_path_factory.mktemp("tpch"))
     prepare(spark, made, lambda said: None)
     return made
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, made: Callable[[str], Any]) -> Any:
+    """The table that the test names, made as its module says in ``made``."""
+    return made(request.param)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -136,25 +137,14 @@ def source(spark: SparkSession, tpch: TpchData, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, Case]:
+def made(spark: SparkSession, source: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     """The tables by method, each made when a test first asks for it."""
-    return {}
 
-
-@pytest.fixture
-def case(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    source: str,
-    made: dict[str, Case],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Case:
-    """The table laid out by the method that the test names."""
-    method: str = request.param
-    if method not in made:
+    def make(method: str) -> Case:
         making = Making(method, STREAMS[STREAM_OF[method]].templates)
-        made[method] = make_case(spark, making, source, tmp_path_factory.mktemp(method))
-    return made[method]
+        return make_case(spark, making, source, tmp_path_factory.mktemp(method))
+
+    return cache(make)
 
 
 def make_case(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -51,28 +52,18 @@ def foreign(templates: Iterable[str]) -> tuple[StreamQuery, ...]:
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, Case]:
+def made(spark: SparkSession, tpch: TpchData, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     """The tables by name, each made when a test first asks for it."""
-    return {}
 
-
-@pytest.fixture
-def case(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    tpch: TpchData,
-    made: dict[str, Case],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Case:
-    name: str = request.param
-    if name not in made:
+    def make(name: str) -> Case:
         making, folder = MAKINGS[name], tmp_path_factory.mktemp("copies")
         where = "o_year >= 1997" if name == "small" else "true"
         others = foreign(making.templates)
         queries = (*asked(making.templates), *others)
         source = write_source(spark, str(tpch.denormalised), queries, str(folder / "source"), where)
-        made[name] = make_case(spark, making, source, folder, others)
-    return made[name]
+        return make_case(spark, making, source, folder, others)
+
+    return cache(make)
 
 
 @pytest.mark.parametrize(

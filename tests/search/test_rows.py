@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import assign_rows
-from layoutopt.search.local import local_vectors, local_weights
+from layoutopt.search.local import choose_features, local_vectors, local_weights
 from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
 from layoutopt.search.rows import (
     Computed,
@@ -59,8 +59,9 @@ def read_naively(problem: Problem, s: int, served: Bools, features: Ints) -> lis
 @given(problems(), some_queries)
 def test_computed_rows_are_those_of_the_blocks_that_queries_cannot_skip(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
-    for exact in (Computed(problem, WARD), Computed(problem, WARD, few_guides=False)):
-        found, guides = exact(served), exact.guides(served)
+    exact = Computed(problem, WARD)
+    by_most = exact.by_most(served), choose_features(problem, served)
+    for found, guides in ((exact(served), exact.guides(served)), by_most):
         assert found.shape == (len(problem.samples), len(served))
         for s in range(len(problem.samples)):
             assert found[s] == pytest.approx(read_naively(problem, s, served, guides))
@@ -70,9 +71,9 @@ def test_computed_rows_are_those_of_the_blocks_that_queries_cannot_skip(problem:
 def test_fewer_guides_are_taken_only_where_queries_then_read_less(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
     cells = problem.weights * problem.reads.sum(axis=1)
-    best, most = Computed(problem, WARD), Computed(problem, WARD, few_guides=False)
-    assert (best(served) * cells).sum() <= (most(served) * cells).sum() + 1e-6
-    assert set(best.guides(served).tolist()) <= set(most.guides(served).tolist())
+    exact = Computed(problem, WARD)
+    assert (exact(served) * cells).sum() <= (exact.by_most(served) * cells).sum() + 1e-6
+    assert set(exact.guides(served).tolist()) <= set(choose_features(problem, served).tolist())
 
 
 def every_estimate(problem: Problem, served: Bools) -> dict[str, Floats]:
@@ -97,14 +98,14 @@ def test_the_block_estimate_is_above_where_each_vector_fills_blocks_of_its_own(
 ) -> None:
     served = queries_of(problem, asked)
     found = block_estimate(problem)(served)
-    assert (found >= Computed(problem, WARD, few_guides=False)(served) - 1e-6).all()
+    assert (found >= Computed(problem, WARD).by_most(served) - 1e-6).all()
 
 
 @given(problems(), some_queries)
 def test_coarse_is_exact_where_its_few_vectors_are_enough(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
     found = coarse_estimate(problem, WARD)(served)
-    assert np.array_equal(found, Computed(problem, WARD, few_guides=False)(served))
+    assert np.array_equal(found, Computed(problem, WARD).by_most(served))
 
 
 def one_vector_a_query(counts: list[int], block_rows: int) -> Problem:

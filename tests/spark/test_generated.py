@@ -8,7 +8,8 @@ table twice: which blocks are left of it, and what Spark itself reads of it in a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,14 +102,37 @@ def left_of(table: Table, condition: str) -> Bits:
     return pruned.read
 
 
-def check(
-    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: Sequence[str], in_spark: int, by: Blocking
-) -> None:
+@contextmanager
+def asked(
+    rows: pa.Table,
+    source: SparkSession,
+    enabled: SparkSession,
+    conditions: Sequence[str],
+    in_spark: int,
+    by: Blocking,
+    layouts: Callable[[int], Sequence[Layout]] | None = None,
+) -> Iterator[tuple[Table, Bits, list[int]]]:
+    """A table to look at, the rows that match, and which conditions are its features; Spark's answers are checked then.
+
+    Args:
+        layouts: the layouts of so many features; one of all columns where left out.
+    """
     matches = truth(source, conditions)
     usable = [k for k, condition in enumerate(conditions) if exact(condition)][:MOST_FEATURES]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "t"
-        table = built(root, rows, [conditions[k] for k in usable], matches[:, usable], by)
+        made = layouts and layouts(len(usable))
+        yield built(root, rows, [conditions[k] for k in usable], matches[:, usable], by, made), matches, usable
+        chosen = list(range(len(conditions)))[-in_spark:]
+        assert answers(enabled, root, [conditions[k] for k in chosen]) == [
+            np.flatnonzero(matches[:, k]).tolist() for k in chosen
+        ]
+
+
+def check(
+    rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: Sequence[str], in_spark: int, by: Blocking
+) -> None:
+    with asked(rows, source, enabled, conditions, in_spark, by) as (table, matches, usable):
         block_of = blocks_of(table)
         for k, condition in enumerate(conditions):
             left = left_of(table, condition)
@@ -117,10 +141,6 @@ def check(
             assert not (needed & ~left).any(), f"{condition} skips rows that it matches"
             # A condition that is a feature of the plan is left with no block but those that hold a match.
             assert k not in usable or (left == needed).all(), f"{condition} reads more than it must"
-        chosen = list(range(len(conditions)))[-in_spark:]
-        assert answers(enabled, root, [conditions[k] for k in chosen]) == [
-            np.flatnonzero(matches[:, k]).tolist() for k in chosen
-        ]
 
 
 def answers(enabled: SparkSession, root: Path, conditions: Sequence[str]) -> list[list[int]]:
@@ -163,19 +183,11 @@ def check_groups(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: Sequence[str], in_spark: int, by: Blocking
 ) -> None:
     """The same of rows that are put together from column groups, where rows are left out before Spark sees them."""
-    matches = truth(source, conditions)
-    usable = [k for k, condition in enumerate(conditions) if exact(condition)][:MOST_FEATURES]
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "t"
-        table = built(root, rows, [conditions[k] for k in usable], matches[:, usable], by, groups(len(usable)))
+    with asked(rows, source, enabled, conditions, in_spark, by, groups) as (table, matches, _):
         for k, condition in enumerate(conditions):
             (read,) = table.scan(f"SELECT id, hash(*) FROM t WHERE {condition}").reads
             given = {id for batch in read.batches() for id in batch["id"].to_pylist()}
             assert set(np.flatnonzero(matches[:, k])) <= given, f"{condition} leaves rows out that it matches"
-        chosen = list(range(len(conditions)))[-in_spark:]
-        assert answers(enabled, root, [conditions[k] for k in chosen]) == [
-            np.flatnonzero(matches[:, k]).tolist() for k in chosen
-        ]
 
 
 def groups(features: int) -> list[Layout]:
