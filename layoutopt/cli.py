@@ -321,6 +321,12 @@ def bench(settings: BenchSettings, session: Session) -> None:
         session.show(
             [figure.to_json() for figure in compared], lambda console: print_estimates(console, compared, stages)
         )
+    elif settings.experiment == "partitioners":
+        from layoutopt.bench.partitioners import partitioner_figures, print_partitioners
+
+        with session.working("comparing partitioners") as work:
+            made = partitioner_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+        session.show([vars(each) for each in made], lambda console: print_partitioners(console, made))
     else:
         from layoutopt.bench.figures import run_micro
 

@@ -25,7 +25,7 @@ from layoutopt.bench.report import Result, experiment_table, paths_table, templa
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch_queries import STREAMS
+from layoutopt.bench.tpch_queries import STREAMS, chosen_streams
 from layoutopt.bench.variants import variants
 
 TABLE_WIDTH: Final = 200
@@ -154,13 +154,14 @@ def run_tpch(
     """
     from layoutopt.spark.plan import METHODS
 
+    asked = chosen_streams(streams)
     console = console or Console()
     # Figures are of no use cut short: a narrow terminal wraps the lines, a file has them whole.
     wide = Console(file=console.file, width=max(console.width, TABLE_WIDTH))
     with spark_when_needed("layoutopt-tpch") as spark:
         bench = Bench(TpchData(scale, root), spark)
         gathered = []
-        for stream in streams or STREAMS:
+        for stream in asked:
             chosen = variants(tuple(METHODS), stream)
             results = results_of(bench, stream, chosen, console.print)
             results[1:-2] = [

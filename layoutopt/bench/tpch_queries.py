@@ -19,6 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from layoutopt.errors import SettingError
+
 TABLE: Final = "tpch"
 ZIPF_EXPONENT: Final = 3.0  # 3.7.2: the first of five regions then takes 84.3 % of the queries
 TRAINING_QUERIES: Final = 100  # a template
@@ -296,6 +298,18 @@ STREAMS: Final[Mapping[str, Stream]] = MappingProxyType(
         "chapter5-skewed": Stream(_CHAPTER_5, ZIPF_EXPONENT),
     }
 )
+
+
+def chosen_streams(names: Sequence[str]) -> tuple[str, ...]:
+    """The streams asked for, all where none is.
+
+    Raises:
+        SettingError: one is not known.
+    """
+    for name in names:
+        if name not in STREAMS:
+            raise SettingError(f"--streams names {name!r}, which is no query stream; choose of {', '.join(STREAMS)}")
+    return tuple(names or STREAMS)
 
 
 @dataclass(frozen=True)

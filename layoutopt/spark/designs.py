@@ -146,8 +146,11 @@ def problem_of(planning: Planning) -> Problem:
 
 
 def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: Computed) -> Scheme:
-    """The scheme of a grouping, with what each layout's rows of one vector are cut by."""
-    scheme = scheme_of(problem, groups, exact, planning.partitioner)
+    return with_cuts(planning, scheme_of(problem, groups, exact, planning.partitioner))
+
+
+def with_cuts(planning: Planning, scheme: Scheme) -> Scheme:
+    """The scheme with what each layout's rows of one vector are cut by."""
     return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
 
 

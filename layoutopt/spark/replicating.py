@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from layoutopt.errors import SettingError
-from layoutopt.model.layout import ByOrder, Layout, Scheme
 from layoutopt.model.predicted import at_budget
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.costs import Costs
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.replication import Replicated, Search, scheme_of_drafts
-from layoutopt.spark.designs import PARTITIONER, cut_param, problem_of
+from layoutopt.spark.designs import PARTITIONER, problem_of, with_cuts
 from layoutopt.spark.planning import Designed, Planning, Replication
 
 
@@ -76,13 +75,7 @@ def _designed(planning: Planning, search: Search, found: Sequence[Replicated]) -
     if len(found) > 1:
         predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
     scheme = scheme_of_drafts(search.exact.maker, chosen.drafts, planning.partitioner)
-    return Designed(Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts)), predicted)
-
-
-def _with_cut(planning: Planning, layout: Layout) -> Layout:
-    if isinstance(layout.blocking, ByOrder):
-        return layout
-    return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
+    return Designed(with_cuts(planning, scheme), predicted)
 
 
 def _predicted(planning: Planning, search: Search, found: Replicated) -> Mapping[str, float]:

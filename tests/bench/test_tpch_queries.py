@@ -17,10 +17,12 @@ from layoutopt.bench.tpch_queries import (
     STREAMS,
     TEMPLATES,
     Draw,
+    chosen_streams,
     draw_stream,
     write_log,
     write_streams,
 )
+from layoutopt.errors import SettingError
 
 # Sun 2017, 5.7.1: the columns that queries of each template access.
 THESIS_CHAPTER_5 = [11, 7, 7, 4, 5, 6, 4, 5, 4, 3, 8, 3, 5, 2]
@@ -150,3 +152,10 @@ def test_streams_have_100_training_and_10_test_queries_a_template(tmp_path: Path
     assert len(paths) == len(set(paths)) == len(STREAMS) * 4
     assert len((tmp_path / "chapter3-train.sql").read_text().splitlines()) == 800
     assert len((tmp_path / "chapter5-test.jsonl").read_text().splitlines()) == 140
+
+
+def test_streams_are_chosen_by_name_and_all_where_none_is() -> None:
+    assert chosen_streams(()) == tuple(STREAMS)
+    assert chosen_streams(["chapter5", "chapter3"]) == ("chapter5", "chapter3")
+    with pytest.raises(SettingError, match="'chapter6', which is no query stream; choose of chapter3, "):
+        chosen_streams(["chapter3", "chapter6"])
