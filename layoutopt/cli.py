@@ -327,6 +327,12 @@ def bench(settings: BenchSettings, session: Session) -> None:
         with session.working("comparing partitioners") as work:
             made = partitioner_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
         session.show([vars(each) for each in made], lambda console: print_partitioners(console, made))
+    elif settings.experiment == "tuning":
+        from layoutopt.bench.tuning import print_tuning, tuning_figures
+
+        with session.working("tuning") as work:
+            tuned = tuning_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+        session.show([vars(each) for each in tuned], lambda console: print_tuning(console, tuned))
     else:
         from layoutopt.bench.figures import run_micro
 

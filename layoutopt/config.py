@@ -362,7 +362,7 @@ class RestoreSettings(VerbSettings):
     snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
 
 
-Experiment = Literal["demo", "tpch", "query", "micro", "memory", "wide", "estimates", "partitioners"]
+Experiment = Literal["demo", "tpch", "query", "micro", "memory", "wide", "estimates", "partitioners", "tuning"]
 
 
 class BenchSettings(VerbSettings):
@@ -373,11 +373,13 @@ class BenchSettings(VerbSettings):
         "in Spark and DuckDB, on plain Parquet and on the optimised table; micro: single algorithms; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
-        "feature vectors of each stream"
+        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")
-    streams: Names = Field((), description="only these query streams, of tpch and partitioners [default: all]")
+    streams: Names = Field(
+        (), description="only these query streams, of tpch, partitioners and tuning [default: all; of tuning two]"
+    )
 
 
 VERBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(

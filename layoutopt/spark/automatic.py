@@ -26,10 +26,10 @@ CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sor
 ALONE: Final = "sop"
 """What ``auto`` is where there are no queries to choose by."""
 
-_THRESHOLDS: Final = (1, 2, 4)
+THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
 _FEATURE_SHARES: Final = (0.25, 0.5, 1.0)
-_BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
+BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
 """What is tuned over: T times these, numFeat for one layout and for several, and block sizes times these."""
 
 
@@ -54,7 +54,7 @@ def plan_best(
         say(f"{few}, so there is nothing to choose by: {ALONE}")
         return plan_by(spark, settings.model_copy(update={"method": ALONE}), document, say)
     default = default_threshold(document.queries)
-    thresholds = [factor * default for factor in (_THRESHOLDS if settings.tune else (1,))]
+    thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
     trying = start_trying(spark, settings, document, thresholds, say)
     tried: dict[str, float] = {}
     if settings.method == "auto":
@@ -99,10 +99,10 @@ def tune(trying: Trying, settings: PlanSettings, thresholds: Sequence[int]) -> T
     """The best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
         most = len(trying.documents[threshold].features)
-        for count in _numbers_of_features(settings, most):
+        for count in numbers_of_features(settings, most):
             trying.score(settings.model_copy(update={"num_features": count}), threshold)
     best = _best(trying)
-    for factor in _BLOCK_ROWS:
+    for factor in BLOCK_ROWS:
         rows = max(1, round(factor * settings.block_rows))
         trying.score(best.settings.model_copy(update={"block_rows": rows}), best.threshold)
     return _best(trying)
@@ -113,7 +113,8 @@ def label_of(trial: Trial) -> str:
     return f"T={trial.threshold} num-features={trial.settings.num_features} block-rows={trial.settings.block_rows}"
 
 
-def _numbers_of_features(settings: PlanSettings, most: int) -> list[int]:
+def numbers_of_features(settings: PlanSettings, most: int) -> list[int]:
+    """The numbers of features to try of ``most``, ascending."""
     if settings.method in SAMPLED:
         return sorted({max(1, round(share * most)) for share in _FEATURE_SHARES})
     return sorted({min(count, most) for count in _FEATURES})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.config import PlanSettings
 from layoutopt.errors import PlanError
@@ -134,7 +134,6 @@ def start_trying(
     check_settings(spark, document.features.settings, "the features document")
     rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
     check_partition_column(rows, settings.partition_by)
-    partition_by = None if settings.partition_by is None else document.schema.find(settings.partition_by).name
     training, held = hold_back(document.queries)
     if not held:
         raise PlanError(
@@ -147,15 +146,35 @@ def start_trying(
         threshold: mined_from(document, training, threshold=max(2, math.ceil(threshold * share)))
         for threshold in thresholds
     }
-    by_predicates = {feature.predicates: feature for one in documents.values() for feature in one.features}
+    return try_on(rows, settings, documents, held, say)
+
+
+def try_on(
+    rows: DataFrame,
+    settings: PlanSettings,
+    documents: Mapping[int, FeaturesDocument],
+    held: Sequence[Query],
+    say: Progress,
+) -> Trying:
+    """Draw rows with the features of all documents, to try plans on.
+
+    Args:
+        rows: the source, conformed to the documents' schema.
+        settings: name the source and the partition column, and how many rows a segment has at most.
+        documents: what to plan from, by T in queries of the whole log.
+        held: the queries to judge by.
+        say: told each stage.
+
+    Raises:
+        PlanError: the source has no rows.
+    """
+    one = next(iter(documents.values()))
+    partition_by = None if settings.partition_by is None else one.schema.find(settings.partition_by).name
+    by_predicates = {feature.predicates: feature for each in documents.values() for feature in each.features}
+    features = FeatureSet(tuple(by_predicates.values()), one.features.settings)
     say("drawing rows to try plans on")
     with clear_failures(repr(settings.source)):
-        sample = draw_sample(
-            rows,
-            FeatureSet(tuple(by_predicates.values()), document.features.settings),
-            partition_by,
-            settings.segment_rows,
-        )
+        sample = draw_sample(rows, features, partition_by, settings.segment_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
     return Trying(documents, held, sample, partition_by, say)
