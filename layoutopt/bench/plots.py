@@ -16,7 +16,9 @@ Curve = list[tuple[float, float]]
 
 
 def replication_curves(results: Sequence[Result], queries: int) -> Mapping[str, Curve]:
-    """What copies gain for what they store: a curve for each method with copies, ascending by storage.
+    """What copies gain for what they store: a curve for each method with copies, by ascending budget.
+
+    A larger budget may store fewer bytes: copies of some rows let other layouts be narrower.
 
     Args:
         results: of one stream.
@@ -30,15 +32,19 @@ def replication_curves(results: Sequence[Result], queries: int) -> Mapping[str, 
         return {}
     curves = {}
     for name in COPYING:
-        found = [result for result in results if result.label.rpartition(" ")[0] == name]
+        found = sorted((each for each in results if each.label.rpartition(" ")[0] == name), key=_budget)
         points = [
             (each.storage / once.storage, each.cells_and_tids / queries / 1e6)
             for each in (once, *found)
             if each.storage and each.cells_and_tids is not None
         ]
         if len(points) > 1:
-            curves[name] = sorted(points)
+            curves[name] = points
     return curves
+
+
+def _budget(result: Result) -> float:
+    return float(result.label.rpartition(" ")[2])
 
 
 def plot_replication(curves: Mapping[str, Curve], path: Path) -> None:

@@ -17,14 +17,15 @@ RESULTS = [
     result("GSOP by year", 1000, 16_000_000, 4_000_000),
     result("GSOP-R 1.5", 1400, 5_000_000, 1_000_000),
     result("GSOP-R 1.2", 1150, 8_000_000, 2_000_000),
+    result("GSOP-R 1.1", 930, 9_000_000, 2_000_000),
     result("GSOP-fullcopy 2", 2000, 10_000_000, 0),
     result("GSOP-selective 1.2", None, 1, 1),
 ]
 
 
-def test_curves_start_at_gsop_and_ascend_by_what_is_stored() -> None:
+def test_curves_start_at_gsop_and_ascend_by_budget() -> None:
     assert replication_curves(RESULTS, queries=10) == {
-        "GSOP-R": [(1.0, 2.0), (1.15, 1.0), (1.4, 0.6)],
+        "GSOP-R": [(1.0, 2.0), (0.93, 1.1), (1.15, 1.0), (1.4, 0.6)],
         "GSOP-fullcopy": [(1.0, 2.0), (2.0, 1.0)],
     }
     assert replication_curves(RESULTS[2:], queries=10) == {}
