@@ -2,8 +2,8 @@
 
 Every load runs in processes of its own. The kernel counts each one's peak (``VmHWM`` in ``/proc``), which is read while
 it lives. Memory should follow ``segment_rows``, not the partition: a partition of ten segments takes what one takes.
-All loads have the same small heap: Java collects garbage only when it must, and would show how much it may have, not
-how much it needs.
+All loads have the same heap, about the smallest that Spark takes: Java collects garbage only when it must, and would
+show how much it may have, not how much it needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from layoutopt.errors import LayoutoptError, SettingError
 FACTORS = (1, 2, 5, 10)
 SEGMENT_SHARE = 12  # a segment is this part of the table, so that ten fit into it
 STREAM = "chapter3"
-HEAP = "1g"
+HEAP = "512m"
 TARGET = 1.3  # times the memory of a partition of one segment
 JVM, WORKER, DRIVER = "jvm", "worker", "driver"
 
@@ -51,6 +51,11 @@ class MemoryFigure:
     jvm: int
     worker: int
     driver: int
+
+    @property
+    def all(self) -> int:
+        """The three together: what a load with one task at a time takes."""
+        return self.jvm + self.worker + self.driver
 
 
 def memory_figures(scale: float = 0.1, *, root: Path = DEFAULT_ROOT) -> tuple[MemoryFigure, ...]:
@@ -185,11 +190,10 @@ def print_memory(console: Console, figures: Sequence[MemoryFigure]) -> None:
     table = Table(title=title, title_justify="left")
     for name in ("rows", "segments", "seconds", "JVM", "a Python worker", "driver", "all", "of one segment's"):
         table.add_column(name, justify="right")
-    base = figures[0].jvm + figures[0].worker
+    base = figures[0].all
     for figure in figures:
         megabytes = [f"{peak / 1e6:,.0f} MB" for peak in (figure.jvm, figure.worker, figure.driver)]
-        both = figure.jvm + figure.worker
         segments = -(-figure.rows // figure.segment_rows)
-        cells = [f"{figure.rows:,}", str(segments), f"{figure.seconds:.1f}", *megabytes, f"{both / 1e6:,.0f} MB"]
-        table.add_row(*cells, f"{both / base:.2f}x")
+        cells = [f"{figure.rows:,}", str(segments), f"{figure.seconds:.1f}", *megabytes, f"{figure.all / 1e6:,.0f} MB"]
+        table.add_row(*cells, f"{figure.all / base:.2f}x")
     console.print(table)

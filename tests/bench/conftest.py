@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from layoutopt.bench import experiment
+from layoutopt.bench.experiment import Bench
 from layoutopt.bench.tpch_data import MIN_SCALE, TpchData, prepare
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TpchD
     made = TpchData(MIN_SCALE, tmp_path_factory.mktemp("tpch"))
     prepare(spark, made, lambda said: None)
     return made
+
+
+@pytest.fixture
+def bench(spark: SparkSession, tpch: TpchData, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The experiments on that table, with training streams of a tenth and few features."""
+    monkeypatch.setattr(experiment, "TRAINING_QUERIES", 10)
+    monkeypatch.setattr(experiment, "num_features", lambda stream: 8)
+    return Bench(tpch, lambda: spark)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -14,13 +13,10 @@ from layoutopt.bench.tpch_data import TpchData
 from layoutopt.errors import SettingError
 from layoutopt.partitioning.registry import DEFAULT, WARD
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def test_partitioners_are_compared_on_the_vectors_of_a_stream(spark: SparkSession, tpch: TpchData) -> None:
+def test_partitioners_are_compared_on_the_vectors_of_a_stream(bench: Bench) -> None:
     said: list[str] = []
-    segment = segment_of(Bench(tpch, lambda: spark), "chapter3", said.append)
+    segment = segment_of(bench, "chapter3", said.append)
     assert said[-1] == "chapter3: counting feature vectors"
     figures = list(compared(segment, [WARD, DEFAULT], said.append))
     assert [figure.partitioner for figure in figures] == [THESIS, WARD, DEFAULT]

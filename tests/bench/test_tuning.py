@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_what_is_chosen_is_one_of_the_settings_swept(
-    spark: SparkSession, tpch: TpchData, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_chosen_is_one_of_the_settings_swept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "THRESHOLDS", (1,))
-    monkeypatch.setattr(automatic, "_FEATURES", (4, 20))
+    monkeypatch.setattr(automatic, "_FEATURES", (2, 4))
     monkeypatch.setattr(automatic, "BLOCK_ROWS", (2.0,))
-    figure = tuning_figure(Bench(tpch, lambda: spark), "chapter3", lambda said: None)
+    figure = tuning_figure(bench, "chapter3", lambda said: None)
     assert figure.method == "sop"
     assert {figure.default, figure.chosen, figure.best} <= set(figure.unseen)
     assert len(figure.unseen) == 5  # two numbers of features in blocks of two sizes, and all of the features
@@ -31,11 +29,11 @@ def test_what_is_chosen_is_one_of_the_settings_swept(
     assert figure.over_best >= 1
 
 
-def test_streams_of_different_columns_are_tuned_for_column_groups(tpch: TpchData) -> None:
+def test_streams_of_different_columns_are_tuned_for_column_groups() -> None:
     def no_spark() -> SparkSession:
         raise AssertionError("this test needs no session")
 
-    bench = Bench(tpch, no_spark)
+    bench = Bench(TpchData(0.01), no_spark)
     assert [settings_for(bench, stream).method for stream in ("chapter3", "chapter3-skewed", "chapter4")] == [
         "sop",
         "sop",
