@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import math
 import sys
 import traceback
@@ -227,6 +228,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         0 done, 1 failed, 2 bad usage or bad input.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--debug" not in words and not logging.root.handlers:
+        # Libraries log the tracebacks of errors that are told in one sentence here.
+        logging.root.addHandler(logging.NullHandler())
     try:
         code = app(args=words, prog_name="layoutopt", standalone_mode=False)
     except Exception as error:

@@ -223,13 +223,13 @@ def test_a_load_killed_at_a_step_leaves_the_table(
     if DRIVER not in victims:
         assert said.splitlines()[-1].startswith("layoutopt: ")
         assert "unexpected" not in said
-        assert "Traceback" not in said
+        assert "layoutopt/cli.py" not in said  # a thread of PySpark's own may end with a traceback, ours may not
 
 
 @pytest.mark.long
 def test_killed_workers_are_a_failure_and_leave_the_table(place: Path, tmp_path: Path) -> None:
     said = kill_at(place, tmp_path, REPLACE, SEGMENT_WRITTEN, frozenset([WORKER]))
-    assert "Traceback" not in said
+    assert "layoutopt/cli.py" not in said
 
 
 @pytest.mark.long
