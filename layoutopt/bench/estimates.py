@@ -13,7 +13,7 @@ from typing import Final, get_args
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import MAX_VECTORS, SEED, Bench, data_step, features_step
+from layoutopt.bench.experiment import MAX_VECTORS, SEED, Bench, data_step, features_step, source_rows
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.stages import Stages, stage_table
 from layoutopt.bench.steps import run
@@ -112,13 +112,12 @@ def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable
     from layoutopt.spark.designs import problem_of
     from layoutopt.spark.pairs import Counting, sample_pairs
     from layoutopt.spark.planning import Planning
-    from layoutopt.spark.source import conformed, open_source
 
     with stages("reading features and queries"):
         document = FeaturesDocument.loads(features.read_bytes())
         queries = tuple(classes(document.queries))
     with stages("sampling feature vectors"):
-        rows = conformed(open_source(bench.spark(), str(bench.data.denormalised)), document.schema, "the features")
+        rows = source_rows(bench, document.schema)
         counting = Counting(rows, queries, document.schema, PARTITION_BY, MAX_VECTORS, say)
         pairs = sample_pairs(counting, document.features)
     with stages("putting the workload into arrays"):

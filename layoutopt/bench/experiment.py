@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from layoutopt.bench.rewrite import rewritten_bytes, spark_rewrite_seconds
-from layoutopt.bench.steps import Json, Step, key_of
+from layoutopt.bench.steps import Json, Step, key_of, run
 from layoutopt.bench.tpch_data import TpchData
 from layoutopt.bench.tpch_queries import (
     STREAMS,
@@ -23,11 +23,13 @@ from layoutopt.bench.tpch_queries import (
     draw_stream,
     write_log,
 )
+from layoutopt.model.document import FeaturesDocument
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from layoutopt.model.query import Query
+    from layoutopt.model.schema import Schema
     from layoutopt.scan.table import Table
 
 SEED: Final = 0
@@ -138,6 +140,20 @@ def features_step(bench: Bench, stream: str) -> Step:
         return analyze_log(settings).document.to_json()
 
     return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))
+
+
+def read_features(bench: Bench, stream: str, say: Callable[[str], None]) -> FeaturesDocument:
+    """A training stream's features document, made where it is not there."""
+    step = features_step(bench, stream)
+    run(step, say)
+    return FeaturesDocument.loads(step.product.read_bytes())
+
+
+def source_rows(bench: Bench, schema: Schema) -> DataFrame:
+    """The denormalised table in Spark, as a features document has its columns."""
+    from layoutopt.spark.source import conformed, open_source
+
+    return conformed(open_source(bench.spark(), str(bench.data.denormalised)), schema, "the features")
 
 
 def _planned_for(stream: str, variant: Variant) -> str:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import SEED, Bench, data_step, features_step
+from layoutopt.bench.experiment import SEED, Bench, data_step, read_features, source_rows
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch_queries import chosen_streams
 from layoutopt.features.weights import feature_weights
-from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
 from layoutopt.partitioning.balance import min_rows_for
@@ -114,14 +113,11 @@ def partitioner_figures(
 def segment_of(bench: Bench, stream: str, say: Callable[[str], None]) -> Segment:
     """Analyse a stream's log, if that is not done, and count the vectors of a middle year of its table."""
     from layoutopt.spark.pairs import Counting, count_pairs
-    from layoutopt.spark.source import conformed, open_source
 
-    features = features_step(bench, stream)
-    run(features, say)
-    document = FeaturesDocument.loads(features.product.read_bytes())
+    document = read_features(bench, stream, say)
     queries = tuple(classes(document.queries))
     say(f"{stream}: counting feature vectors")
-    rows = conformed(open_source(bench.spark(), str(bench.data.denormalised)), document.schema, "the features")
+    rows = source_rows(bench, document.schema)
     counting = Counting(rows, queries, document.schema, PARTITION_BY, MAX_VECTORS, say)
     kept, partitions = count_pairs(counting, document.features)
     return Segment(stream, queries, kept, partitions[len(partitions) // 2])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import Bench, data_step, features_step, read_test_queries
+from layoutopt.bench.experiment import Bench, data_step, read_features, read_test_queries, source_rows
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
@@ -88,18 +88,15 @@ def tuning_figures(
 def tuning_figure(bench: Bench, stream: str, say: Callable[[str], None]) -> TuningFigure:
     """Tune for one stream, and sweep."""
     from layoutopt.spark.automatic import THRESHOLDS, label_of, tune
-    from layoutopt.spark.source import conformed, open_source
     from layoutopt.spark.trying import Trial, start_trying, try_on
 
-    features = features_step(bench, stream)
-    run(features, say)
-    document = FeaturesDocument.loads(features.product.read_bytes())
+    document = read_features(bench, stream, say)
     settings, default = settings_for(bench, stream), default_threshold(document.queries)
     thresholds = [factor * default for factor in THRESHOLDS]
     say(f"{stream}: tuning")
     chosen = tune(start_trying(bench.spark(), settings, document, thresholds, say), settings, thresholds)
     say(f"{stream}: sweeping")
-    rows = conformed(open_source(bench.spark(), settings.source), document.schema, "the features")
+    rows = source_rows(bench, document.schema)
     documents = {each: mined_from(document, document.queries, threshold=each) for each in thresholds}
     sweeping = try_on(rows, settings, documents, read_test_queries(bench, stream), say)
     untuned = Trial(settings, default, 0.0)

@@ -11,7 +11,6 @@ from types import MappingProxyType
 import numpy as np
 
 from layoutopt.errors import PlanError
-from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicate import columns_of
 from layoutopt.model.query import Query
@@ -59,7 +58,7 @@ def qdtree(planning: Planning) -> Designed:
 
 
 def _by_vectors(planning: Planning, algorithm: str, calibrated: str, guides: Sequence[int]) -> Designed:
-    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, feature_shares(planning.features, planning.queries))
+    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
     pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
     min_rows = calibrate_min_rows(find_partitioner(calibrated), pairs, planning.block_rows, planning.seed)
     blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
@@ -70,14 +69,14 @@ def _by_vectors(planning: Planning, algorithm: str, calibrated: str, guides: Seq
 def _best_guides(planning: Planning) -> Sequence[int]:
     """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
     ranked = np.argsort(-planning.features.weights, kind="stable")
-    some, shares = _some(planning, _TRIED_PARTITIONS), feature_shares(planning.features, planning.queries)
+    some = _some(planning, _TRIED_PARTITIONS)
     sizes = prefixes([partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.max_vectors)
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
     min_rows = min_rows_for(planning.block_rows)
 
     def read(guides: Sequence[int]) -> float:
-        guided = _guided(some, guides, shares)
+        guided = _guided(some, guides, planning.shares)
         return predicted_rows(guided, guided.partitions, blocking, min_rows).get("rows_scanned_fraction", 1.0)
 
     return min(choices, key=read)

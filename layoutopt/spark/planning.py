@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+from layoutopt.features.weights import feature_shares
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
 from layoutopt.model.query import Query
@@ -82,6 +84,11 @@ class Planning:
     unit: Unit | None = None
     replication: Replication = Replication()
     partitioner: str = DEFAULT
+
+    @cached_property
+    def shares(self) -> Weights:
+        """How much of each query each feature covers, ``float64[n_queries, n_features]``."""
+        return feature_shares(self.features, self.queries)
 
 
 @dataclass(frozen=True)
