@@ -78,7 +78,16 @@ def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
         given = LOCAL_DEFAULTS | given
     for key, value in given.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    _end_quietly(spark)
+    return spark
+
+
+def _end_quietly(spark: SparkSession) -> None:
+    """Keep PySpark's thread for accumulators from printing a traceback where Java ends: the caller says what failed."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def session_settings(spark: SparkSession) -> Settings:

@@ -229,14 +229,14 @@ def test_a_load_killed_at_a_step_leaves_the_table(
     if said:
         assert said.splitlines()[-1].startswith("layoutopt: ")
         assert "unexpected" not in said
-        assert "layoutopt/cli.py" not in said  # a thread of PySpark's own may end with a traceback, ours may not
+        assert "Traceback" not in said
 
 
 @pytest.mark.long
 def test_killed_workers_are_a_failure_and_leave_the_table(place: Path, tmp_path: Path) -> None:
     said = kill_at(place, tmp_path, REPLACE, SEGMENT_WRITTEN, frozenset([WORKER]))
     assert said.splitlines()[-1].startswith("layoutopt: ")
-    assert "layoutopt/cli.py" not in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.long
