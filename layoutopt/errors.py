@@ -17,6 +17,7 @@
         ├── DataFileError         a data file is missing or damaged
         ├── CommitConflictError   somebody else committed the same partition first (exit 3)
         │   └── AlreadyLoadedError  the partition holds other rows, or another plan's; replace it if that is meant
+        ├── SkippingError         a scan would skip rows that match; found where skipping is checked
         ├── StalePlanError        the queries that people run now skip much less than those of the plan
         ├── ContentMismatchError  rows or checksums differ from the source: the commit is refused
         └── BoundError            a bound (memory, vectors, rows) would be exceeded; names the setting
@@ -95,6 +96,10 @@ class CommitConflictError(TableError):
 
 class AlreadyLoadedError(CommitConflictError):
     """The table's partition holds other rows, or another plan's; nothing replaces it unless that is asked for."""
+
+
+class SkippingError(TableError):
+    """A scan would skip rows that match: the catalog is wrong, or layoutopt is."""
 
 
 class StalePlanError(TableError):

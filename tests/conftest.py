@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from layoutopt.scan.shadow import SWITCH, TALLY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +38,45 @@ SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+# Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
+os.environ.setdefault(SWITCH, "1")
+_CHECKED: Counter[str] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Switches the checks of skipping off for tests that say why."""
+    before = os.environ[SWITCH]
+    if item.get_closest_marker("unshadowed"):
+        os.environ[SWITCH] = "0"
+    try:
+        return (yield)
+    finally:
+        os.environ[SWITCH] = before
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands what this process checked to the one that reports."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is None:
+        _CHECKED.update(TALLY)
+    else:
+        output["checked"] = dict(TALLY)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Adds what one of several processes checked."""
+    _CHECKED.update(getattr(node, "workeroutput", {}).get("checked", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how much of what was skipped was read again."""
+    if _CHECKED:
+        listed = ", ".join(f"{count:,} {name}" for name, count in sorted(_CHECKED.items()))
+        terminalreporter.write_line(f"skipping checked: {listed}")
 
 
 @pytest.hookimpl(optionalhook=True)

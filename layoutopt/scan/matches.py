@@ -32,7 +32,7 @@ Bits = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
-_PLACE = "_place"
+PLACE = "_place"
 """A row's position among those of its segment."""
 _AT_ONCE = 50  # conditions that DuckDB evaluates in one pass
 
@@ -113,17 +113,17 @@ def _own_condition(table: Table, sql: str, dialect: str) -> str | None:
     try:
         condition = plain_condition(sql, dialect)
         if condition is not None:
-            _bits_sql(table.schema, [condition], table.settings.time_zone)
+            bits_sql(table.schema, [condition], table.settings.time_zone)
     except QueryError:
         return None
     return condition
 
 
-def _bits_sql(schema: Schema, conditions: Sequence[str], time_zone: str) -> str:
+def bits_sql(schema: Schema, conditions: Sequence[str], time_zone: str) -> str:
     """DuckDB's text for whether each row makes each condition TRUE, with the row's place."""
     bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
-    placed = Schema((*schema.columns, Column(_PLACE, "bigint")))
-    return portable_sql(f"SELECT {_PLACE}, {bits} FROM t", {"t": placed}, "t", time_zone).sql
+    placed = Schema((*schema.columns, Column(PLACE, "bigint")))
+    return portable_sql(f"SELECT {PLACE}, {bits} FROM t", {"t": placed}, "t", time_zone).sql
 
 
 class Matches:
@@ -193,10 +193,10 @@ def _matching(table: Table, asked: Sequence[Question], rows: pa.Table) -> Iterat
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
     zone = table.settings.time_zone
     with connect(zone) as connection:
-        connection.register("t", rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
+        connection.register("t", rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
         for start in range(0, len(by_text), _AT_ONCE):
             part = by_text[start : start + _AT_ONCE]
-            found = connection.sql(_bits_sql(schema, [text for _, text in part], zone)).to_arrow_table()
+            found = connection.sql(bits_sql(schema, [text for _, text in part], zone)).to_arrow_table()
             places = np.asarray(found.column(0))
             for position, (index, _) in enumerate(part):
                 matched = np.zeros(rows.num_rows, dtype=np.bool_)

@@ -19,6 +19,7 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import DataFileError
 from layoutopt.model.predicate import TRUE, And, Node, columns_of
 from layoutopt.model.schema import Column
+from layoutopt.scan import shadow
 from layoutopt.scan.arrow_types import conform
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.read import BATCH_ROWS, TID, LayoutRead, SegmentRead, read_file
@@ -56,7 +57,15 @@ def read_rows_by_tid(
 
     Raises:
         DataFileError: a file is missing or damaged, or its tids are no set of positions.
+        SkippingError: skipping is checked, and reading late loses a row.
     """
+    rows = _rows_by_tid(files, segment, columns, condition)
+    if shadow.is_on() and condition != TRUE:
+        shadow.check_late(rows, _rows_by_tid(files, segment, columns, TRUE), condition)
+    return rows
+
+
+def _rows_by_tid(files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node) -> pa.Table:
     parts = condition.children if isinstance(condition, And) else (condition,)
     layouts: list[_Rows] = []
     present: Ints | None = None

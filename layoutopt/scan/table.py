@@ -16,6 +16,7 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.predicate import Filter, Node, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.skipping import BlockFacts, cannot_match
+from layoutopt.scan import shadow
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
 from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.scan.read import BATCH_ROWS, ROWS_ONLY, FileRead, LayoutRead, SegmentRead, open_parquet, read_segments
@@ -92,7 +93,12 @@ class Table:
     def scan_under(self, sql: str, settings: Settings) -> Scan:
         """What a SQL text reads in a session with these settings; raises as :meth:`scan`."""
         mentions = merge_mentions(scans_of(sql, {self.name: self.schema}, "spark", settings=settings))
-        return Scan(self, sql, tuple(TableRead.of(self, scan, settings) for scan in mentions))
+        reads = tuple(TableRead.of(self, scan, settings) for scan in mentions)
+        if shadow.is_on():
+            from layoutopt.scan.shadow_texts import check_text
+
+            check_text(sql, reads, settings)
+        return Scan(self, sql, reads)
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names
@@ -117,9 +123,20 @@ class Table:
 
     def prune(self, root: Node, columns: Sequence[str], settings: Settings | None = None) -> tuple[PrunedPlan, ...]:
         """What a scan of these columns under this filter reads, one item a plan."""
-        partition_out = self.partitions_out(root)
         session = settings or self.settings
-        return tuple(prune(source, partition_out, root, columns, session) for source in self.sources)
+        return self.prune_each(root, columns, [session] * len(self.sources))
+
+    def prune_each(self, root: Node, columns: Sequence[str], settings: Sequence[Settings]) -> tuple[PrunedPlan, ...]:
+        """The same with settings for each plan.
+
+        Raises:
+            SkippingError: skipping is checked, and a row that matches would not be read.
+        """
+        out = self.partitions_out(root)
+        pruned = tuple(prune(each, out, root, columns, one) for each, one in zip(self.sources, settings, strict=True))
+        if shadow.is_on():
+            shadow.check_decision(self, root, pruned)
+        return pruned
 
     def partitions_out(self, root: Node) -> Bits:
         """The partitions in which no row can match, bool[n_partitions]."""

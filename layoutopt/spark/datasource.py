@@ -22,7 +22,6 @@ from layoutopt.errors import SettingError
 from layoutopt.model.predicate import TRUE, Col, InSet, Node, conjunction, negate
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, compare
-from layoutopt.scan.prune import prune
 from layoutopt.scan.read import SegmentRead, read_segments
 from layoutopt.scan.table import Table, open_table, segments_to_read
 from layoutopt.spark.read import schema_ddl
@@ -143,8 +142,7 @@ def surviving(table: Table | None, root: Node, columns: Sequence[str]) -> list[S
     """
     if table is None:
         return []
-    out = table.partitions_out(root)
-    pruned = [prune(source, out, root, columns, source.plan.settings) for source in table.sources]
+    pruned = table.prune_each(root, columns, [source.plan.settings for source in table.sources])
     return [segment for each in pruned for segment in segments_to_read(each)]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.scan import shadow
 from layoutopt.scan.table import TableRead, merge_mentions
 from layoutopt.spark.datasource import PUSHDOWN, register_format
 from layoutopt.spark.metrics import ScanMetrics
@@ -208,17 +209,23 @@ def rewrite(
         return _left_whole(spark, named, str(error))
     replaceable = {each.span for each in references_of(named.expanded).tables if each.replaceable}
     metrics = []
+    reads: list[TableRead] = []
     views: dict[str, TableRead] = {}
     relations: dict[Span, str] = {}
     for scan in scans:
         entry = named.tables[scan.table]
         read = TableRead.of(entry.table, scan, meaning.settings)
+        reads.append(read)
         span = None if scan.span is None else bound.original(scan.span)
         if span in replaceable:
             relations[span] = _relation(spark, known, entry, read, views)
             metrics.append(ScanMetrics.of(entry.name, read))
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
+    if shadow.is_on():
+        from layoutopt.scan.shadow_texts import check_text  # it needs DuckDB
+
+        check_text(bound.sql, reads, meaning.settings)
     return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views)
 
 
