@@ -113,7 +113,7 @@ def _judge(table: Table, found: Matches, asked: Sequence[Question], proved: dict
     source = found.source
     blocks = source.blocks
     for index, each in enumerate(asked):
-        (pruned,) = (plan for plan in table.prune(each.root, each.columns) if plan.source is source)
+        (pruned,) = (plan for plan in table.decide(each.root, each.columns) if plan.source is source)
         for fate, mechanism in _NAMES.items():
             skipped = pruned.fate == fate
             wrong = np.flatnonzero(skipped & found.block[:, index])

@@ -73,7 +73,7 @@ def find_matches(table: Table, questions: Sequence[Question], progress: Progress
     """
     names = frozenset().union(*(each.needs for each in questions))
     columns = tuple(column for column in table.schema.columns if column.name in names) or table.schema.columns[:1]
-    whole = [segments_to_read(plan) for plan in table.prune(TRUE, [column.name for column in columns])]
+    whole = [segments_to_read(plan) for plan in table.decide(TRUE, [column.name for column in columns])]
     found, done = [], 0
     for source, segments in zip(table.sources, whole, strict=True):
         matches = Matches(source, len(questions))

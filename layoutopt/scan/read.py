@@ -67,6 +67,7 @@ def read_segments(
     columns: Sequence[Column],
     batch_rows: int = BATCH_ROWS,
     condition: Node = TRUE,
+    checked: bool | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The surviving rows, segment by segment, as batches of at most ``batch_rows`` rows.
 
@@ -76,12 +77,16 @@ def read_segments(
         columns: the columns wanted, in order; none means one column :data:`ROWS_ONLY` with the right number of rows.
         batch_rows: rows of a batch, which bounds memory where a single layout is read.
         condition: rows for which it is not TRUE may be left out, which saves reading where there are several layouts.
+        checked: whether to prove that no other rows are; by default where this process checks skipping.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
+        SkippingError: it is checked, and other rows are left out.
     """
+    from layoutopt.scan import shadow
     from layoutopt.scan.reconstruct import read_rows_by_tid
 
+    checked = shadow.is_on() if checked is None else checked
     for segment in segments:
         if not columns:
             yield from _count_only(segment, batch_rows)
@@ -94,7 +99,7 @@ def read_segments(
         elif len(segment.layouts) == 1:
             batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows)
         else:
-            whole = read_rows_by_tid(files, segment, stored, condition)
+            whole = read_rows_by_tid(files, segment, stored, condition, checked)
             batches = iter(whole.to_batches(max_chunksize=batch_rows))
         yield from batches if len(stored) == len(columns) else (_with_absent(batch, columns) for batch in batches)
 

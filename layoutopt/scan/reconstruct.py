@@ -44,7 +44,11 @@ class _Rows:
 
 
 def read_rows_by_tid(
-    files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node = TRUE
+    files: TableFiles,
+    segment: SegmentRead,
+    columns: Sequence[Column],
+    condition: Node = TRUE,
+    checked: bool = False,
 ) -> pa.Table:
     """The rows that survive in every layout read, with the wanted columns, in the order of their tids.
 
@@ -54,13 +58,14 @@ def read_rows_by_tid(
         columns: the columns wanted.
         condition: rows for which it is not TRUE need not be given; the parts of its AND that one layout's columns
             tell are tested, so others are given still.
+        checked: whether to compare with what is read without the condition.
 
     Raises:
         DataFileError: a file is missing or damaged, or its tids are no set of positions.
-        SkippingError: skipping is checked, and reading late loses a row.
+        SkippingError: it is checked, and the condition loses a row for which it is TRUE.
     """
     rows = _rows_by_tid(files, segment, columns, condition)
-    if shadow.is_on() and condition != TRUE:
+    if checked and condition != TRUE:
         shadow.check_late(rows, _rows_by_tid(files, segment, columns, TRUE), condition)
     return rows
 

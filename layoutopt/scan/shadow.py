@@ -1,4 +1,4 @@
-"""The shadow of every scan: with ``LAYOUTOPT_CHECK_SKIPPING=1``, what a query skips is read as well, and must not match.
+"""The shadow of every scan: with ``LAYOUTOPT_CHECK_SKIPPING=1``, what a query skips is read too, and must not match.
 
 For who trusts, but verifies; the package's own tests all run so. Nothing of what decides to skip is believed: no
 feature, statistic, bound or retrieval path. For each decision the filter's columns are read of all rows of the segments
@@ -105,7 +105,7 @@ def _content(rows: SegmentRows, content: pa.Table) -> pa.Table:
 
 
 def bounds_of_matches(node: Node, rows: pa.Table) -> tuple[Bits, Bits]:
-    """The rows for which a filter is surely TRUE and those for which it may be; they differ where it calls functions."""
+    """The rows for which a filter is surely TRUE, and may be TRUE; they differ where it calls functions."""
     if isinstance(node, And | Or):
         parts = [bounds_of_matches(child, rows) for child in node.children]
         combine = np.logical_and if isinstance(node, And) else np.logical_or
@@ -162,7 +162,7 @@ def check_late(given: pa.Table, whole: pa.Table, condition: Node) -> None:
     left, right = whole.filter(pa.array(expected)), given.filter(pa.array(found))
     if not left.equals(right) and repr(left.to_pylist()) != repr(right.to_pylist()):  # NaN is not equal to itself
         raise SkippingError(
-            f"reading late gives {right.num_rows} of the {left.num_rows} rows that match {describe(condition):.200}, or "
-            "other values; run `layoutopt verify`, and report this where nothing is found"
+            f"reading late gives {right.num_rows} of the {left.num_rows} rows that match {describe(condition):.200}, "
+            "or other values; run `layoutopt verify`, and report this where nothing is found"
         )
     TALLY["late readings"] += 1

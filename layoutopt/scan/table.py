@@ -122,18 +122,26 @@ class Table:
         return self.scan(text).explain()
 
     def prune(self, root: Node, columns: Sequence[str], settings: Settings | None = None) -> tuple[PrunedPlan, ...]:
-        """What a scan of these columns under this filter reads, one item a plan."""
-        session = settings or self.settings
-        return self.prune_each(root, columns, [session] * len(self.sources))
+        """What a scan of these columns under this filter reads, one item a plan; raises as :meth:`checked`."""
+        return self.checked(root, self.decide(root, columns, [settings or self.settings] * len(self.sources)))
 
-    def prune_each(self, root: Node, columns: Sequence[str], settings: Sequence[Settings]) -> tuple[PrunedPlan, ...]:
-        """The same with settings for each plan.
+    def decide(
+        self, root: Node, columns: Sequence[str], settings: Sequence[Settings] | None = None
+    ) -> tuple[PrunedPlan, ...]:
+        """The same with settings for each plan, and not checked."""
+        sessions = settings or [self.settings] * len(self.sources)
+        out = self.partitions_out(root)
+        return tuple(
+            prune(source, out, root, columns, session) for source, session in zip(self.sources, sessions, strict=True)
+        )
+
+    def checked(self, root: Node, pruned: tuple[PrunedPlan, ...]) -> tuple[PrunedPlan, ...]:
+        """What was decided under a filter, once more compared with the rows where skipping is checked.
 
         Raises:
-            SkippingError: skipping is checked, and a row that matches would not be read.
+            SkippingError: a row for which the filter is TRUE would not be read.
+            DataFileError: it is checked, and a data file is missing or damaged.
         """
-        out = self.partitions_out(root)
-        pruned = tuple(prune(each, out, root, columns, one) for each, one in zip(self.sources, settings, strict=True))
         if shadow.is_on():
             shadow.check_decision(self, root, pruned)
         return pruned

@@ -22,6 +22,7 @@ from layoutopt.errors import SettingError
 from layoutopt.model.predicate import TRUE, Col, InSet, Node, conjunction, negate
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, compare
+from layoutopt.scan import shadow
 from layoutopt.scan.read import SegmentRead, read_segments
 from layoutopt.scan.table import Table, open_table, segments_to_read
 from layoutopt.spark.read import schema_ddl
@@ -109,6 +110,7 @@ class LayoutoptReader(ds.DataSourceReader):
         self._root = table.catalog.files.root
         self._columns = tuple(columns)
         self._filter: Node = TRUE
+        self._checked = shadow.is_on()  # executors have an environment of their own
 
     def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:  # noqa: N802 (Spark's name)
         """Take conditions to skip by; all of them are Spark's to apply again."""
@@ -131,7 +133,10 @@ class LayoutoptReader(ds.DataSourceReader):
             DataFileError: a data file is missing or damaged.
         """
         assert isinstance(partition, SegmentsPartition)
-        yield from read_segments(TableFiles(self._root), partition.segments, self._columns, condition=self._filter)
+        files = TableFiles(self._root)
+        yield from read_segments(
+            files, partition.segments, self._columns, condition=self._filter, checked=self._checked
+        )
 
 
 def surviving(table: Table | None, root: Node, columns: Sequence[str]) -> list[SegmentRead]:
@@ -142,7 +147,7 @@ def surviving(table: Table | None, root: Node, columns: Sequence[str]) -> list[S
     """
     if table is None:
         return []
-    pruned = table.prune_each(root, columns, [source.plan.settings for source in table.sources])
+    pruned = table.checked(root, table.decide(root, columns, [source.plan.settings for source in table.sources]))
     return [segment for each in pruned for segment in segments_to_read(each)]
 
 

@@ -21,6 +21,7 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.model.predicate import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.scan import shadow
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
 from layoutopt.spark.session import session_meaning
@@ -191,10 +192,12 @@ def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRe
 def _segment_reader(
     root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    checked = shadow.is_on()  # executors have an environment of their own
+
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
-            yield from read_segments(TableFiles(root), chosen, columns, condition=condition)
+            yield from read_segments(TableFiles(root), chosen, columns, condition=condition, checked=checked)
 
     return read
 

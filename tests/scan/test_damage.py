@@ -96,6 +96,7 @@ def test_a_damaged_newest_snapshot_is_refused_not_replaced_by_an_older_one(table
     assert newest.exists()
 
 
+@pytest.mark.unshadowed("data files are damaged")
 @pytest.mark.parametrize("place", [4, -30])
 def test_no_query_answers_from_a_flipped_bit(table: Path, place: int) -> None:
     file = flip(data_file(table, 1995), place)

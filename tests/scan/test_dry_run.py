@@ -34,6 +34,7 @@ def test_bytes_are_those_of_the_column_chunks(tmp_path: Path) -> None:
     assert found.to_json()["bytes"] == found.bytes
 
 
+@pytest.mark.unshadowed("data files are gone")
 def test_no_data_file_is_opened(tmp_path: Path) -> None:
     build(tmp_path, some_rows(), building(SCHEMA, CONDITIONS, layouts=GROUPS))
     shutil.rmtree(tmp_path / "data")

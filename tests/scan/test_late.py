@@ -55,6 +55,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
+@pytest.mark.unshadowed("counts what is read")
 def test_where_one_layout_has_no_match_the_others_are_not_opened(table: Table, read: Counter[str]) -> None:
     assert table.sql("SELECT price FROM t WHERE id = 17 AND id = 18").num_rows == 0
     sql = "SELECT price, score FROM t WHERE kind LIKE 'no such%'"
@@ -67,6 +68,7 @@ def test_where_one_layout_has_no_match_the_others_are_not_opened(table: Table, r
     assert read[TID] == read["kind"], "nor are the tids of the others read"
 
 
+@pytest.mark.unshadowed("counts what is read")
 def test_other_columns_are_read_from_row_groups_with_matching_rows(
     table: Table, rows: pa.Table, read: Counter[str]
 ) -> None:
@@ -78,6 +80,7 @@ def test_other_columns_are_read_from_row_groups_with_matching_rows(
     assert (read["price"], read["day"]) == (1, 1)
 
 
+@pytest.mark.unshadowed("counts what is read")
 def test_columns_of_the_filter_are_read_once(table: Table, read: Counter[str]) -> None:
     sql = "SELECT id, kind, price FROM t WHERE kind = 'air' AND id > 10"
     (plan,) = table.scan(sql).reads[0].pruned

@@ -126,6 +126,7 @@ def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) 
     assert plan.amount(Fate.READ).bytes == 0
 
 
+@pytest.mark.unshadowed("a data file is forged")
 def test_repeated_positions_are_refused(tmp_path: Path, rows: pa.Table) -> None:
     table = layout_table(tmp_path, rows, GROUPS)
     path = Path(table.files(layout=1)[0])

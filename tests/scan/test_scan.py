@@ -145,6 +145,7 @@ def test_an_overflow_is_an_error_of_ours(table: Table) -> None:
         table.sql("SELECT max(id + 2147483647) FROM t")
 
 
+@pytest.mark.unshadowed("data files are damaged")
 def test_damaged_and_missing_files_are_named(tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, partition_by="year"))
     cut, gone = (Path(path) for path in table.files()[:2])

@@ -30,6 +30,7 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.unshadowed("counts what is imported")
 @pytest.mark.parametrize(
     ("verb", "text", "also"),
     [

@@ -63,6 +63,7 @@ def table(tmp_path: Path, rows: pa.Table) -> Table:
     return build(tmp_path, rows, building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=GROUPS))
 
 
+@pytest.mark.unshadowed("values that are skipped are destroyed")
 @pytest.mark.parametrize("ask", [ask_enabled, ask_scan, ask_format])
 def test_row_groups_without_a_matching_row_are_not_read(
     session: SparkSession, table: Table, rows: pa.Table, ask: Ask
