@@ -38,8 +38,8 @@ _CLOSE = 1e-9
 """Sums of floats depend on the order of the rows; what a lost row changes is larger, or another check's to find."""
 
 
-def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> None:
-    """Evaluates a text on what its reads skip, and answers it from all rows.
+def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> bool:
+    """Evaluates a text on what its reads skip, or answers it from all rows; whether that was possible.
 
     Args:
         sql: the text, in Spark's dialect.
@@ -50,13 +50,14 @@ def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> None
         SkippingError: a row that the text asks for is skipped, or the answer from all rows is another one.
         DataFileError: a data file is missing or damaged.
     """
-    if not settings.ansi or settings.case_sensitive or not any(map(_leaves_out, reads)):
-        return
-    if not all(read.table.catalog.written for read in reads):
-        return
+    if not any(map(_leaves_out, reads)):
+        return True
+    if not settings.ansi or settings.case_sensitive or not all(read.table.catalog.written for read in reads):
+        return False
     known = len(reads) == 1 and _check_condition(sql, reads[0], settings.time_zone)
-    if not known or any(len(plan.choice) > 1 for read in reads for plan in read.pruned):
-        _check_answer(sql, reads, settings.time_zone)
+    if known and all(len(plan.choice) == 1 for read in reads for plan in read.pruned):
+        return True
+    return _check_answer(sql, reads, settings.time_zone) or known
 
 
 def _leaves_out(read: TableRead) -> bool:
@@ -123,22 +124,21 @@ def matching_text(schema: Schema, condition: str, rows: pa.Table, zone: str) -> 
     return matched
 
 
-def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> None:
+def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> bool:
     portable = _portable(sql, reads, zone)
     if portable is None or " limit " in f" {' '.join(sql.casefold().split())} ":  # which rows a limit leaves is open
-        TALLY["undecided texts"] += 1
-        return
+        return False
     try:
         skipping, whole = (_answer(portable, each, zone) for each in (reads, list(map(whole_read, reads))))
     except QueryError:  # an overflow, or a cast that fails on a row that is skipped
-        TALLY["undecided texts"] += 1
-        return
+        return False
     if not same_rows(skipping, whole):
         raise SkippingError(
             f"the answer to {sql:.200} from what is not skipped ({skipping.num_rows} rows) is not the one from all "
             f"rows ({whole.num_rows}); run `layoutopt verify`, and report this where nothing is found"
         )
     TALLY["answers of texts"] += 1
+    return True
 
 
 def _portable(sql: str, reads: Sequence[TableRead], zone: str) -> PortableSql | None:

@@ -92,13 +92,17 @@ class Table:
 
     def scan_under(self, sql: str, settings: Settings) -> Scan:
         """What a SQL text reads in a session with these settings; raises as :meth:`scan`."""
-        mentions = merge_mentions(scans_of(sql, {self.name: self.schema}, "spark", settings=settings))
-        reads = tuple(TableRead.of(self, scan, settings) for scan in mentions)
+        reads = self.reads_under(sql, settings)
         if shadow.is_on():
             from layoutopt.scan.shadow_texts import check_text
 
-            check_text(sql, reads, settings)
+            shadow.TALLY["undecided texts"] += not check_text(sql, reads, settings)
         return Scan(self, sql, reads)
+
+    def reads_under(self, sql: str, settings: Settings) -> tuple[TableRead, ...]:
+        """The mentions of the table in a SQL text, each with what it reads; raises as :meth:`scan`."""
+        mentions = merge_mentions(scans_of(sql, {self.name: self.schema}, "spark", settings=settings))
+        return tuple(TableRead.of(self, scan, settings) for scan in mentions)
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names

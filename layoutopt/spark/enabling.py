@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.scan import shadow
+from layoutopt.scan.shadow_texts import check_text
 from layoutopt.scan.table import TableRead, merge_mentions
 from layoutopt.spark.datasource import PUSHDOWN, register_format
 from layoutopt.spark.metrics import ScanMetrics
@@ -26,6 +27,7 @@ from layoutopt.spark.names import Named, name_tables
 from layoutopt.spark.read import read_to_dataframe
 from layoutopt.spark.relations import layouts_read, relation_of
 from layoutopt.spark.session import Meaning, session_meaning
+from layoutopt.spark.shadow import check_answer
 from layoutopt.spark.tables import (
     FORMAT,
     Registered,
@@ -117,6 +119,7 @@ def run(spark: SparkSession, text: str, args: Any, values: Mapping[str, Any]) ->
     Raises:
         NotATableError: a path in the text holds no table.
         CatalogError: a table's catalog is damaged.
+        SkippingError: skipping is checked, and a row that the text asks for is skipped.
     """
     known = session_tables(spark)
     known.remember(())
@@ -143,11 +146,12 @@ def _formatted(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Ite
 
 @dataclass(frozen=True, eq=False)
 class Rewritten:
-    """A text to run instead: the views in it, and what they skip."""
+    """A text to run instead: the views in it, what they skip, and whether that needs no check any more."""
 
     text: str
     metrics: tuple[ScanMetrics, ...]
     views: Mapping[str, TableRead] = field(default_factory=dict)
+    decided: bool = True
 
 
 def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> DataFrame:
@@ -168,7 +172,10 @@ def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> 
     if rewritten.text == named.text:
         return SparkSession.sql(spark, named.text, args)
     try:
-        return _run_with_views(spark, rewritten, args)
+        frame = _run_with_views(spark, rewritten, args)
+        if not rewritten.decided and named.kind is Kind.QUERY:
+            check_answer(named.expanded, frame, lambda: SparkSession.sql(spark, named.text, args))
+        return frame
     except AnalysisException:
         if named.kind is Kind.WRITE:
             raise
@@ -222,11 +229,8 @@ def rewrite(
             metrics.append(ScanMetrics.of(entry.name, read))
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
-    if shadow.is_on():
-        from layoutopt.scan.shadow_texts import check_text  # it needs DuckDB
-
-        check_text(bound.sql, reads, meaning.settings)
-    return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views)
+    decided = not shadow.is_on() or check_text(bound.sql, reads, meaning.settings)
+    return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views, decided)
 
 
 def _relation(

@@ -23,8 +23,10 @@ from layoutopt.model.predicate import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.scan import shadow
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
+from layoutopt.scan.shadow_texts import check_text
 from layoutopt.scan.table import Scan, Table, TableRead
 from layoutopt.spark.session import session_meaning
+from layoutopt.spark.shadow import check_answer
 from layoutopt.workload.references import quoted
 from layoutopt.workload.splice import splice_views
 
@@ -48,14 +50,23 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
 
     Raises:
         QueryError: the text's mentions of the table can't be told apart.
+        SkippingError: skipping is checked, and a row that the text asks for is skipped.
         pyspark.errors.PySparkException: Spark can't run the text.
     """
     meaning = session_meaning(spark)
-    reads = scan.table.scan_under(scan.sql, meaning.settings).reads
+    reads = scan.table.reads_under(scan.sql, meaning.settings)
     why = meaning.unclear(scan.sql)
     if why:
         log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
         reads = tuple(map(_whole, reads))
+    answer = _answer(spark, scan, reads)
+    if shadow.is_on() and not check_text(scan.sql, reads, meaning.settings):
+        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
+    return answer
+
+
+def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> DataFrame:
+    """What Spark makes of a scan's text over views of what its mentions read."""
     views: dict[tuple[int, int], str] = {}
     try:
         for one in reads:
