@@ -74,8 +74,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says how much of what was skipped was read again."""
-    if _CHECKED:
-        listed = ", ".join(f"{count:,} {name}" for name, count in sorted(_CHECKED.items()))
+    listed = ", ".join(f"{count:,} {name}" for name, count in sorted(_CHECKED.items()) if count)
+    if listed:
         terminalreporter.write_line(f"skipping checked: {listed}")
 
 

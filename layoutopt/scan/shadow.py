@@ -53,11 +53,12 @@ def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> No
         pruned: what was decided, one item a plan.
 
     Raises:
-        SkippingError: a row for which the filter is TRUE would not be read.
+        SkippingError: a row for which the filter is TRUE would not be read, or a partition is in no plan's decision.
         DataFileError: a data file is missing or damaged.
     """
     if not table.catalog.written:
         return
+    _check_coverage(table, pruned)
     wanted = columns_of(root)
     columns = [column for column in table.schema.columns if column.name in wanted]
     decided = True
@@ -79,6 +80,17 @@ def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> No
                 surely = surely if found is None else found
             report_lost(plan, rows, surely & lacking, describe(root))
     TALLY["decisions" if decided else "undecided decisions"] += 1
+
+
+def _check_coverage(table: Table, pruned: Sequence[PrunedPlan]) -> None:
+    """Whether something was decided about every partition: what nobody looks at is skipped, too."""
+    covered = {plan.source.entries[index].key for plan in pruned for index in np.unique(plan.source.entry_of)}
+    for entry in table.catalog.partitions:
+        if entry.rows and entry.key not in covered:
+            raise SkippingError(
+                f"nothing was decided about the partition {entry.key!r}, which has {entry.rows} rows; "
+                "run `layoutopt verify`, and report this where nothing is found"
+            )
 
 
 def segments_with_skips(plan: PrunedPlan) -> list[int]:

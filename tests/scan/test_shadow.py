@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +114,40 @@ def test_a_wrong_partition_range_is_found(tmp_path: Path, rows: pa.Table) -> Non
     wrong.__dict__["partition_facts"] = replace(facts, bounds={**facts.bounds, "year": shifted})
     with pytest.raises(SkippingError, match=r"70 rows that match year = 1995 .*is skipped by partition"):
         wrong.sql("SELECT id FROM t WHERE year = 1995")
+
+
+def test_a_partition_that_nobody_looks_at_is_found(tmp_path: Path, rows: pa.Table) -> None:
+    first = rows.filter(pa.array([year == 1994 for year in rows["year"].to_pylist()]))
+    build(tmp_path, first, building(SCHEMA, CONDITIONS, partition_by="year"))
+    others = rows.filter(pa.array([year != 1994 for year in rows["year"].to_pylist()]))
+    wrong = build(tmp_path, others, building(SCHEMA, CONDITIONS[:2], partition_by="year"), load_id="load-2")
+    assert wrong.sql("SELECT id FROM t").num_rows == rows.num_rows
+    wrong.__dict__["sources"] = wrong.sources[:1]
+    with pytest.raises(SkippingError, match="nothing was decided about the partition"):
+        wrong.sql("SELECT id FROM t")
+
+
+def test_row_groups_that_are_left_out_of_the_reading_are_found(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = built(tmp_path, rows)
+    right = table.segments_to_read
+    monkeypatch.setattr(table, "segments_to_read", lambda plan: right(plan)[: None if plan.read.all() else -1])
+    with pytest.raises(SkippingError, match="is not the one from all"):
+        wrong.sql(AIR)
+
+
+def test_nothing_decides_what_is_read_without_being_checked() -> None:
+    """Who calls what does not check, by itself: the façade, what checks by itself, and what decides by no filter."""
+    package = Path(shadow.__file__).parent.parent
+    texts = {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    assert {name for name, text in texts.items() if re.search(r"(?<![.\w])(?<!def )prune\(", text)} == {
+        "scan/table.py", "spark/same_rows.py"
+    }  # fmt: skip
+    assert {name for name, text in texts.items() if ".decide(" in text} == {
+        "scan/table.py", "scan/audit.py", "scan/matches.py", "spark/datasource.py"
+    }  # fmt: skip
+    assert "table.checked(root, table.decide(" in texts["spark/datasource.py"]
 
 
 @SCHEMES
@@ -245,7 +280,7 @@ def test_other_settings_are_checked_by_the_filter_alone(tmp_path: Path, rows: pa
     honest = built(tmp_path, rows)
     before = shadow.TALLY.copy()
     honest.scan_under(AIR.replace("kind = 'air'", "id < 100"), Settings(ansi=False))
-    assert set(shadow.TALLY - before) == {"decisions", "blocks", "rows"}
+    assert set(shadow.TALLY - before) == {"decisions", "blocks", "rows", "undecided texts"}
 
 
 def test_the_command_line_fails_with_one_sentence(
