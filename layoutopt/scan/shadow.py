@@ -77,7 +77,7 @@ def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> No
 
                 found = matching_text(table.schema, to_sql(root), content, table.settings.time_zone)
                 decided &= found is not None
-                surely = surely if found is None else found
+                surely = surely if found is None else surely | found
             report_lost(plan, rows, surely & lacking, describe(root))
     TALLY["decisions" if decided else "undecided decisions"] += 1
 
