@@ -117,7 +117,7 @@ class UnionBlock(QueryBlock):
 
 def even_out(unions: Sequence[UnionBlock]) -> None:
     """Read whatever lets the sides of all set operations correspond; what one reads may be another's concern."""
-    while any([union.even_out() for union in unions]):
+    while any(union.even_out() for union in unions):
         pass
 
 
