@@ -39,9 +39,7 @@ def pushed_condition(
     return rewritten
 
 
-def _outputs(
-    select: exp.Select, names: Names, called: tuple[str, ...] | None
-) -> dict[str, exp.Expr | None] | None:
+def _outputs(select: exp.Select, names: Names, called: tuple[str, ...] | None) -> dict[str, exp.Expr | None] | None:
     """Folded output name -> its expression, None if no name surely means it; None where they can't be told apart."""
     if called is None or names.outputs() is None or any(excepted_from(each) for each in select.expressions):
         return None

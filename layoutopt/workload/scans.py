@@ -109,7 +109,9 @@ def _scan(leaf: Leaf, settings: Settings, udfs: frozenset[str], spans: bool) -> 
     assert leaf.table is not None
     assert leaf.schema is not None
     unusable: list[UnusableCondition] = []
-    root = conjunction([_filter_part(placed, leaf, leaf.schema, settings, udfs, unusable) for placed in leaf.conditions])
+    root = conjunction(
+        [_filter_part(placed, leaf, leaf.schema, settings, udfs, unusable) for placed in leaf.conditions]
+    )
     columns = tuple(name for name in leaf.schema.names if name in leaf.columns)
     span = _span(leaf.reference) if spans and leaf.reference is not None else None
     return TableScan(leaf.table, leaf.alias, columns, Filter.of(root), tuple(dict.fromkeys(unusable)), span)
@@ -154,7 +156,9 @@ class _Resolver:
         if self._leaf not in [leaf for leaf, _ in found.columns]:
             raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
         if found.exact is None or found.exact[0] is not self._leaf:
-            raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone")
+            raise Unusable(
+                "unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone"
+            )
         name = found.exact[1]
         known = self._schema.find(name)
         if known.name != name:

@@ -23,9 +23,7 @@ ARROW = {
 """t and u are laid out; v is a view that is not, with keys of other types than theirs."""
 _STRUCTS = {"struct<a:int,b:int,c:int,k:string>": _B, "struct<b:int,c:int>": _A}
 _TYPES = {pa.int32(): "int", pa.date32(): "date", **{kind: name for name, kind in _STRUCTS.items()}}
-SCHEMAS = {
-    name: Schema(tuple(Column(each.name, _TYPES[each.type]) for each in ARROW[name])) for name in ("t", "u")
-}
+SCHEMAS = {name: Schema(tuple(Column(each.name, _TYPES[each.type]) for each in ARROW[name])) for name in ("t", "u")}
 
 
 def named_rows(name: str) -> pa.Table:
@@ -129,7 +127,9 @@ class Texts:
             alias, columns = self.rng.choice(scope)
             return f"{alias}.*", columns
         found = {name: self._name(scope, whole=True) for name in self.rng.sample(NAMES, self.rng.randint(1, 3))}
-        return ", ".join(f"{text} AS {name}" for name, (text, _) in found.items()), {n: k for n, (_, k) in found.items()}
+        return ", ".join(f"{text} AS {name}" for name, (text, _) in found.items()), {
+            n: k for n, (_, k) in found.items()
+        }
 
     def _from(self, depth: int) -> tuple[str, Scope]:
         source, scope = self._source(depth, [])
