@@ -44,9 +44,7 @@ def build(query: exp.Expr, statement: Statement, outer: Names | None, environmen
         left = build(query.this, statement, outer, environment)
         right = build(query.expression, statement, outer, environment)
         keeps_rows = isinstance(query, exp.Union) and not query.args.get("distinct") and not changed
-        union = UnionBlock((left, right), keeps_rows)
-        statement.unions.append(union)
-        return union
+        return UnionBlock((left, right), keeps_rows)
     if isinstance(query, exp.Select):
         return SelectBlock(query, statement, outer, environment)
     return QueryBlock()
@@ -119,7 +117,6 @@ class SelectBlock(QueryBlock):
         return bool(self._select.args.get("distinct") or (group is not None and group.args.get("all")) or by_all)
 
     def _read_star(self, projection: exp.Expr, required: frozenset[str] | None) -> None:
-        explicit = {p.alias_or_name.casefold() for p in self._select.expressions if not p.is_star}
         for part in projection.find_all(exp.Column):
             if not isinstance(part.this, exp.Star):
                 self._note(part)  # * EXCEPT (a), * REPLACE (a + 1 AS a)
@@ -127,7 +124,7 @@ class SelectBlock(QueryBlock):
         excepted = excepted_from(projection) or set()
         for each in self._names.starred(projection):
             folded = (each.name or "").casefold()
-            if folded not in excepted and (required is None or (folded in required - explicit)):
+            if folded not in excepted and (required is None or folded in required):
                 _read(each.columns)
 
     def _read_clauses(self) -> None:
@@ -222,21 +219,6 @@ class SelectBlock(QueryBlock):
             if placed.way == "free" and placed.names.only(placed.condition, leaf):
                 leaf.query.accept(placed.condition, leaf.names)
 
-    def present(self) -> tuple[bool, ...] | None:
-        """Every column that is named, and of stars what has been read."""
-        if self.names is None:
-            return None
-        found: list[bool] = []
-        for projection in self._select.expressions:
-            if not projection.is_star:
-                found.append(True)
-                continue
-            excepted = excepted_from(projection) or set()
-            for each in self._names.starred(projection):
-                if (each.name or "").casefold() not in excepted:
-                    found.append(all(_is_read(leaf, name) for leaf, name in each.columns))
-        return tuple(found)
-
     def accept(self, condition: exp.Expr, names: tuple[str, ...] | None) -> bool:
         """Take over a condition on this SELECT's result where filtering its rows first gives the same result."""
         rewritten = None if self._read_once else pushed_condition(condition, self._select, self._names, names)
@@ -250,20 +232,10 @@ def _read(columns: Iterable[Holder]) -> None:
         leaf.read(name)
 
 
-def _is_read(leaf: Leaf, name: str) -> bool:
-    """Whether a view that holds what has been read has that column."""
-    if leaf.query is None or leaf.names is None:
-        return name in leaf.columns or leaf.table is None
-    present = leaf.query.present()
-    if present is None or len(present) != len(leaf.names):
-        return True
-    return all(there for each, there in zip(leaf.names, present, strict=True) if each.casefold() == name.casefold())
-
-
 def _required_of(leaf: Leaf) -> frozenset[str] | None:
     """The output columns that are needed of a derived table, by its own names."""
     block = leaf.query
-    if block is None or leaf.names is None or leaf.names != block.names:
-        return None  # names that the text gives to columns correspond by place: none may be missing
+    if block is None or leaf.names is None or block.names is None or len(leaf.names) != len(block.names):
+        return None
     pairs = zip(leaf.names, block.names, strict=True)
     return frozenset(theirs.casefold() for ours, theirs in pairs if ours in leaf.columns)

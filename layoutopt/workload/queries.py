@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -42,14 +42,12 @@ class Statement:
         any_qualifier: whether ``prod.t`` means ``t``.
         uses: how often each name (folded) stands in a FROM clause.
         scans: the leaves over those tables, in order of appearance.
-        unions: the set operations, whose sides correspond by place.
     """
 
     tables: Mapping[str, Schema]
     any_qualifier: bool = False
     uses: dict[str, int] = field(default_factory=dict)
     scans: list[Leaf] = field(default_factory=list)
-    unions: list[UnionBlock] = field(default_factory=list)
 
 
 class QueryBlock:
@@ -65,10 +63,6 @@ class QueryBlock:
         """Take over a condition on the result (which it calls ``names``), if it may be applied to the rows first."""
         return False
 
-    def present(self) -> tuple[bool, ...] | None:
-        """Which of its columns it returns where of a star only what has been read is there; None where unknown."""
-        return None
-
 
 class UnionBlock(QueryBlock):
     """UNION, INTERSECT or EXCEPT of two queries."""
@@ -83,42 +77,11 @@ class UnionBlock(QueryBlock):
         for side in self._sides:
             side.read(self._corresponding(side, required) if self._keeps_rows else None)
 
-    def present(self) -> tuple[bool, ...] | None:
-        """What its sides return, once they agree."""
-        return self._sides[0].present()
-
-    def even_out(self) -> bool:
-        """Read on either side what has been read on the other; whether anything was missing.
-
-        What a side's own conditions read is among what a star stands for, so that columns would correspond otherwise.
-        """
-        left, right = (side.present() for side in self._sides)
-        if left is not None and left == right:
-            return False
-        for side in self._sides:
-            side.read(self._named(side, left, right))
-        return (left, right) != tuple(side.present() for side in self._sides)
-
-    @staticmethod
-    def _named(
-        side: QueryBlock, left: tuple[bool, ...] | None, right: tuple[bool, ...] | None
-    ) -> frozenset[str] | None:
-        if left is None or right is None or side.names is None or not len(left) == len(right) == len(side.names):
-            return None
-        either = zip(left, right, side.names, strict=True)
-        return frozenset(name.casefold() for here, there, name in either if here or there)
-
     def _corresponding(self, side: QueryBlock, required: frozenset[str] | None) -> frozenset[str] | None:
         if required is None or self.names is None or side.names is None or len(self.names) != len(side.names):
             return None
         pairs = zip(self.names, side.names, strict=True)
         return frozenset(theirs.casefold() for ours, theirs in pairs if ours.casefold() in required)
-
-
-def even_out(unions: Sequence[UnionBlock]) -> None:
-    """Read whatever lets the sides of all set operations correspond; what one reads may be another's concern."""
-    while any(union.even_out() for union in unions):
-        pass
 
 
 class ClosedBlock(QueryBlock):
@@ -131,7 +94,3 @@ class ClosedBlock(QueryBlock):
     def read(self, required: frozenset[str] | None) -> None:
         """Read every column."""
         self._inner.read(None)
-
-    def present(self) -> tuple[bool, ...] | None:
-        """What the query in parentheses returns."""
-        return self._inner.present()

@@ -22,7 +22,7 @@ from layoutopt.workload.filters import OTHER_TABLE, FilterReader
 from layoutopt.workload.names import Names
 from layoutopt.workload.nulls import rejects_nulls
 from layoutopt.workload.problems import StatementError, Unusable, UnusableCondition
-from layoutopt.workload.queries import Statement, even_out
+from layoutopt.workload.queries import Statement
 from layoutopt.workload.sources import Leaf, Placed
 
 
@@ -80,7 +80,6 @@ def scans_of(
     statement = Statement(tables, any_qualifier, _uses(tree))
     try:
         build(query, statement, None, {}).read(None)
-        even_out(statement.unions)
         udfs = frozenset(name.casefold() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
         scans = [_scan(leaf, settings or Settings(), udfs, spans) for leaf in statement.scans]

@@ -74,7 +74,7 @@ PORTABLE = [
     "SELECT DISTINCT d, flag FROM t",
     "SELECT count(*) FROM t",
     "SELECT id, x.s FROM t x JOIN (SELECT id FROM t WHERE id > 1) y USING (id) WHERE id < 5",
-    "SELECT id, x.b, n FROM t x LEFT JOIN (SELECT id, b AS n FROM t WHERE b > 0) y USING (id) WHERE id < 5 OR n IS NULL",
+    "SELECT id, x.b, n FROM t x LEFT JOIN (SELECT id, b AS n FROM t WHERE b > 0) y USING (id) WHERE id < 5 OR n < 8",
     "SELECT count(*) FROM t x JOIN t y USING (id) JOIN (SELECT b FROM t) z ON z.b = x.b AND id > 1",
 ]
 
