@@ -6,16 +6,20 @@ the leaves of its join tree.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from layoutopt.workload.filters import conjuncts
 from layoutopt.workload.from_clause import FromReader, lateral_view
-from layoutopt.workload.names import Names
+from layoutopt.workload.names import Names, excepted_from, star_qualifier
 from layoutopt.workload.pushdown import pushed_condition
 from layoutopt.workload.queries import ClosedBlock, CommonTable, Environment, QueryBlock, Statement, UnionBlock
+from layoutopt.workload.shown import Holder
 from layoutopt.workload.sources import JoinNode, Leaf, joins, leaves, place, place_on
 
 _READ_ALWAYS = ("where", "group", "having", "sort", "cluster", "distribute", "qualify", "windows", "laterals", "limit")
+_COLUMN_PARTS = ("this", "table", "db", "catalog")
 _AROUND = ("limit", "offset", "order", "sort", "cluster", "distribute", "sample")
 
 
@@ -77,21 +81,20 @@ class SelectBlock(QueryBlock):
         self._seen: set[int] = set()
         self._pushed: list[exp.Expr] = []
         self._read_once = False
-        laterals = [lateral_view(view) for view in select.args.get("laterals") or ()]
-        self._names = Names(select, None, laterals, outer)
-        self._source = self._names.source = FromReader(
+        self._source = FromReader(
             statement,
             environment,
             outer,
-            self._names,
+            lambda left: Names(select, left, outer),
             lambda query, around, visible: build(query, statement, around, visible),
-            lambda leaf: statement.scans.append((leaf, self._names)),
         ).read(select)
+        laterals = [lateral_view(view) for view in select.args.get("laterals") or ()]
+        self._names = Names(select, self._source, outer, laterals)
         self.names = self._names.outputs()
 
     def read(self, required: frozenset[str] | None) -> None:
         """Note the columns of the SELECT list (of a ``*`` only what is required), and once those of all clauses."""
-        if self._select.args.get("distinct"):
+        if self._needs_all():
             required = None
         for projection in self._select.expressions:
             if projection.is_star:
@@ -107,18 +110,22 @@ class SelectBlock(QueryBlock):
             if leaf.query is not None:
                 leaf.query.read(_required_of(leaf))
 
+    def _needs_all(self) -> bool:
+        """Whether columns that nothing above uses decide which rows there are."""
+        group, order = self._select.args.get("group"), self._select.args.get("order")
+        by_all = order is not None and any(isinstance(each.this, exp.Var) for each in order.expressions)
+        return bool(self._select.args.get("distinct") or (group is not None and group.args.get("all")) or by_all)
+
     def _read_star(self, projection: exp.Expr, required: frozenset[str] | None) -> None:
-        explicit = {p.alias_or_name.casefold() for p in self._select.expressions if not p.is_star}
         for part in projection.find_all(exp.Column):
             if not isinstance(part.this, exp.Star):
                 self._note(part)  # * EXCEPT (a), * REPLACE (a + 1 AS a)
-        if isinstance(projection, exp.Column) and not self._names.starred(projection):
-            self._note_qualified_star(projection)
-        for leaf in self._names.starred(projection):
-            for name in leaf.names or ():
-                folded = name.casefold()
-                if folded not in self._names.excepted() and (required is None or (folded in required - explicit)):
-                    leaf.read(name)
+        self._note_struct_star(projection)
+        excepted = excepted_from(projection) or set()
+        for each in self._names.starred(projection):
+            folded = (each.name or "").casefold()
+            if folded not in excepted and (required is None or folded in required):
+                _read(each.columns)
 
     def _read_clauses(self) -> None:
         for key in _READ_ALWAYS:
@@ -137,7 +144,7 @@ class SelectBlock(QueryBlock):
 
     def _read_join(self, join: JoinNode) -> None:
         if join.on is not None:
-            self._note(join.on)
+            self._note(join.on, names=self._names.within(join))
         left, right = list(leaves(join.left)), list(leaves(join.right))
         names = set(join.using)
         if join.natural:
@@ -148,46 +155,44 @@ class SelectBlock(QueryBlock):
                 if leaf.has(name) and (not join.natural or any(each.has(name) is not False for each in others)):
                     leaf.read(name)
 
-    def _note(self, node: exp.Expr, aliases_first: bool = False, ordinals: bool = False) -> None:
-        """Note all columns in an expression, and read its subqueries."""
+    def _note(
+        self, node: exp.Expr, aliases_first: bool = False, ordinals: bool = False, names: Names | None = None
+    ) -> None:
+        """Note all columns in an expression, and read its subqueries; ``names`` are this block's unless told."""
         if id(node) in self._seen:
             return
         self._seen.add(id(node))
+        names = names or self._names
         for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
             if isinstance(part, exp.Query):
-                inner = build(part, self._statement, self._names, self._environment)
+                inner = build(part, self._statement, names, self._environment)
                 inner.read(frozenset() if isinstance(part.parent, exp.Exists) else None)
             elif isinstance(part, exp.Column):
-                self._note_column(part, aliases_first)
+                self._note_column(part, aliases_first, names)
             elif isinstance(part, exp.Star) and not isinstance(part.parent, exp.Column | exp.Count):
                 self._note_star()
             elif ordinals and isinstance(part, exp.Literal) and isinstance(part.parent, exp.Group | exp.Ordered):
                 self._note_ordinal(part)
 
-    def _note_column(self, column: exp.Column, aliases_first: bool) -> None:
+    def _note_column(self, column: exp.Column, aliases_first: bool, names: Names) -> None:
         if isinstance(column.this, exp.Star):
-            self._note_qualified_star(column)
-            return
-        alias = self._names.alias(column.name) if not column.table else None
-        if aliases_first and alias is not None:
-            self._note(alias)
-            return
-        found, _ = self._names.resolve(column)
-        for leaf, name in found:
-            leaf.read(name)
-        if not found and alias is not None:
-            self._note(alias)
+            self._note_struct_star(column)
+            for each in self._names.starred(column):
+                _read(each.columns)
+        elif not (aliases_first and len(column.parts) == 1 and names.alias(column.name) is not None):
+            # What an alias stands for is noted with the SELECT list.
+            _read(names.resolve(column).columns)
 
     def _note_star(self) -> None:
-        for leaf in self._names.starred(exp.Star()):
-            leaf.read_all()
+        for each in self._names.starred(exp.Star()):
+            _read(each.columns)
 
-    def _note_qualified_star(self, column: exp.Column) -> None:
-        starred = self._names.starred(column)
-        if not starred:  # all fields of a struct
-            self._note_column(exp.column(column.table), aliases_first=False)
-        for leaf in starred:
-            leaf.read_all()
+    def _note_struct_star(self, projection: exp.Expr) -> None:
+        """Of ``t.*``, note what has the fields where t may be a struct."""
+        qualifier = star_qualifier(projection)
+        if qualifier and not any(each.prefixed(qualifier) for each in self._names.starred(projection)):
+            parts = [exp.to_identifier(part, quoted=True) for part in reversed(qualifier)]
+            _read(self._names.resolve(exp.Column(**dict(zip(_COLUMN_PARTS, parts, strict=False)))).columns)
 
     def _note_ordinal(self, literal: exp.Literal) -> None:
         projections = self._select.expressions
@@ -199,10 +204,10 @@ class SelectBlock(QueryBlock):
     def _place_conditions(self) -> None:
         where = self._select.args.get("where")
         for condition in [*(conjuncts(where.this) if where else ()), *self._pushed]:
-            place(self._source, condition, self._names.about(condition))
+            place(self._source, condition, self._names)
         for join in joins(self._source):
             for condition in conjuncts(join.on) if join.on is not None else ():
-                place_on(join, condition, self._names.about(condition))
+                place_on(join, condition, self._names.within(join))
         for leaf in leaves(self._source):
             self._hand_down(leaf)
 
@@ -211,7 +216,7 @@ class SelectBlock(QueryBlock):
         if leaf.query is None or leaf.frozen:
             return
         for placed in leaf.conditions:
-            if placed.way == "free" and self._names.only(placed.condition, leaf):
+            if placed.way == "free" and placed.names.only(placed.condition, leaf):
                 leaf.query.accept(placed.condition, leaf.names)
 
     def accept(self, condition: exp.Expr, names: tuple[str, ...] | None) -> bool:
@@ -220,6 +225,11 @@ class SelectBlock(QueryBlock):
         if rewritten is not None:
             self._pushed.append(rewritten)
         return rewritten is not None
+
+
+def _read(columns: Iterable[Holder]) -> None:
+    for leaf, name in columns:
+        leaf.read(name)
 
 
 def _required_of(leaf: Leaf) -> frozenset[str] | None:

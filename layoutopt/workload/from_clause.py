@@ -23,17 +23,15 @@ class FromReader:
         statement: what all blocks share.
         environment: the common tables that may be named.
         outer: the names that a derived table may use.
-        lateral: the names that a LATERAL subquery may use: those of this very clause.
+        lateral: the names that a LATERAL subquery may use: those of what stands to its left.
         build: makes the block of a query, given the names around it and the common tables that it may name.
-        scanned: takes each leaf over a table that is looked for.
     """
 
     statement: Statement
     environment: Environment
     outer: Names | None
-    lateral: Names
+    lateral: Callable[[Source | None], Names]
     build: BuildQuery
-    scanned: Callable[[Leaf], None]
 
     def read(self, select: exp.Select) -> Source | None:
         """The join tree; None without FROM."""
@@ -44,16 +42,17 @@ class FromReader:
         for join in joined:
             using = tuple(column.name for column in join.args.get("using") or ())
             natural = (join.args.get("method") or "").upper() == "NATURAL"
-            source = JoinNode(join_kind(join), source, self._source(join.this), join.args.get("on"), using, natural)
+            right = self._source(join.this, source)
+            source = JoinNode(join_kind(join), source, right, join.args.get("on"), using, natural)
         return source
 
-    def _source(self, node: exp.Expr) -> Source:
+    def _source(self, node: exp.Expr, left: Source | None = None) -> Source:
         nested = node.args.get("joins") or ()
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and self._only_parentheses(node):
             return self._joined(self._source(node.this), nested)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._joined(self._table(node), nested)
-        return self._joined(self._derived(node), nested)
+        return self._joined(self._derived(node, left), nested)
 
     def _only_parentheses(self, node: exp.Subquery) -> bool:
         """Whether parentheses around tables are no more: they may be given a name, and be sampled as a whole."""
@@ -80,7 +79,7 @@ class FromReader:
         if node.args.get("pivots") or node.alias_column_names:
             leaf.read_all()
             leaf.names, leaf.frozen = None, True
-        self.scanned(leaf)
+        self.statement.scans.append(leaf)
         return leaf
 
     def _common_table(self, node: exp.Table, common: CommonTable) -> Leaf:
@@ -90,12 +89,13 @@ class FromReader:
         columns = tuple(node.alias_column_names) or common.columns
         return _over(node, block, columns, frozen=common.shared)
 
-    def _derived(self, node: exp.Expr) -> Leaf:
+    def _derived(self, node: exp.Expr, left: Source | None) -> Leaf:
         if isinstance(node, exp.Lateral):
-            return _over(node, self.build(node.this, self.lateral, self.environment), ())
+            return _over(node, self.build(node.this, self.lateral(left), self.environment), ())
         if isinstance(node, exp.Subquery):
             return _over(node, self.build(node, self.outer, self.environment), tuple(node.alias_column_names))
-        return Leaf(node.alias_or_name)  # VALUES, table functions
+        # VALUES, table functions
+        return Leaf(node.alias, names=None if node.args.get("pivots") else tuple(node.alias_column_names) or None)
 
 
 def _over(node: exp.Expr, block: QueryBlock, columns: tuple[str, ...], frozen: bool = False) -> Leaf:

@@ -21,7 +21,7 @@ from sqlglot.optimizer.qualify import qualify
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload import portable_types as types
-from layoutopt.workload.portable_typer import Typer, refuse, short
+from layoutopt.workload.portable_typer import MERGED, Typer, refuse, short
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def portable_sql(
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
     """
     written = _parsed(sql)
+    for join in written.find_all(exp.Join):
+        _check_keys(join)
     selected = _selected_names(written)
     tree = _qualified(written, sql, tables)
     columns = Typer({name.casefold(): schema for name, schema in tables.items()}, time_zone).check(tree)
@@ -75,6 +77,27 @@ def _parsed(sql: str) -> exp.Query:
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise QueryError(f"{short(sql)!r} is not one SELECT statement; pass a single query")
     return statements[0]
+
+
+def _check_keys(join: exp.Join) -> None:
+    """Refuse what merged keys could make mean something else: the parser knows neither their order nor their types.
+
+    Left are keys that are named plainly where they have the left side's value: the types are compared later.
+    """
+    keys = {key.name.casefold() for key in join.args.get("using") or ()}
+    select = join.find_ancestor(exp.Select)
+    if not keys and not join.args.get("method"):
+        return
+    sides = {(each.side or "").upper() for each in (select.args.get("joins") or ())} if select else {"?"}
+    names = select.find_all(exp.Column) if select else ()
+    qualified = any(column.table and column.name.casefold() in keys for column in names)
+    if join.args.get("method") or not sides <= {"", "LEFT"} or qualified or _has_star(select):
+        raise refuse(f"the join {short(join.sql(dialect='spark'))!r} (write ON)")
+    join.meta[MERGED] = True
+
+
+def _has_star(select: exp.Expr | None) -> bool:
+    return select is not None and any(projection.is_star for projection in select.expressions)
 
 
 def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:

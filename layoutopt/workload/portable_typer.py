@@ -25,6 +25,10 @@ _SELECT_PARTS = frozenset(
 )
 
 
+MERGED = "merged"
+"""Marks a join by USING, whose keys the parser has written as ON and coalesce."""
+
+
 def refuse(what: str) -> QueryError:
     """The error for something that DuckDB might do otherwise than Spark."""
     return QueryError(f"{what} might mean something else to DuckDB than to Spark; run the query with --engine spark")
@@ -88,8 +92,10 @@ class Typer:
         self._check_parts(select)
         for source in scope.sources.values():
             self._check_source(source)
+        seen = {select.args["from_"].this.alias_or_name} if select.args.get("from_") is not None else set()
         for join in select.args.get("joins") or []:
-            self._join(join)
+            seen.add(join.this.alias_or_name)
+            self._join(join, seen)
         for part in ("where", "having"):
             if select.args.get(part) is not None:
                 self.type_of(select.args[part].this)
@@ -120,11 +126,24 @@ class Typer:
             if value is not None and not isinstance(value.expression, exp.Literal):
                 raise refuse(f"a computed {part.upper()}")
 
-    def _join(self, join: exp.Join) -> None:
+    def _join(self, join: exp.Join, seen: set[str]) -> None:
         if (join.kind or "") not in _JOINS or join.args.get("using") or join.args.get("method"):
             raise refuse(f"the join {short(join.sql(dialect='spark'))!r}")
-        if join.args.get("on") is not None:
-            self.type_of(join.args["on"])
+        on = join.args.get("on")
+        if on is None:
+            return
+        for column in on.find_all(exp.Column):
+            # What stands further right can't be meant; Spark may find a struct of that name.
+            if column.table in self._sources() and column.table not in seen:
+                raise refuse(f"the column {short(column.sql(dialect='spark'))!r}")
+        self.type_of(on)
+        for key in on.find_all(exp.EQ) if join.meta.get(MERGED) else ():
+            names = {self.type_of(key.this), self.type_of(key.expression)}
+            if len(names) > 1 or any(types.is_floating(name) for name in names):
+                raise refuse(f"joining by USING on a {' and a '.join(sorted(names))}")
+
+    def _sources(self) -> Mapping[str, exp.Expr | Scope]:
+        return self._scope.sources if self._scope is not None else {}
 
     def _grouping(self, select: exp.Select) -> None:
         group = select.args.get("group")
@@ -161,13 +180,22 @@ class Typer:
     # Names and constants
 
     def _column(self, node: exp.Expr) -> str:
-        scope = self._scope
-        while scope is not None:
-            source = scope.sources.get(node.text("table"))
+        qualifier, scope = node.text("table"), self._scope
+        while scope is not None and not node.args.get("db"):
+            source = scope.sources.get(qualifier)
             if source is not None:
                 return self._source_type(source, node.name)
+            if any(qualifier.casefold() in self._columns_of(each) for each in scope.sources.values()):
+                break  # to Spark it is a field of that struct, not an outer query's column
             scope = scope.parent
         raise refuse(f"the column {node.name!r}")
+
+    def _columns_of(self, source: exp.Expr | Scope) -> set[str]:
+        """The folded names of a source's columns."""
+        if isinstance(source, Scope):
+            return {column.name.casefold() for column in self._outputs.get(id(source.expression), ())}
+        schema = self._tables.get(source.name.casefold())
+        return {name.casefold() for name in schema.names} if schema is not None else set()
 
     def _source_type(self, source: exp.Expr | Scope, name: str) -> str:
         if isinstance(source, Scope):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from layoutopt.workload.names import Names
+from layoutopt.workload.names import Names, excepted_from
+from layoutopt.workload.shown import Attribute
 
 _BOUNDARIES = ("limit", "offset", "qualify", "having")
 
@@ -31,28 +32,35 @@ def pushed_condition(
     grouped = select.args.get("group") or any(p.find(exp.AggFunc) for p in select.expressions)
     rewritten = exp.Paren(this=condition.copy())
     for column in list(rewritten.find_all(exp.Column)):
-        output = outputs.get(column.name.casefold())
+        output = outputs.get(column.name.casefold())  # whole columns of the result: no field of a struct
         if output is None or (grouped and not _is_group_key(select, output)):
             return None
         column.replace(exp.Paren(this=output.copy()))
     return rewritten
 
 
-def _outputs(select: exp.Select, names: Names, called: tuple[str, ...] | None) -> dict[str, exp.Expr] | None:
-    """Folded output name -> its expression; None where they can't be told apart."""
-    if called is None or names.outputs() is None or names.excepted():
+def _outputs(select: exp.Select, names: Names, called: tuple[str, ...] | None) -> dict[str, exp.Expr | None] | None:
+    """Folded output name -> its expression, None if no name surely means it; None where they can't be told apart."""
+    if called is None or names.outputs() is None or any(excepted_from(each) for each in select.expressions):
         return None
-    expressions: list[exp.Expr] = []
+    expressions: list[exp.Expr | None] = []
     for projection in select.expressions:
         if projection.is_star:
-            starred = [(leaf.alias, name) for leaf in names.starred(projection) for name in leaf.names or ()]
-            expressions += [exp.column(name, table=alias or None, quoted=True) for alias, name in starred]
+            expressions += [_spelled(each, names) for each in names.starred(projection)]
         else:
             expressions.append(projection.unalias())
     folded = [name.casefold() for name in called]
     if len(expressions) != len(folded) or len(set(folded)) != len(folded):
         return None
     return dict(zip(folded, expressions, strict=True))
+
+
+def _spelled(attribute: Attribute, names: Names) -> exp.Expr | None:
+    """A name that surely means a column that a star stands for."""
+    if not attribute.name or not attribute.whole:
+        return None
+    spelled = exp.column(attribute.name, table=(attribute.qualifier or (None,))[-1], quoted=True)
+    return spelled if names.resolve(spelled).exact in attribute.columns else None
 
 
 def _is_group_key(select: exp.Select, output: exp.Expr) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from layoutopt.model.schema import Schema
-from layoutopt.workload.names import Names
 from layoutopt.workload.sources import Leaf
 
 
@@ -42,13 +41,13 @@ class Statement:
         tables: the schemas of the tables that are looked for, by name.
         any_qualifier: whether ``prod.t`` means ``t``.
         uses: how often each name (folded) stands in a FROM clause.
-        scans: the leaves over those tables, with the names of the block that each is in, in order of appearance.
+        scans: the leaves over those tables, in order of appearance.
     """
 
     tables: Mapping[str, Schema]
     any_qualifier: bool = False
     uses: dict[str, int] = field(default_factory=dict)
-    scans: list[tuple[Leaf, Names]] = field(default_factory=list)
+    scans: list[Leaf] = field(default_factory=list)
 
 
 class QueryBlock:

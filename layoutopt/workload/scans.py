@@ -82,7 +82,7 @@ def scans_of(
         build(query, statement, None, {}).read(None)
         udfs = frozenset(name.casefold() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
-        scans = [_scan(leaf, names, settings or Settings(), udfs, spans) for leaf, names in statement.scans]
+        scans = [_scan(leaf, settings or Settings(), udfs, spans) for leaf in statement.scans]
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply to be followed") from error
     return sorted(scans, key=lambda scan: scan.span or (0, 0))
@@ -104,28 +104,32 @@ def _uses(tree: exp.Expr) -> dict[str, int]:
     return uses
 
 
-def _scan(leaf: Leaf, names: Names, settings: Settings, udfs: frozenset[str], spans: bool) -> TableScan:
+def _scan(leaf: Leaf, settings: Settings, udfs: frozenset[str], spans: bool) -> TableScan:
     assert leaf.table is not None
     assert leaf.schema is not None
-    reader = FilterReader(Context(_Resolver(leaf, leaf.schema, names), settings, udfs))
     unusable: list[UnusableCondition] = []
-    root = conjunction([_filter_part(placed, leaf, names, reader, unusable) for placed in leaf.conditions])
+    root = conjunction(
+        [_filter_part(placed, leaf, leaf.schema, settings, udfs, unusable) for placed in leaf.conditions]
+    )
     columns = tuple(name for name in leaf.schema.names if name in leaf.columns)
     span = _span(leaf.reference) if spans and leaf.reference is not None else None
-    return TableScan(
-        leaf.table, leaf.alias, columns, Filter.of(root), tuple(dict.fromkeys(reader.unusable + unusable)), span
-    )
+    return TableScan(leaf.table, leaf.alias, columns, Filter.of(root), tuple(dict.fromkeys(unusable)), span)
 
 
 def _filter_part(
-    placed: Placed, leaf: Leaf, names: Names, reader: FilterReader, unusable: list[UnusableCondition]
+    placed: Placed,
+    leaf: Leaf,
+    schema: Schema,
+    settings: Settings,
+    udfs: frozenset[str],
+    unusable: list[UnusableCondition],
 ) -> Node:
-    about_leaf_alone = names.about(placed.condition) == {leaf}
+    about_leaf_alone = placed.names.about(placed.condition) == {leaf}
     if placed.way != "blocked":
-        before = len(reader.unusable)
+        reader = FilterReader(Context(_Resolver(leaf, schema, placed.names), settings, udfs))
         node = reader.node(placed.condition)
-        if not about_leaf_alone:
-            del reader.unusable[before:]  # a join condition is not this scan's to use
+        if about_leaf_alone:  # a join condition is not this scan's to use
+            unusable += reader.unusable
         if node == TRUE or placed.way == "free" or rejects_nulls(node):
             return node
     if about_leaf_alone:
@@ -143,19 +147,22 @@ class _Resolver:
 
     def __call__(self, column: exp.Column) -> Column:
         try:
-            found, own = self._names.resolve(column)
+            found = self._names.resolve(column)
         except LayoutoptError as error:
             raise Unusable("unsupported-expression", str(error)) from error
-        if not own:
+        if not found.own:
             raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
-        if [leaf for leaf, _ in found] != [self._leaf]:
-            several = self._leaf in [leaf for leaf, _ in found]
-            code = "unsupported-expression" if several else OTHER_TABLE
-            raise Unusable(code, f"{column.sql('spark')} is not this table's alone")
-        name = found[0][1]
-        if name.casefold() != column.name.casefold():
-            raise Unusable("unsupported-expression", f"{column.sql('spark')} is a field of a struct")
-        return self._schema.find(name)
+        if self._leaf not in [leaf for leaf, _ in found.columns]:
+            raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
+        if found.exact is None or found.exact[0] is not self._leaf:
+            raise Unusable(
+                "unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone"
+            )
+        name = found.exact[1]
+        known = self._schema.find(name)
+        if known.name != name:
+            raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
+        return known
 
 
 def _span(reference: exp.Table) -> tuple[int, int] | None:

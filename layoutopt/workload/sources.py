@@ -13,6 +13,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.workload.problems import StatementError
 
 if TYPE_CHECKING:
+    from layoutopt.workload.names import Names
     from layoutopt.workload.queries import QueryBlock
 
 
@@ -50,6 +51,13 @@ class Leaf:
     columns: dict[str, None] = field(default_factory=dict)
     conditions: list[Placed] = field(default_factory=list)
 
+    @property
+    def qualifier(self) -> tuple[tuple[str, ...], bool]:
+        """What its columns are qualified with, and whether a catalog and schema may stand before that."""
+        if self.reference is None or self.reference.alias:
+            return ((self.alias,) if self.alias else ()), False
+        return tuple(part.name for part in self.reference.parts), True
+
     def has(self, name: str) -> bool | None:
         """Whether a column of that name is here; None where that is unknown."""
         if self.names is None:
@@ -73,11 +81,13 @@ class Placed:
 
     Attributes:
         condition: what must hold.
+        names: what its columns are looked up in.
         way: ``free``: rows of the leaf for which it is not TRUE may be dropped at once; ``null-rejecting``: only if
             the condition can't be TRUE for a row of NULLs; ``blocked``: never.
     """
 
     condition: exp.Expr
+    names: Names
     way: str
 
 
@@ -121,16 +131,6 @@ def leaves(source: Source | None) -> Iterator[Leaf]:
         yield from leaves(source.right)
 
 
-def visible_leaves(source: Source | None) -> Iterator[Leaf]:
-    """The leaves whose columns can be named above all joins: not the right side of a semi or anti join."""
-    if isinstance(source, Leaf):
-        yield source
-    elif isinstance(source, JoinNode):
-        yield from visible_leaves(source.left)
-        if source.kind not in ("semi", "anti"):
-            yield from visible_leaves(source.right)
-
-
 def joins(source: Source | None) -> Iterator[JoinNode]:
     """All joins, innermost first."""
     if isinstance(source, JoinNode):
@@ -139,24 +139,31 @@ def joins(source: Source | None) -> Iterator[JoinNode]:
         yield source
 
 
-def place(source: Source | None, condition: exp.Expr, about: set[Leaf], way: str = "free") -> None:
+def place(source: Source | None, condition: exp.Expr, names: Names) -> None:
     """Put a condition that holds above a source on each leaf that it is about, with what limits it there.
 
     Below the preserved side of an outer join a condition may be applied first. Below the side that the join fills
     with NULLs it may only if it is never TRUE for NULLs: such rows would be dropped above the join anyway.
     """
+    _place(source, condition, names, names.about(condition), "free")
+
+
+def place_on(join: JoinNode, condition: exp.Expr, names: Names) -> None:
+    """Put one conjunct of a join's ON condition on the leaves that it is about."""
+    about = names.about(condition)
+    _place(join.left, condition, names, about, "free" if join.kind in _ON_LEFT else "blocked")
+    _place(join.right, condition, names, about, "free" if join.kind in _ON_RIGHT else "blocked")
+
+
+def _place(source: Source | None, condition: exp.Expr, names: Names, about: set[Leaf], way: str) -> None:
     if isinstance(source, Leaf):
         if source in about:
-            source.conditions.append(Placed(condition, "blocked" if source.frozen else way))
+            source.conditions.append(Placed(condition, names, "blocked" if source.frozen else way))
     elif isinstance(source, JoinNode):
-        place(source.left, condition, about, _limited(way, source.kind, _FREE_LEFT, _NULLABLE_LEFT))
-        place(source.right, condition, about, _limited(way, source.kind, _FREE_RIGHT, _NULLABLE_RIGHT))
-
-
-def place_on(join: JoinNode, condition: exp.Expr, about: set[Leaf]) -> None:
-    """Put one conjunct of a join's ON condition on the leaves that it is about."""
-    place(join.left, condition, about, "free" if join.kind in _ON_LEFT else "blocked")
-    place(join.right, condition, about, "free" if join.kind in _ON_RIGHT else "blocked")
+        left = _limited(way, source.kind, _FREE_LEFT, _NULLABLE_LEFT)
+        right = _limited(way, source.kind, _FREE_RIGHT, _NULLABLE_RIGHT)
+        _place(source.left, condition, names, about, left)
+        _place(source.right, condition, names, about, right)
 
 
 def _limited(way: str, kind: str, free: frozenset[str], nullable: frozenset[str]) -> str:

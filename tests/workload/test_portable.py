@@ -73,6 +73,9 @@ PORTABLE = [
     "SELECT s FROM t UNION SELECT s FROM t WHERE id = 1",
     "SELECT DISTINCT d, flag FROM t",
     "SELECT count(*) FROM t",
+    "SELECT id, x.s FROM t x JOIN (SELECT id FROM t WHERE id > 1) y USING (id) WHERE id < 5",
+    "SELECT id, x.b, n FROM t x LEFT JOIN (SELECT id, b AS n FROM t WHERE b > 0) y USING (id) WHERE id < 5 OR n < 8",
+    "SELECT count(*) FROM t x JOIN t y USING (id) JOIN (SELECT b FROM t) z ON z.b = x.b AND id > 1",
 ]
 
 NOT_PORTABLE = [
@@ -111,6 +114,14 @@ NOT_PORTABLE = [
     ("SELECT id FROM t WHERE ts >= date '2020-01-01'", "comparing a timestamp with a date"),
     ("SELECT id FROM t WHERE ts = '2020-01-01T00:00:00+09:00'", "timestamp"),
     ("SELECT id FROM t WHERE ts >= '2020-01-01'", "timestamp"),
+    ("SELECT id FROM t x RIGHT JOIN (SELECT id FROM t) y USING (id)", "RIGHT JOIN"),
+    ("SELECT id FROM t x FULL JOIN (SELECT id FROM t) y USING (id)", "FULL JOIN"),
+    ("SELECT x.s FROM t x NATURAL JOIN (SELECT id FROM t) y", "NATURAL JOIN"),
+    ("SELECT * FROM t x JOIN (SELECT id FROM t) y USING (id)", "USING"),
+    ("SELECT y.* FROM t x JOIN (SELECT id FROM t) y USING (id)", "USING"),
+    ("SELECT y.id FROM t x JOIN (SELECT id FROM t) y USING (id)", "USING"),
+    ("SELECT id FROM t x JOIN (SELECT b AS id FROM t) y USING (id)", "USING on a bigint and a int"),
+    ("SELECT g FROM t x JOIN (SELECT g FROM t) y USING (g)", "USING on a double"),
 ]
 
 BAD = [
@@ -174,6 +185,33 @@ def test_doubtful_texts_are_sent_to_spark(sql: str, named: str) -> None:
     with pytest.raises(QueryError, match="--engine spark") as raised:
         portable_sql(sql, {"t": SCHEMA}, "v")
     assert named.lower() in str(raised.value).lower()
+
+
+NAMED = Schema((Column("id", "int"), Column("c", "int"), Column("b", "struct<c:int,b:int>")))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT b.b.c FROM t b WHERE b.b.c = 7",
+        "SELECT b.c FROM t",
+        "SELECT t.b.c FROM t",
+        "SELECT (b).c FROM t",
+        "SELECT b.* FROM t",
+        "SELECT x.b.c FROM t x JOIN (SELECT c FROM t) b ON x.id = b.c",
+        "SELECT b.c FROM t x JOIN (SELECT c FROM t) b USING (c)",
+        "SELECT 1 FROM (SELECT c FROM t) b WHERE EXISTS (SELECT 1 FROM t x WHERE b.c = 1)",
+        "SELECT 1 FROM t x JOIN (SELECT id FROM t) y ON b.c = 1 JOIN (SELECT c FROM t) b ON true",
+    ],
+)
+def test_names_that_may_mean_a_field_are_sent_to_spark(sql: str) -> None:
+    with pytest.raises(QueryError, match="--engine spark"):
+        portable_sql(sql, {"t": NAMED}, "v")
+
+
+def test_names_that_mean_no_field_are_answered() -> None:
+    for sql in ("SELECT b.c FROM t b", "SELECT b.b AS c FROM (SELECT c AS b FROM t) b"):
+        assert [column.type for column in portable_sql(sql, {"t": NAMED}, "v").columns] == ["int"]
 
 
 @pytest.mark.parametrize(("sql", "named"), BAD)

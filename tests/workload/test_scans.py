@@ -157,13 +157,163 @@ def test_what_looks_like_them_is_followed(sql: str) -> None:
         ("SELECT a FROM t WHERE a = 1 UNION ALL SELECT b FROM t WHERE b = 2", [equal("a", 1), equal("b", 2)]),
         ("SELECT 1 FROM t GROUP BY a HAVING a = 1", [TRUE]),
         ("SELECT 1 FROM t WHERE 1 = 0", [FALSE]),
-        ("SELECT 1 FROM t JOIN u USING (a) WHERE a = 1", [TRUE, TRUE]),
+        ("SELECT 1 FROM t JOIN u USING (a) WHERE a = 1", [equal("a", 1), TRUE]),
     ],
 )
 def test_filters_stand_where_they_change_no_answer(sql: str, expected: list[object] | None) -> None:
     found = [scan.filter.root for scan in scans(sql)]
     if expected is not None:
         assert found == expected
+
+
+D = Schema(
+    (
+        Column("id", "int"),
+        Column("c", "int"),
+        Column("k", "date"),
+        Column("b", "struct<c:int,k:int,b:struct<c:int>>"),
+        Column("x.y", "int"),
+    )
+)
+E = Schema((Column("c", "int"), Column("e", "int"), Column("k", "date")))
+
+
+def is_c(value: int) -> InSet:
+    return equal("c", value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        # the longest qualifier that fits, then a column, and what follows are fields of structs
+        ("SELECT 1 FROM d b WHERE b.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d b WHERE B.B.C = 7", [TRUE]),
+        ("SELECT 1 FROM d b WHERE b.b.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d b WHERE b.b.b.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d b WHERE b.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d b WHERE b.`b`.`c` = 7 AND b.c = 6", [is_c(6)]),
+        ("SELECT 1 FROM d WHERE b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d WHERE d.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d c WHERE c.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d c WHERE c.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d WHERE b.b IS NULL", [TRUE]),
+        ("SELECT 1 FROM d WHERE `x.y` = 7", [equal("x.y", 7)]),
+        ("SELECT 1 FROM d WHERE (b).c = 7 AND c = 6", [is_c(6)]),
+        ("SELECT 1 FROM d x JOIN e b ON b.c = 7", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM d x JOIN e b ON x.b.c = 7 AND b.c = x.b.k", [TRUE, TRUE]),
+        ("SELECT 1 FROM d x, e b WHERE x.b.c = 7 AND b.c = 6", [TRUE, is_c(6)]),
+        # a name that another table may have, and a struct beside it
+        ("SELECT 1 FROM d x, other b WHERE b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d x, other o WHERE x.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d x, other o WHERE c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d x, (SELECT 1 AS z) b WHERE b.c = 7", [TRUE]),
+        # a catalog and schema that are not in the text
+        ("SELECT 1 FROM d WHERE default.d.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d WHERE spark_catalog.default.d.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM d JOIN (SELECT 1 AS b) e WHERE e.b.c = 7", [TRUE]),
+        # inside first, then outside
+        ("SELECT 1 FROM e WHERE EXISTS (SELECT 1 FROM d WHERE b.c = 7)", [TRUE, TRUE]),
+        ("SELECT 1 FROM e b WHERE EXISTS (SELECT 1 FROM d WHERE b.c = 7)", [TRUE, TRUE]),
+        ("SELECT 1 FROM e b WHERE EXISTS (SELECT 1 FROM d WHERE b.e = 7)", [TRUE, TRUE]),
+        ("SELECT 1 FROM d WHERE EXISTS (SELECT 1 FROM e b WHERE b.c = 7)", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM e WHERE c IN (SELECT b.c FROM d b WHERE b.b.c = 7 AND c = 6)", [TRUE, is_c(6)]),
+        # above a derived table
+        ("SELECT 1 FROM (SELECT * FROM d) q WHERE q.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT * FROM d) b WHERE b.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT * FROM d) b WHERE b.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM (SELECT b.c FROM d) q WHERE q.c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT b, c FROM d b) q WHERE b.c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT b.*, c AS c2 FROM d) q WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT * EXCEPT (b.c) FROM d) q WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT id AS c, * EXCEPT (c) FROM d) q WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT cast(cast(c AS string) AS int) FROM d) q, e WHERE c = 7", [TRUE, is_c(7)]),
+        ("WITH b AS (SELECT * FROM d) SELECT 1 FROM b WHERE b.b.c = 7", [TRUE]),
+        ("WITH b AS (SELECT * FROM d) SELECT 1 FROM b WHERE b.c = 7", [is_c(7)]),
+        # columns that something else brings
+        ("SELECT 1 FROM d LATERAL VIEW explode(array(1)) b AS c WHERE b.c = 1", [TRUE]),
+        ("SELECT 1 FROM d LATERAL VIEW explode(array(1)) b AS z WHERE b.c = 1 AND d.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM e x LEFT SEMI JOIN d ON x.c = d.c AND id = 7", [TRUE, equal("id", 7)]),
+    ],
+)
+def test_names_mean_what_spark_takes_them_for(sql: str, expected: list[object] | None) -> None:
+    found = [scan.filter.root for scan in scans_of(sql, {"d": D, "e": E})]
+    assert expected is None or found == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        # the left side's column, but of RIGHT the right side's, and of FULL neither's
+        ("SELECT 1 FROM e x JOIN d y USING (c) WHERE c = 7", [is_c(7), TRUE]),
+        ("SELECT 1 FROM e x LEFT JOIN d y USING (c) WHERE c = 7", [is_c(7), TRUE]),
+        ("SELECT 1 FROM e x RIGHT JOIN d y USING (c) WHERE c = 7", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM e x FULL JOIN d y USING (c) WHERE c = 7", [TRUE, TRUE]),
+        ("SELECT 1 FROM e x LEFT SEMI JOIN d y USING (c) WHERE c = 7", [is_c(7), TRUE]),
+        ("SELECT 1 FROM e x NATURAL JOIN e y WHERE c = 7", [is_c(7), TRUE]),
+        ("SELECT 1 FROM e x NATURAL RIGHT JOIN e y WHERE c = 7", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM e x NATURAL FULL JOIN e y WHERE c = 7", [TRUE, TRUE]),
+        # qualified names still mean either side's
+        ("SELECT 1 FROM e x JOIN e y USING (c) WHERE y.c = 7 AND x.c = 6", [is_c(6), is_c(7)]),
+        ("SELECT 1 FROM e x LEFT JOIN e y USING (c) WHERE y.c = 7", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM e x FULL JOIN e y USING (c) WHERE y.c = 7", [TRUE, is_c(7)]),
+        # but a struct that can be seen comes before a key that cannot
+        ("SELECT 1 FROM d x JOIN e b USING (c) WHERE b.c = 7", [TRUE, TRUE]),
+        ("SELECT 1 FROM d x JOIN e b USING (c) WHERE b.e = 7", [TRUE, equal("e", 7)]),
+        ("SELECT 1 FROM d x RIGHT JOIN e b USING (c) WHERE b.c = 7", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM e b RIGHT JOIN d x USING (c) WHERE b.c = 7", [TRUE, TRUE]),
+        # several joins
+        ("SELECT 1 FROM e x JOIN e y USING (c) JOIN e z USING (c) WHERE c = 7", [is_c(7), TRUE, TRUE]),
+        ("SELECT 1 FROM e x RIGHT JOIN e y USING (c) JOIN e z USING (c) WHERE c = 7", [TRUE, is_c(7), TRUE]),
+        ("SELECT 1 FROM e x FULL JOIN e y USING (c) LEFT JOIN e z USING (c) WHERE c = 7", [TRUE, TRUE, TRUE]),
+        ("SELECT 1 FROM e x JOIN e y USING (c) RIGHT JOIN e z USING (c) WHERE c = 7", [TRUE, TRUE, is_c(7)]),
+        ("SELECT 1 FROM e x JOIN (e y JOIN e z USING (c)) USING (c) WHERE c = 7", [is_c(7), TRUE, TRUE]),
+        ("SELECT 1 FROM e x JOIN e y ON x.c = y.c JOIN e z USING (e) WHERE e = 7", None),
+        # beside what is not looked at
+        ("SELECT 1 FROM VALUES ('2020') v(c) JOIN d USING (c) WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM VALUES ('2020') v(c) LEFT JOIN d USING (c) WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM VALUES ('2020') v(c) RIGHT JOIN d USING (c) WHERE c = 7", [is_c(7)]),
+        ("SELECT 1 FROM VALUES ('2020') v(c) FULL JOIN d USING (c) WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM VALUES ('2020') v(c) JOIN d USING (c) WHERE d.c = 7", [is_c(7)]),
+        ("SELECT 1 FROM VALUES ('2020') v(c) NATURAL JOIN d WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM d JOIN other USING (c) WHERE c = 7 AND id = 8", None),
+        ("SELECT 1 FROM other JOIN d USING (c) WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM other NATURAL JOIN d WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM d NATURAL JOIN other WHERE c = 7", [is_c(7)]),
+        ("SELECT 1 FROM other NATURAL FULL JOIN d WHERE c = 7", [TRUE]),
+        ("SELECT 1 FROM other o, more m JOIN d USING (c) WHERE c = 7", [TRUE]),
+        # above a derived table, whose columns are in the order of the join's
+        ("SELECT 1 FROM (SELECT * FROM e x JOIN e y USING (k)) q(p, q, r, s, t) WHERE q = 7", [is_c(7), TRUE]),
+        ("SELECT 1 FROM (SELECT * FROM e x RIGHT JOIN e y USING (e)) q(p, q, r, s, t) WHERE p = 7", None),
+        ("SELECT 1 FROM (SELECT y.* FROM e x JOIN e y USING (e)) q(p, q, r) WHERE q = 7", [TRUE, is_c(7)]),
+        ("SELECT 1 FROM (SELECT b.* FROM (SELECT c, b FROM d) x JOIN e b USING (c)) q WHERE c = 7", [TRUE, TRUE]),
+    ],
+)
+def test_merged_keys_mean_what_spark_takes_them_for(sql: str, expected: list[object] | None) -> None:
+    found = [scan.filter.root for scan in scans_of(sql, {"d": D, "e": E})]
+    assert expected is None or found == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT b.b.c FROM d b", [("b",)]),
+        ("SELECT b.* FROM d", [("b",)]),
+        ("SELECT b.* FROM e b", [("c", "e", "k")]),
+        ("SELECT x.b.* FROM d x", [("b",)]),
+        ("SELECT b.c FROM d x JOIN e b USING (c)", [("c", "b"), ("c",)]),
+        ("SELECT 1 FROM d x JOIN e b ON x.id = b.e WHERE b.c = 1", [("id",), ("c", "e")]),
+        # names that are given to columns correspond by place, as do the sides of a set operation
+        ("SELECT q FROM (SELECT * FROM e) q(p, q, r)", [("e",)]),
+        ("SELECT q FROM (SELECT e AS c, * FROM e) q(p, q, r, s)", [("c", "e")]),
+        ("SELECT p FROM (SELECT y.* FROM e x JOIN e y USING (k)) q(p, q, r)", [("k",), ("k",)]),
+        ("SELECT q FROM (SELECT * FROM e UNION ALL SELECT k, c, e FROM e) q(p, q, r)", [("e",), ("c", "e", "k")]),
+        # columns that decide which rows there are
+        ("SELECT c FROM (SELECT * FROM e GROUP BY ALL) q", [("c", "e", "k")]),
+        ("SELECT c FROM (SELECT * FROM e ORDER BY ALL LIMIT 2) q", [("c", "e", "k")]),
+    ],
+)
+def test_columns_read_where_names_are_shared(sql: str, expected: list[tuple[str, ...]]) -> None:
+    assert [scan.columns for scan in scans_of(sql, {"d": D, "e": E})] == expected
 
 
 def test_conditions_over_two_tables_leave_each_what_they_imply() -> None:
