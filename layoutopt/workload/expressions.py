@@ -231,10 +231,10 @@ def _concat(node: exp.Expr, context: Context) -> Subject:
 def _absolute(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
     if given.type in INTEGRAL_DIGITS:
-        # the smallest integer has no absolute value in its own type
+        # the smallest integer has no absolute value in its own type, in which Spark compares all the same
         wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
-        given = Subject(Call("try_cast", (given.expr,), wider), wider)
-    elif not is_numeric(given.type):
+        return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
+    if not is_numeric(given.type):
         raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
     return Subject(Call("abs", (materialised(given),), given.type), given.type)
 
