@@ -17,6 +17,7 @@ from layoutopt.workload.coerce import (
     TypedConstant,
     cast_constant,
     common_type,
+    compared_type,
     decimal_digits,
     is_numeric,
     normal_type,
@@ -121,6 +122,9 @@ def cast_subject(given: Subject, to: str, context: Context) -> Subject:
         raise Unusable("coercion", f"a cast to {to} has another meaning without ANSI mode")
     if "<" in given.type or "<" in to or to.startswith("interval"):
         raise Unusable("coercion", f"a cast from {given.type} to {to} is not followed here")
+    if to == "float" and given.type in ("int", "bigint"):
+        # Spark's optimiser drops it below a cast to double, and compares the digits that it would have rounded
+        raise Unusable("inexact", f"a cast from {given.type} to float rounds, or not, by where it stands")
     return Subject(Call("try_cast", (materialised(given),), to), to)
 
 
@@ -270,7 +274,7 @@ def _coalesce(node: exp.Expr, context: Context) -> Subject:
     given = [operand(each, context) for each in (node.this, *node.expressions)]
     kind = "void"
     for each in given:
-        kind = common_type(kind, each.type)
+        kind = compared_type(kind, each.type, ansi=context.settings.ansi, listed=True)
     arguments = tuple(
         const(cast_constant(each, kind, context.settings.time_zone))
         if isinstance(each, TypedConstant)

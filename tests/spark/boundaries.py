@@ -61,7 +61,7 @@ _NUMBERS = [
     *(f"-{end + 1}" for end in _ENDS[1::2]), _NINES, f"-{_NINES}",
     "0.5", "-0.5", "5.0", "127.5", "-128.5", "2147483647.5", "9223372036854775807.5", "-9223372036854775808.5",
     "9223372036854775808.5", "99.995", "999.99", "999.995", "1000", _TINIEST, f"0.{_NINES}",
-    "5Y", "127Y", "-128Y", "5S", "128S", "-32768S", "5L", "128L", "9223372036854775807L", "-9223372036854775808L",
+    "5Y", "127Y", "-128Y", "5S", "128S", "-32768S", "5L", "128L", "9223372036854775807L", "-9223372036854775808L", "16777217",
     "5BD", "5.5BD", "127.5BD", "9223372036854775807BD", "9223372036854775808BD", "-9223372036854775809BD", "1e30BD",
     "5F", "0.1F", "0.1D", "5D", "-0.0D", "0D", "128D", "1e0", "1e30", "1e39D", "1e300D", "-1e300", "3.4028235e38D",
     "3.4028235677973366e38D", "1e-46D", "16777217D", "9007199254740993D", "9223372036854775807D",
@@ -87,7 +87,7 @@ _TIMES = [
     "'0001-01-01'", "'1994-01-01'", "'1994-1-1'", "'1994'", "'1994-01-01 00:00:00.000001'", "'1994-01-01T00:00:00Z'",
     "'9999-12-31'", "'1970-01-01 00:00:00'", "NULL",
 ]  # fmt: skip
-_FLAGS = ["true", "false", "'true'", "'f'", "'1'", "cast(1 AS BOOLEAN)", "1 = 1", "NULL"]
+_FLAGS = ["true", "false", "'true'", "'f'", "'1'", "cast(1 AS BOOLEAN)", "(1 = 1)", "NULL"]
 
 
 def literals(name: str) -> Sequence[str]:
@@ -138,7 +138,7 @@ _CASTS = {
     "bigint": ["DECIMAL(20,0)", "DECIMAL(38,5)", "DOUBLE", "FLOAT"],
     "float": ["DOUBLE"], "double": ["FLOAT"],
     "decimal(5,2)": ["DECIMAL(10,2)", "DECIMAL(38,5)", "INT", "BIGINT", "DOUBLE", "DECIMAL(5,0)"],
-    "decimal(18,0)": ["BIGINT", "DECIMAL(38,0)", "DOUBLE"], "decimal(20,0)": ["DECIMAL(38,0)", "DOUBLE"],
+    "decimal(18,0)": ["BIGINT", "DECIMAL(38,0)", "DOUBLE"], "decimal(20,0)": ["DECIMAL(38,0)", "DOUBLE", "FLOAT"],
     "string": [], "date": ["TIMESTAMP", "TIMESTAMP_NTZ"], "timestamp": ["DATE", "TIMESTAMP_NTZ"],
     "timestamp_ntz": ["DATE", "TIMESTAMP"], "boolean": ["STRING"],
 }  # fmt: skip
