@@ -1,14 +1,13 @@
 """Decimals beyond BIGINT: what Spark makes of comparing a whole number with one.
 
 Its analyser puts TRUE in place of ``b < 9223372036854775808`` and FALSE in place of ``b >= 9223372036854775808``, for
-every row: also where ``b`` is NULL. It does so for what is a literal in the text, not for what is computed.
+every row: also where ``b`` is NULL. It does so for what is a literal in the text, not for what is computed, cast or
+has a plus before it; the parser here does not tell all of these apart.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-
-from sqlglot import exp
 
 from layoutopt.workload.coerce import INTEGRAL_DIGITS, TypedConstant
 
@@ -29,12 +28,3 @@ def outcome_for_all(type_name: str, operator: str, constant: TypedConstant) -> b
     if _SMALLEST <= value <= _LARGEST:
         return None
     return (value > 0) == (operator in ("<", "<="))
-
-
-def is_literal(node: exp.Expr) -> bool:
-    """Whether Spark's parser makes one literal of an expression: digits, maybe in parentheses or with a sign before.
-
-    ``9223372036854775808BD`` is one as well, but can't be told from a cast here.
-    """
-    node = node.unnest()
-    return isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)

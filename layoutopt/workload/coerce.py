@@ -112,7 +112,8 @@ def compared_type(left: str, right: str, *, ansi: bool, listed: bool = False) ->
     Args:
         left: one type.
         right: the other.
-        ansi: whether ANSI mode is on. Without it Spark narrows numbers and texts to a float beside them.
+        ansi: whether ANSI mode is on. Without it Spark narrows texts to the type of a number beside them, NULL where
+            they don't fit, and whole numbers to a float.
         listed: whether they stand in one list (IN, coalesce), of which Spark makes texts without ANSI mode.
 
     Raises:
@@ -120,7 +121,8 @@ def compared_type(left: str, right: str, *, ansi: bool, listed: bool = False) ->
     """
     pair = {left, right}
     if not ansi and len(pair) == 2 and "void" not in pair:
-        if ("float" in pair and pair & {"string", *INTEGRAL_DIGITS}) or (listed and "string" in pair):
+        texts = "string" in pair and (listed or is_numeric(left) or is_numeric(right))
+        if texts or ("float" in pair and pair & INTEGRAL_DIGITS.keys()):
             raise Unusable("coercion", f"{left} and {right} meet in another type without ANSI mode")
     return common_type(left, right)
 

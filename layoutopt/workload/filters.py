@@ -30,7 +30,7 @@ from layoutopt.model.predicate import (
     simplified,
 )
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
-from layoutopt.workload.beyond_bigint import is_literal, outcome_for_all
+from layoutopt.workload.beyond_bigint import outcome_for_all
 from layoutopt.workload.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, compared_type, is_numeric
 from layoutopt.workload.expressions import (
     Context,
@@ -134,9 +134,9 @@ def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
     outcome = outcome_for_all(left.type, operator, right)
     if outcome is None:
         return _against_constant(left, operator, right, context)
-    if outcome and not any(is_literal(side) for side in (node.this, node.expression)):
-        raise Unusable("inexact", f"{node.sql('spark')} may be TRUE or NULL where the number is NULL")
-    return Constant(outcome)
+    if outcome:
+        raise Unusable("inexact", f"{node.sql('spark')} is TRUE for every number, and for Spark may be for NULL too")
+    return FALSE
 
 
 def _holds(left: TypedConstant, operator: str, right: TypedConstant, context: Context) -> bool:

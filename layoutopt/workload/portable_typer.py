@@ -99,7 +99,7 @@ class Typer:
         outputs = [Column(item.alias_or_name, self.type_of(item.unalias())) for item in select.selects]
         if select.args.get("distinct") is not None:
             self._check_groups([column.type for column in outputs])
-        self._ordering(select, {column.name.casefold() for column in outputs})
+        self._ordering(select, outputs)
         return outputs
 
     def _check_source(self, source: exp.Expr | Scope) -> None:
@@ -141,12 +141,14 @@ class Typer:
             if types.is_floating(name) or not types.is_portable(name):
                 raise refuse(f"grouping by a {name}")
 
-    def _ordering(self, select: exp.Expr, outputs: set[str]) -> None:
-        order = select.args.get("order")
+    def _ordering(self, select: exp.Expr, outputs: Sequence[Column]) -> None:
+        order, named = select.args.get("order"), {column.name.casefold(): column.type for column in outputs}
         for item in order.expressions if order is not None else []:
             key = item.this
-            if not (isinstance(key, exp.Column) and not key.table and key.name.casefold() in outputs):
-                self.type_of(key)
+            is_output = isinstance(key, exp.Column) and not key.table and key.name.casefold() in named
+            name = named[key.name.casefold()] if is_output else self.type_of(key)
+            if not types.is_portable(name):
+                raise refuse(f"ordering by a {name}")
 
     def _set_operation(self, scope: Scope) -> list[Column]:
         node = scope.expression
@@ -157,7 +159,7 @@ class Typer:
             raise refuse("a set operation over columns of different types")
         if node.args.get("distinct") or not isinstance(node, exp.Union):
             self._check_groups([column.type for column in sides[0]])
-        self._ordering(node, {column.name.casefold() for column in sides[0]})
+        self._ordering(node, sides[0])
         return sides[0]
 
     # Names and constants

@@ -120,6 +120,8 @@ _SHAPES = [
     "NOT ({c} BETWEEN {l} AND {m})", "{l} BETWEEN {m} AND {c}", "{m} NOT BETWEEN {c} AND {l}",
     "{c} IN ({l})", "{c} IN ({l}, {m})", "{c} NOT IN ({l})", "{c} NOT IN ({l}, {m})", "NOT ({c} IN ({l}, {m}))",
     "{c} IN ({m}, {l}, NULL)", "{c} NOT IN ({l}, NULL)",
+]  # fmt: skip
+_NESTED = [
     *(f"({{c}} {op} {{l}}) IS NULL" for op in ("<", ">=", "=")),
     *(f"({{c}} {op} {{l}}) IS NOT NULL" for op in ("<=", ">", "=")),
     *(f"({{c}} {op} {{l}}) IS TRUE" for op in ("<", ">=", "=")),
@@ -155,15 +157,17 @@ _WHOLE_SHAPES = [
 
 
 def boundaries() -> Iterator[Boundary]:
-    """All conditions: each column, literal, shape, with a second literal that goes round the column's others."""
+    """All conditions: each column, literal and shape, with a second literal that goes round the column's others.
+
+    A literal meets every second of the nested shapes, its neighbour the others, and one type to cast the column to.
+    """
     for name, (kind, _, _) in COLUMNS.items():
-        shapes = [shape.replace("{t}", to) for to in _CASTS.get(kind, []) for shape in _CAST_SHAPES]
         whole = _WHOLE_SHAPES if kind in ("tinyint", "smallint", "int", "bigint") else []
-        others = itertools.cycle(literals(name))
-        for literal in literals(name):
-            for shape in (*_SHAPES, *shapes, *whole):
-                other = next(others)
-                yield Boundary(name, literal, shape.format(c=name, l=literal, m=other))
+        casts, others = itertools.cycle(_CASTS.get(kind) or [None]), itertools.cycle(literals(name))
+        for number, (literal, to) in enumerate(zip(literals(name), casts, strict=False)):
+            cast = [shape.replace("{t}", to) for shape in _CAST_SHAPES] if to else []
+            for shape in (*_SHAPES, *_NESTED[number % 2 :: 2], *cast, *whole):
+                yield Boundary(name, literal, shape.format(c=name, l=literal, m=next(others)))
             next(others)  # so that the pairs differ from literal to literal
 
 
