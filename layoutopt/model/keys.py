@@ -133,10 +133,10 @@ def ceil_float32(key: int) -> int:
     value = key_to_float(key)
     if value != value or value in (float("inf"), float("-inf")):
         return key
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):  # beyond the largest stands infinity, below the smallest zero
         nearest = np.float32(value)
-    if float(nearest) < value:
-        nearest = np.nextafter(nearest, np.float32(np.inf))
+        if float(nearest) < value:
+            nearest = np.nextafter(nearest, np.float32(np.inf))
     return float_key(float(nearest))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
@@ -36,6 +37,8 @@ _RESERVED_PREFIXES = ("_w",)
 _RESERVED = frozenset({"_block", "_tid", "_pos", "_segment"})
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType)
+_CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
+_PADDED = re.compile(r"(?<!var)char\(", re.IGNORECASE)
 _NULL_TEXTS = frozenset({"null", "__null__", "__HIVE_DEFAULT_PARTITION__"})
 
 
@@ -50,7 +53,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
 
     Raises:
         SourceError: the path does not exist, or a file is truncated or no Parquet.
-        SchemaError: a column's name is reserved or given twice, or its type can't be stored.
+        SchemaError: a column's name is reserved or given twice, or its type can't be stored, or is CHAR.
     """
     if isinstance(source, DataFrame):
         df = source
@@ -79,6 +82,11 @@ def _check_columns(df: DataFrame) -> None:
         if not _is_storable(field.dataType):
             raise SchemaError(
                 f"column {field.name!r} is of type {field.dataType.simpleString()}, which can't be stored; cast it"
+            )
+        if _PADDED.search(str(field.metadata.get(_CHAR_METADATA, ""))):
+            raise SchemaError(
+                f"column {field.name!r} is {field.metadata[_CHAR_METADATA]} to Spark, by the source's metadata: texts "
+                f"are compared with blanks behind them; give a source in which it is cast to STRING"
             )
     if not seen:
         raise SchemaError("the source has no columns; give one with some")
@@ -117,7 +125,8 @@ def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFram
             raise SchemaError(f"the source lacks the column {column.name!r} of {what}; add it or plan again")
         if has.type != column.type:
             raise SchemaError(
-                f"column {column.name!r} is {has.type} in the source but {column.type} in {what}; cast it or plan again"
+                f"column {column.name!r} is {has.type} in the source but {column.type} in {what}; cast it, or analyze "
+                "the log again with a file of the source as --schema, and plan again"
             )
     for column in found.columns:
         if schema.get(column.name) is None:
@@ -129,15 +138,17 @@ def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
     """Refuse a column by which a table can't be partitioned.
 
     Raises:
-        SchemaError: it does not exist, or is nested, binary or floating.
+        SchemaError: it does not exist, or is nested, binary, floating or collated.
     """
     if partition_by is None:
         return
     name = schema_of(df).find(partition_by).name
     type = df.schema[name].dataType
-    if isinstance(type, _NO_PARTITION):
+    # of a collated text, groups are of texts that are equal under it, and not one value each
+    if isinstance(type, _NO_PARTITION) or (isinstance(type, StringType) and not is_hashable(type.simpleString())):
         raise SchemaError(
-            f"the table can't be partitioned by {name!r} of type {type.simpleString()}; choose a date, number or text"
+            f"the table can't be partitioned by {name!r} of type {type.simpleString()}; choose a date, number or "
+            "plain text"
         )
 
 

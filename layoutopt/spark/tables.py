@@ -206,7 +206,8 @@ def note_view(spark: SparkSession, known: SessionTables, made: References, meani
         if handle is None or len(reads) < len(names) or any(len(each.parts) > 1 for each in made.tables):
             return
         text = handle.tableMeta().viewText()
-        if text.isDefined():
+        # in a view with a collation of its own, literals have it too
+        if text.isDefined() and not handle.tableMeta().collation().isDefined():
             view = TextView(text.get(), made.view_columns, handle, meaning, reads)
             known.views[made.view.casefold()] = view
 

@@ -106,6 +106,27 @@ def common_type(left: str, right: str) -> str:
     raise Unusable("coercion", f"Spark does not compare {left} with {right}")
 
 
+def compared_type(left: str, right: str, *, ansi: bool, listed: bool = False) -> str:
+    """The type that Spark compares two types in, in either mode.
+
+    Args:
+        left: one type.
+        right: the other.
+        ansi: whether ANSI mode is on. Without it Spark narrows texts to the type of a number beside them, NULL where
+            they don't fit, and whole numbers to a float.
+        listed: whether they stand in one list (IN, coalesce), of which Spark makes texts without ANSI mode.
+
+    Raises:
+        Unusable: ``coercion``: Spark refuses, a decimal would lose digits, or ANSI mode is off and the type another.
+    """
+    pair = {left, right}
+    if not ansi and len(pair) == 2 and "void" not in pair:
+        texts = "string" in pair and (listed or is_numeric(left) or is_numeric(right))
+        if texts or ("float" in pair and pair & INTEGRAL_DIGITS.keys()):
+            raise Unusable("coercion", f"{left} and {right} meet in another type without ANSI mode")
+    return common_type(left, right)
+
+
 def _common_number(left: str, right: str) -> str:
     if left in INTEGRAL_DIGITS and right in INTEGRAL_DIGITS:
         return max(left, right, key=lambda name: INTEGRAL_DIGITS[name])

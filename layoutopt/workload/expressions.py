@@ -17,6 +17,7 @@ from layoutopt.workload.coerce import (
     TypedConstant,
     cast_constant,
     common_type,
+    compared_type,
     decimal_digits,
     is_numeric,
     normal_type,
@@ -121,6 +122,9 @@ def cast_subject(given: Subject, to: str, context: Context) -> Subject:
         raise Unusable("coercion", f"a cast to {to} has another meaning without ANSI mode")
     if "<" in given.type or "<" in to or to.startswith("interval"):
         raise Unusable("coercion", f"a cast from {given.type} to {to} is not followed here")
+    if to == "float" and given.type in ("int", "bigint"):
+        # Spark's optimiser drops it below a cast to double, and compares the digits that it would have rounded
+        raise Unusable("inexact", f"a cast from {given.type} to float rounds, or not, by where it stands")
     return Subject(Call("try_cast", (materialised(given),), to), to)
 
 
@@ -231,10 +235,10 @@ def _concat(node: exp.Expr, context: Context) -> Subject:
 def _absolute(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
     if given.type in INTEGRAL_DIGITS:
-        # the smallest integer has no absolute value in its own type
+        # the smallest integer has no absolute value in its own type, in which Spark compares all the same
         wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
-        given = Subject(Call("try_cast", (given.expr,), wider), wider)
-    elif not is_numeric(given.type):
+        return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
+    if not is_numeric(given.type):
         raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
     return Subject(Call("abs", (materialised(given),), given.type), given.type)
 
@@ -270,7 +274,7 @@ def _coalesce(node: exp.Expr, context: Context) -> Subject:
     given = [operand(each, context) for each in (node.this, *node.expressions)]
     kind = "void"
     for each in given:
-        kind = common_type(kind, each.type)
+        kind = compared_type(kind, each.type, ansi=context.settings.ansi, listed=True)
     arguments = tuple(
         const(cast_constant(each, kind, context.settings.time_zone))
         if isinstance(each, TypedConstant)

@@ -30,7 +30,8 @@ from layoutopt.model.predicate import (
     simplified,
 )
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
-from layoutopt.workload.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, common_type, is_numeric
+from layoutopt.workload.beyond_bigint import outcome_for_all
+from layoutopt.workload.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, compared_type, is_numeric
 from layoutopt.workload.expressions import (
     Context,
     Subject,
@@ -128,13 +129,18 @@ def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
         if isinstance(right, TypedConstant):
             return Constant(_holds(left, operator, right, context))
         left, right, operator = right, left, _MIRRORED[operator]
-    if isinstance(right, TypedConstant):
+    if not isinstance(right, TypedConstant):
+        return _columns(left, operator, right, context)
+    outcome = outcome_for_all(left.type, operator, right)
+    if outcome is None:
         return _against_constant(left, operator, right, context)
-    return _columns(left, operator, right, context)
+    if outcome:
+        raise Unusable("inexact", f"{node.sql('spark')} is TRUE for every number, and for Spark may be for NULL too")
+    return FALSE
 
 
 def _holds(left: TypedConstant, operator: str, right: TypedConstant, context: Context) -> bool:
-    kind, zone = common_type(left.type, right.type), context.settings.time_zone
+    kind, zone = compared_type(left.type, right.type, ansi=context.settings.ansi), context.settings.time_zone
     first, second = cast_constant(left, kind, zone).value, cast_constant(right, kind, zone).value
     if first is None or second is None:
         return False
@@ -142,20 +148,22 @@ def _holds(left: TypedConstant, operator: str, right: TypedConstant, context: Co
 
 
 def _against_constant(left: Subject, operator: str, right: TypedConstant, context: Context) -> Node:
-    kind, null = _common([right], left)
+    kind, null = _common([right], left, context)
     if null:
         return FALSE  # comparing with NULL is never TRUE and never FALSE
     viewed, (values,) = _value_sets(left, operator, [right], kind, context)
     return in_set(viewed.expr, values, False, context.settings.time_zone)
 
 
-def _common(constants: Iterable[TypedConstant], viewed: Subject) -> tuple[str, bool]:
+def _common(
+    constants: Iterable[TypedConstant], viewed: Subject, context: Context, listed: bool = False
+) -> tuple[str, bool]:
     """The type that all sides are compared in, and whether one of the constants is NULL."""
     if key_kind(viewed.type) is None:
         raise Unusable("unordered-type", f"values of type {viewed.type} are not compared here")
     kind, null = viewed.type, False
     for constant in constants:
-        kind = common_type(kind, constant.type)
+        kind = compared_type(kind, constant.type, ansi=context.settings.ansi, listed=listed)
         null = null or constant.value is None
     return kind, null
 
@@ -176,7 +184,7 @@ def _value_sets(
 
 
 def _columns(left: Subject, operator: str, right: Subject, context: Context) -> Node:
-    kind = common_type(left.type, right.type)
+    kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
     if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
@@ -219,7 +227,7 @@ def _null_safe_equal(node: exp.Expr, truth: bool, context: Context) -> Node:
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a column and a constant only")
     if right.value is None:
         return _is_null(left, truth, context)
-    kind, _ = _common([right], left)
+    kind, _ = _common([right], left, context)
     viewed, (values,) = _value_sets(left, "=" if truth else "<>", [right], kind, context)
     return in_set(viewed.expr, values, not truth, context.settings.time_zone)
 
@@ -236,7 +244,7 @@ def _in(node: exp.Expr, truth: bool, context: Context) -> Node:
     constants = [item for item in items if isinstance(item, TypedConstant)]
     if isinstance(tested, TypedConstant) or len(constants) < len(items):
         raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is followed for a list of constants only")
-    kind, null = _common(constants, tested)
+    kind, null = _common(constants, tested, context, listed=True)
     if null and not truth:
         return FALSE  # x NOT IN (..., NULL) is FALSE or NULL, never TRUE
     viewed, found = _value_sets(tested, "=", [c for c in constants if c.value is not None], kind, context)

@@ -20,6 +20,8 @@ from layoutopt.workload import portable_types as types
 
 _DATE_UNITS = frozenset({"DAY", "WEEK", "MONTH", "YEAR"})
 _JOINS = frozenset({"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"})
+_BIGINT_DIGITS = 18
+"""Every whole number of so many digits is a BIGINT."""
 _SELECT_PARTS = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
 )
@@ -54,7 +56,7 @@ class Typer:
         self._scope: Scope | None = None
         self._rules: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
             exp.Column: self._column, exp.Literal: self._literal, exp.Boolean: lambda _: "boolean",
-            exp.Null: lambda _: "void", exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._number,
+            exp.Null: lambda _: "void", exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._negative,
             exp.Abs: self._number, exp.Cast: self._cast, exp.TsOrDsToDate: self._as_date,
             exp.And: self._booleans, exp.Or: self._booleans, exp.Not: self._booleans,
             exp.Add: self._arithmetic, exp.Sub: self._arithmetic, exp.Mul: self._arithmetic, exp.Div: self._division,
@@ -103,7 +105,7 @@ class Typer:
         outputs = [Column(item.alias_or_name, self.type_of(item.unalias())) for item in select.selects]
         if select.args.get("distinct") is not None:
             self._check_groups([column.type for column in outputs])
-        self._ordering(select, {column.name.casefold() for column in outputs})
+        self._ordering(select, outputs)
         return outputs
 
     def _check_source(self, source: exp.Expr | Scope) -> None:
@@ -158,12 +160,14 @@ class Typer:
             if types.is_floating(name) or not types.is_portable(name):
                 raise refuse(f"grouping by a {name}")
 
-    def _ordering(self, select: exp.Expr, outputs: set[str]) -> None:
-        order = select.args.get("order")
+    def _ordering(self, select: exp.Expr, outputs: Sequence[Column]) -> None:
+        order, named = select.args.get("order"), {column.name.casefold(): column.type for column in outputs}
         for item in order.expressions if order is not None else []:
             key = item.this
-            if not (isinstance(key, exp.Column) and not key.table and key.name.casefold() in outputs):
-                self.type_of(key)
+            is_output = isinstance(key, exp.Column) and not key.table and key.name.casefold() in named
+            name = named[key.name.casefold()] if is_output else self.type_of(key)
+            if not types.is_portable(name):
+                raise refuse(f"ordering by a {name}")
 
     def _set_operation(self, scope: Scope) -> list[Column]:
         node = scope.expression
@@ -174,7 +178,7 @@ class Typer:
             raise refuse("a set operation over columns of different types")
         if node.args.get("distinct") or not isinstance(node, exp.Union):
             self._check_groups([column.type for column in sides[0]])
-        self._ordering(node, {column.name.casefold() for column in sides[0]})
+        self._ordering(node, sides[0])
         return sides[0]
 
     # Names and constants
@@ -211,10 +215,14 @@ class Typer:
         return found[0]
 
     def _literal(self, node: exp.Expr) -> str:
-        name = "string" if node.is_string else types.literal_type(node.name)
+        number = _number_text(node)
+        name = "string" if number is None else types.literal_type(number)
         if name is None:
-            raise refuse(f"the number {node.name}")
+            raise refuse(f"the number {number}")
         return name
+
+    def _negative(self, node: exp.Expr) -> str:
+        return self._number(node) if _number_text(node) is None else self._literal(node)
 
     def _cast(self, node: exp.Expr) -> str:
         target = _spark_type(node.args["to"])
@@ -261,8 +269,9 @@ class Typer:
         """An operand's type; Spark gives a whole number beside a decimal only the digits that it has."""
         name = self.type_of(operand)
         beside_decimal = any(types.is_decimal(self.type_of(other)) for other in operands)
-        if isinstance(operand, exp.Literal) and types.is_integer(name) and beside_decimal:
-            return types.decimal(len(operand.name), 0) or name
+        number = _number_text(operand)
+        if number is not None and types.is_integer(name) and beside_decimal:
+            return types.decimal(len(number.removeprefix("-")), 0) or name
         return name
 
     def _shifted_date(self, node: exp.Expr) -> str:
@@ -295,7 +304,17 @@ class Typer:
             if unified is None or not types.is_portable(unified):
                 raise refuse(f"comparing a {common} with a {name}")
             common = unified
+        if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
+            self._check_range(_operands(node))
         return "boolean"
+
+    def _check_range(self, operands: Sequence[exp.Expr]) -> None:
+        """Refuses an order of whole numbers and a decimal that may be beyond BIGINT (:mod:`.beyond_bigint`)."""
+        whole = any(types.is_integer(self.type_of(operand)) for operand in operands)
+        for operand in operands:
+            parts = types.decimal_parts(self.type_of(operand)) if whole and not operand.find(exp.Column) else None
+            if parts is not None and types.is_decimal(self.type_of(operand)) and parts[0] - parts[1] > _BIGINT_DIGITS:
+                raise refuse(f"comparing a whole number with {short(operand.sql(dialect='spark'))}")
 
     def _coerce(self, operand: exp.Expr, names: Sequence[str]) -> None:
         """Makes explicit what Spark does with a text beside a date or time, and with a float beside another number."""
@@ -397,6 +416,14 @@ class Typer:
         if len(outputs) != 1:
             raise refuse(f"the subquery {short(node.sql(dialect='spark'))!r}")
         return outputs[0].type
+
+
+def _number_text(node: exp.Expr) -> str | None:
+    """The digits of what Spark's parser takes for a literal number, its sign included; None for all else."""
+    literal = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return None
+    return f"-{literal.name}" if isinstance(node, exp.Neg) else literal.name
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:

@@ -73,17 +73,19 @@ def literal_type(text: str) -> str | None:
 
     >>> literal_type("5"), literal_type("3000000000"), literal_type("0.05"), literal_type("12.5"), literal_type("1e3")
     ('int', 'bigint', 'decimal(2,2)', 'decimal(3,1)', 'double')
+    >>> literal_type("2147483648"), literal_type("-2147483648")
+    ('bigint', 'int')
     """
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"-?\d+", text):
         value = int(text)
-        if value <= 2**31 - 1:
+        if -(2**31) <= value < 2**31:
             return "int"
-        return "bigint" if value <= 2**63 - 1 else decimal(len(str(value)), 0)
-    if re.fullmatch(r"\d*\.\d+|\d+\.", text):
-        whole, _, fraction = text.partition(".")
+        return "bigint" if -(2**63) <= value < 2**63 else decimal(len(str(abs(value))), 0)
+    if re.fullmatch(r"-?(\d*\.\d+|\d+\.)", text):
+        whole, _, fraction = text.removeprefix("-").partition(".")
         digits = (whole + fraction).lstrip("0") or "0"
         return decimal(max(len(digits), len(fraction)), len(fraction))
-    return "double" if re.fullmatch(r"\d*\.?\d*[eE][+-]?\d+", text) else None
+    return "double" if re.fullmatch(r"-?\d*\.?\d*[eE][+-]?\d+", text) else None
 
 
 def common_type(left: str, right: str) -> str | None:

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column, Schema
+from layoutopt.workload.collations import Collations, collations_of
 from layoutopt.workload.dialect import Spark4, dialect_named, split_statements
 from layoutopt.workload.problems import StatementError
 
@@ -178,30 +179,45 @@ def _parquet_schema(path: Path) -> Schema:
         raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
     except pa.ArrowInvalid as error:
         raise SourceError(f"the file {str(file)!r} is no readable Parquet file; write it again") from error
-    return Schema(tuple(Column(f.name, arrow_type_name(f.type), f.nullable) for f in arrow))
+    collated = collations_of(arrow)
+    return Schema(
+        tuple(Column(f.name, arrow_type_name(f.type, collated.get(f.name, {}), f.name), f.nullable) for f in arrow)
+    )
 
 
-def arrow_type_name(kind: pa.DataType) -> str:
+def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, path: str = "") -> str:
     """Spark's name of the type that it reads such a Parquet column as.
+
+    Args:
+        kind: the Arrow type.
+        collations: the collations of the column's texts, by path.
+        path: where the type stands in the column.
 
     >>> arrow_type_name(pa.list_(pa.int32()))
     'array<int>'
+    >>> arrow_type_name(pa.list_(pa.string()), {"a.element": "UTF8_LCASE"}, "a")
+    'array<string collate UTF8_LCASE>'
 
     Raises:
         SchemaError: Spark reads no such column (nanosecond timestamps, times, ...).
     """
     if kind in _ARROW_TYPES:
-        return _ARROW_TYPES[kind]
+        name, collation = _ARROW_TYPES[kind], (collations or {}).get(path)
+        return f"{name} collate {collation}" if name == "string" and collation else name
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
         return "timestamp" if kind.tz else "timestamp_ntz"
+
+    def inner(type: pa.DataType, part: str) -> str:
+        return arrow_type_name(type, collations, f"{path}.{part}")
+
     if pa.types.is_dictionary(kind):
-        return arrow_type_name(kind.value_type)
+        return arrow_type_name(kind.value_type, collations, path)
     if pa.types.is_map(kind):
-        return f"map<{arrow_type_name(kind.key_type)},{arrow_type_name(kind.item_type)}>"
+        return f"map<{inner(kind.key_type, 'key')},{inner(kind.item_type, 'value')}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{arrow_type_name(kind.value_type)}>"
+        return f"array<{inner(kind.value_type, 'element')}>"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{f.name}:{arrow_type_name(f.type)}' for f in kind)}>"
+        return f"struct<{','.join(f'{f.name}:{inner(f.type, f.name)}' for f in kind)}>"
     raise SchemaError(f"the Parquet type {str(kind)!r} is none that Spark reads; convert the column")

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from layoutopt.model.compare import compare
 from layoutopt.model.keys import (
     NAN_KEY,
     Key,
@@ -65,6 +66,21 @@ def test_the_next_float_is_the_smallest_that_is_not_below(value: float) -> None:
     if math.isfinite(found):
         with np.errstate(over="ignore"):
             assert float(np.nextafter(np.float32(found), np.float32(-np.inf))) < value
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.floats())
+@example(1e300)
+@example(-1e300)
+@example(3.4028235677973366e38)
+@example(1e-46)
+@example(5e-324)
+def test_doubles_that_no_float_reaches_draw_no_warning(value: float) -> None:
+    """NumPy's are for sums that went wrong; here what lies beyond the floats has its place among them."""
+    with np.errstate(all="warn"):
+        assert math.isnan(value) or key_to_float(ceil_float32(float_key(value))) >= value
+        for op in ("=", "<", "<=", ">", ">=", "<>"):
+            compare(op, value, "float")
 
 
 VALUES_OF_ALL_TYPES: list[tuple[object, str]] = [
