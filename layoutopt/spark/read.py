@@ -21,6 +21,7 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.model.predicate import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.model.types import type_sql
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
 from layoutopt.spark.session import session_meaning
@@ -103,7 +104,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def null_columns(columns: Sequence[SchemaColumn]) -> list[str]:
     """Columns that nothing reads, as texts of a SELECT list: they are NULL."""
-    return [f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in columns]
+    return [f"CAST(NULL AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in columns]
 
 
 def _or_null(column: SchemaColumn, present: Collection[str]) -> str:
@@ -201,4 +202,4 @@ def _segment_reader(
 
 def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
     """Columns as Spark's schemas are written."""
-    return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
+    return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)

@@ -52,7 +52,7 @@ def _with_common_tables(query: exp.Expr, statement: Statement, environment: Envi
         return environment
     extended = dict(environment)
     for entry in clause.expressions:
-        name = entry.alias.casefold()
+        name = entry.alias.lower()
         visible = {**extended, name: _UNFOLLOWED} if clause.args.get("recursive") else dict(extended)
         columns = tuple(column.name for column in entry.args["alias"].args.get("columns") or ())
         extended[name] = CommonTable(entry.this, visible, columns, statement.uses.get(name, 0) > 1)
@@ -108,7 +108,7 @@ class SelectBlock(QueryBlock):
                 leaf.query.read(_required_of(leaf))
 
     def _read_star(self, projection: exp.Expr, required: frozenset[str] | None) -> None:
-        explicit = {p.alias_or_name.casefold() for p in self._select.expressions if not p.is_star}
+        explicit = {p.alias_or_name.lower() for p in self._select.expressions if not p.is_star}
         for part in projection.find_all(exp.Column):
             if not isinstance(part.this, exp.Star):
                 self._note(part)  # * EXCEPT (a), * REPLACE (a + 1 AS a)
@@ -116,7 +116,7 @@ class SelectBlock(QueryBlock):
             self._note_qualified_star(projection)
         for leaf in self._names.starred(projection):
             for name in leaf.names or ():
-                folded = name.casefold()
+                folded = name.lower()
                 if folded not in self._names.excepted() and (required is None or (folded in required - explicit)):
                     leaf.read(name)
 
@@ -228,4 +228,4 @@ def _required_of(leaf: Leaf) -> frozenset[str] | None:
     if block is None or leaf.names is None or block.names is None or len(leaf.names) != len(block.names):
         return None
     pairs = zip(leaf.names, block.names, strict=True)
-    return frozenset(theirs.casefold() for ours, theirs in pairs if ours in leaf.columns)
+    return frozenset(theirs.lower() for ours, theirs in pairs if ours in leaf.columns)

@@ -39,18 +39,18 @@ class Names:
                     return None
                 names += leaf.names
         excepted = self.excepted()
-        return tuple(name for name in names if name.casefold() not in excepted)
+        return tuple(name for name in names if name.lower() not in excepted)
 
     def excepted(self) -> set[str]:
         """The folded names that ``* EXCEPT (...)`` leaves out."""
         stars = (s for p in self._select.expressions if p.is_star for s in p.find_all(exp.Star))
-        return {each.name.casefold() for star in stars for each in star.args.get("except_") or ()}
+        return {each.name.lower() for star in stars for each in star.args.get("except_") or ()}
 
     def starred(self, projection: exp.Expr) -> list[Leaf]:
         """The leaves whose columns a ``*`` or ``t.*`` stands for."""
-        qualifier = projection.table.casefold() if isinstance(projection, exp.Column) else ""
+        qualifier = projection.table.lower() if isinstance(projection, exp.Column) else ""
         visible = [*visible_leaves(self.source), *self._laterals]
-        return [leaf for leaf in visible if not qualifier or leaf.alias.casefold() == qualifier]
+        return [leaf for leaf in visible if not qualifier or leaf.alias.lower() == qualifier]
 
     def resolve(self, column: exp.Column) -> tuple[list[Holder], bool]:
         """What a column reference means.
@@ -86,11 +86,11 @@ class Names:
         everything = self._everything()
         # the last part may be a field of a struct, so the qualifier may stand further left
         for place_of_name in range(len(parts) - 1, 0, -1):
-            qualifier, name = parts[place_of_name - 1].casefold(), parts[place_of_name]
+            qualifier, name = parts[place_of_name - 1].lower(), parts[place_of_name]
             for leaf in everything:
-                if leaf.alias.casefold() == qualifier and (leaf.has(name) is not False):
+                if leaf.alias.lower() == qualifier and (leaf.has(name) is not False):
                     return [(leaf, name)] if leaf.has(name) else self._over_unknown(leaf, name)
-        if len(parts) > 1 and any(leaf.alias.casefold() == parts[-2].casefold() for leaf in everything):
+        if len(parts) > 1 and any(leaf.alias.lower() == parts[-2].lower() for leaf in everything):
             return None
         if len(parts) > 1:
             return [(leaf, parts[0]) for leaf in everything if leaf.has(parts[0])] or None
@@ -116,7 +116,7 @@ class Names:
     def alias(self, name: str) -> exp.Expr | None:
         """The output that has been given that name, if any."""
         for projection in self._select.expressions:
-            if isinstance(projection, exp.Alias) and projection.alias.casefold() == name.casefold():
+            if isinstance(projection, exp.Alias) and projection.alias.lower() == name.lower():
                 return projection
         return None
 

@@ -21,6 +21,7 @@ from sqlglot.optimizer.qualify import qualify
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload import portable_types as types
+from layoutopt.workload.plain_names import name_plainly, plain_name, stand_ins, with_plain_names
 from layoutopt.workload.portable_typer import Typer, refuse, short
 
 
@@ -45,7 +46,7 @@ def portable_sql(
         sql: one SELECT statement in Spark's dialect.
         tables: schema per table name (any case).
         views: the view to read in place of each mention of a table, by the place in the text where the mention starts;
-            or one view for all.
+            or one view for all. Its columns have plain names (:mod:`layoutopt.workload.plain_names`).
         time_zone: the session's, of both engines.
 
     Raises:
@@ -53,14 +54,16 @@ def portable_sql(
     """
     written = _parsed(sql)
     selected = _selected_names(written)
+    spelled = name_plainly(written) | stand_ins(name for schema in tables.values() for name in schema.names)
+    tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
     tree = _qualified(written, sql, tables)
-    columns = Typer({name.casefold(): schema for name, schema in tables.items()}, time_zone).check(tree)
-    names = [column.name for column in columns]
+    columns = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone).check(tree)
+    names = [spelled.get(column.name, column.name) for column in columns]
     if selected is not None and len(selected) == len(names):
         names = [given or name for given, name in zip(selected, names, strict=True)]
     # A star was spelled out in full; what nothing reads must not be asked of a view that lacks it.
     tree = pushdown_projections(tree)
-    _replace_tables(tree, {name.casefold() for name in tables}, views)
+    _replace_tables(tree, {name.lower() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)
 
@@ -125,11 +128,11 @@ def _replace_tables(tree: exp.Expr, names: set[str], views: Mapping[int, str] | 
 
 
 def _is_base(table: exp.Table, names: set[str]) -> bool:
-    if table.name.casefold() not in names:
+    if table.name.lower() not in names:
         return False
     select = table.parent_select
     while select is not None:
-        if any(cte.alias.casefold() == table.name.casefold() for cte in select.ctes):
+        if any(cte.alias.lower() == table.name.lower() for cte in select.ctes):
             return False
         select = select.parent_select
     return True

@@ -97,7 +97,7 @@ class Typer:
         outputs = [Column(item.alias_or_name, self.type_of(item.unalias())) for item in select.selects]
         if select.args.get("distinct") is not None:
             self._check_groups([column.type for column in outputs])
-        self._ordering(select, {column.name.casefold() for column in outputs})
+        self._ordering(select, {column.name.lower() for column in outputs})
         return outputs
 
     def _check_source(self, source: exp.Expr | Scope) -> None:
@@ -143,7 +143,7 @@ class Typer:
         order = select.args.get("order")
         for item in order.expressions if order is not None else []:
             key = item.this
-            if not (isinstance(key, exp.Column) and not key.table and key.name.casefold() in outputs):
+            if not (isinstance(key, exp.Column) and not key.table and key.name.lower() in outputs):
                 self.type_of(key)
 
     def _set_operation(self, scope: Scope) -> list[Column]:
@@ -155,7 +155,7 @@ class Typer:
             raise refuse("a set operation over columns of different types")
         if node.args.get("distinct") or not isinstance(node, exp.Union):
             self._check_groups([column.type for column in sides[0]])
-        self._ordering(node, {column.name.casefold() for column in sides[0]})
+        self._ordering(node, {column.name.lower() for column in sides[0]})
         return sides[0]
 
     # Names and constants
@@ -173,11 +173,11 @@ class Typer:
         if isinstance(source, Scope):
             columns: Sequence[Column] = self._outputs[id(source.expression)]
         else:
-            schema = self._tables.get(source.name.casefold())
+            schema = self._tables.get(source.name.lower())
             if schema is None:
                 raise QueryError(f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}")
             columns = schema.columns
-        found = [column.type for column in columns if column.name.casefold() == name.casefold()]
+        found = [column.type for column in columns if column.name.lower() == name.lower()]
         if len(found) != 1:
             raise refuse(f"the column {name!r}")
         return found[0]

@@ -80,7 +80,7 @@ def scans_of(
     statement = Statement(tables, any_qualifier, _uses(tree))
     try:
         build(query, statement, None, {}).read(None)
-        udfs = frozenset(name.casefold() for name in deterministic_udfs)
+        udfs = frozenset(name.lower() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
         scans = [_scan(leaf, names, settings or Settings(), udfs, spans) for leaf, names in statement.scans]
     except RecursionError as error:
@@ -99,7 +99,7 @@ def _query_of(tree: exp.Expr) -> exp.Expr:
 def _uses(tree: exp.Expr) -> dict[str, int]:
     uses: dict[str, int] = {}
     for table in tree.find_all(exp.Table):
-        name = table.name.casefold()
+        name = table.name.lower()
         uses[name] = uses.get(name, 0) + 1
     return uses
 
@@ -153,7 +153,7 @@ class _Resolver:
             code = "unsupported-expression" if several else OTHER_TABLE
             raise Unusable(code, f"{column.sql('spark')} is not this table's alone")
         name = found[0][1]
-        if name.casefold() != column.name.casefold():
+        if name.lower() != column.name.lower():
             raise Unusable("unsupported-expression", f"{column.sql('spark')} is a field of a struct")
         return self._schema.find(name)
 

@@ -67,7 +67,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
     if isinstance(source, str) and re.match(r"\s*create\s", source, re.IGNORECASE):
         return _only(schemas_from(source, dialect=dialect), table)
     path = Path(source)
-    if path.suffix.casefold() in (".sql", ".ddl"):
+    if path.suffix.lower() in (".sql", ".ddl"):
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
@@ -125,7 +125,7 @@ def _ddl_schema(declared: exp.Schema) -> Schema:
         columns.append(Column(definition.name, spark_type(kind) + collate, nullable=not required))
     if not columns:
         raise SchemaError(f"the table {declared.this.name!r} has no columns; declare some")
-    return Schema(tuple(columns))
+    return Schema(tuple(columns)).writable()
 
 
 def spark_type(kind: exp.DataType) -> str:
@@ -158,7 +158,7 @@ def _only(schemas: dict[str, Schema], table: str | None) -> Schema:
             raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one")
         return next(iter(schemas.values()))
     for name, schema in schemas.items():
-        if name.casefold() == table.split(".")[-1].casefold():
+        if name.lower() == table.split(".")[-1].lower():
             return schema
     if len(schemas) == 1:
         return next(iter(schemas.values()))
@@ -178,7 +178,14 @@ def _parquet_schema(path: Path) -> Schema:
         raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
     except pa.ArrowInvalid as error:
         raise SourceError(f"the file {str(file)!r} is no readable Parquet file; write it again") from error
-    return Schema(tuple(Column(f.name, arrow_type_name(f.type), f.nullable) for f in arrow))
+    return Schema(tuple(Column(f.name, _type_of(f), f.nullable) for f in arrow)).writable()
+
+
+def _type_of(field: pa.Field) -> str:
+    try:
+        return arrow_type_name(field.type)
+    except SchemaError as error:
+        raise SchemaError(f"column {field.name!r:.80}: {error}") from error
 
 
 def arrow_type_name(kind: pa.DataType) -> str:
@@ -188,7 +195,7 @@ def arrow_type_name(kind: pa.DataType) -> str:
     'array<int>'
 
     Raises:
-        SchemaError: Spark reads no such column (nanosecond timestamps, times, ...).
+        SchemaError: no table stores such a column (nanosecond timestamps, times, ...).
     """
     if kind in _ARROW_TYPES:
         return _ARROW_TYPES[kind]
@@ -204,4 +211,4 @@ def arrow_type_name(kind: pa.DataType) -> str:
         return f"array<{arrow_type_name(kind.value_type)}>"
     if pa.types.is_struct(kind):
         return f"struct<{','.join(f'{f.name}:{arrow_type_name(f.type)}' for f in kind)}>"
-    raise SchemaError(f"the Parquet type {str(kind)!r} is none that Spark reads; convert the column")
+    raise SchemaError(f"the Parquet type {str(kind)!r} is none that can be stored; convert the column")
