@@ -64,13 +64,13 @@ class Schema:
         """
         for column in self.columns:
             if "${" in column.name:
-                raise SchemaError(f"the column {column.name!r:.80} has ${{ in its name, which Spark replaces; rename it")
+                raise SchemaError(f"the column {column.name!r:.80} has ${{ in its name, which Spark reads; rename it")
             try:
                 type_name(column.type)
             except ValueError as error:
                 raise SchemaError(
                     f"column {column.name!r:.80} is of type {column.type!r:.200}, where the name of a field is empty, "
-                    "longer than 255 characters, or has a control character or one of <>,:()'\"`;\\/* in it; rename it"
+                    "too long, or has `--`, a control character or one of <>,:()'\"`;\\/* in it; rename the field"
                 ) from error
         holders: dict[str, str] = {}
         for column in self.columns:

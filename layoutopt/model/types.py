@@ -26,7 +26,7 @@ def type_name(text: str) -> str:
       ...
     ValueError: 'int) AS a, (SELECT 1' is the name of no type
     """
-    if not _is_type(text):
+    if not is_type_name(text):
         raise ValueError(f"{text[:80]!r} is the name of no type")
     return text
 
@@ -90,7 +90,8 @@ def split_parts(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def _is_type(text: str) -> bool:
+def is_type_name(text: str) -> bool:
+    """Whether :func:`type_name` takes the text."""
     return "--" not in text and _end_of_type(text, 0, 0) == len(text)
 
 

@@ -10,7 +10,6 @@ from layoutopt.search.drafts import Draft, Drafts, Maker, Queries
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Bools, Floats, Problem, Unit
 
-
 _MOST_FAMILIES = 24
 """Families beyond these join the family that shares most columns: what is tried of them grows with their square."""
 

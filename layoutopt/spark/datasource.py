@@ -44,8 +44,8 @@ _OPERATORS: Final[dict[type[ds.Filter], str]] = {
 def register_format(spark: SparkSession) -> None:
     """Let a session read ``spark.read.format("layoutopt").option("columns", "a,b").load("TABLE")``.
 
-    The options are ``columns`` (by default all; a name with commas stands in backticks) and ``snapshot`` (by default the newest). Registering again changes
-    nothing.
+    The options are ``columns`` (by default all; a name with commas stands in backticks) and ``snapshot`` (by default
+    the newest). Registering again changes nothing.
     """
     spark.conf.set(PUSHDOWN, "true")
     java: Any = spark._jsparkSession
@@ -103,7 +103,11 @@ def _names_in(text: str) -> list[str]:
     ['a', 'b.c', 'd,`e']
     """
     found = re.findall(r"\s*(`(?:[^`]|``)*`|[^,]*?)\s*(?:,|$)", text)
-    return [name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name for name in found if name]
+    return [_unquoted(name) for name in found if name]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from layoutopt.model.vectors import words_for
 from layoutopt.spark.checksum import is_hashable
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.featurize import feature_words
+from layoutopt.spark.read import STRICT
 from layoutopt.spark.segments import (
     Cutter,
     Segment,
@@ -345,7 +346,7 @@ def _read_back_layout(one: _Load, blocks: pa.Table, layout: int, fields: StructT
         return dict.fromkeys(fields.names, 0)
     columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
     with clear_failures("the files just written"):
-        row = one.spark.read.schema(fields).parquet(*paths).agg(*columns).first()
+        row = one.spark.read.schema(fields).options(**STRICT).parquet(*paths).agg(*columns).first()
     return {} if row is None else {name: int(row[name]) for name in fields.names}
 
 

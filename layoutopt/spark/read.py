@@ -33,7 +33,9 @@ log = logging.getLogger("layoutopt.spark")
 _MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
 # A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
 # Pages have checksums; footers, whose digests only layoutopt knows, are the business of `verify` here.
-_STRICT = {
+# Dates are written as they are: no session's mode for files of unknown writers may move those before 1582.
+STRICT = {
+    "datetimeRebaseMode": "CORRECTED",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
@@ -126,7 +128,7 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
 def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
     """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
     schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
-    return spark.read.schema(schema).options(**_STRICT).parquet(*paths)
+    return spark.read.schema(schema).options(**STRICT).parquet(*paths)
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:

@@ -100,13 +100,26 @@ def session_settings(spark: SparkSession) -> Settings:
     )
 
 
-# Where one of these differs, Spark reads texts in ways that the analysis does not follow.
-_USUAL: Final = {
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.caseSensitive": "false",
+# Where one of these differs, our own expressions mean something else: features are not measured there.
+_EVALUATED: Final = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.functionResolution.sessionOrder": "second",
+    "spark.sql.icu.caseMappings.enabled": "true",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": "false",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+    "spark.sql.legacy.noCharPaddingInPredicate": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.readSideCharPadding": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+# Where one of these differs, Spark reads texts in ways that the analysis does not follow.
+_USUAL: Final = {
+    **_EVALUATED,
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.relationPrecedence": "false",
+    "spark.sql.caseSensitive": "false",
 }
 _CONF_ENTRY = re.compile(r"(?:^\{|, )(spark\.sql\.[\w.]+)=(.*?)(?=, [\w.]+=|\}$)", re.DOTALL)
 
@@ -160,6 +173,10 @@ def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
         if has != wants:
             value = str(wants).lower() if isinstance(wants, bool) else wants
             raise SettingError(f"{what} was made under {key}={value} but the session has {has}; set it to {value}")
+    for key, usual in _EVALUATED.items():
+        given = str(spark.conf.get(key, usual))
+        if given.casefold() != usual.casefold():
+            raise SettingError(f"{what} can't be followed in a session with {key}={given}; set it to {usual}")
 
 
 def _conf(spark: SparkSession, key: str) -> str:
