@@ -62,7 +62,13 @@ class Schema:
         Raises:
             SchemaError: a name can't be written; says which, and what to do.
         """
+        seen: dict[str, str] = {}
         for column in self.columns:
+            other = seen.setdefault(column.name.lower(), column.name)
+            if other is not column.name:
+                raise SchemaError(
+                    f"two columns are called {other!r:.80} and {column.name!r:.80}, one to Spark; rename one"
+                )
             if "${" in column.name:
                 raise SchemaError(f"the column {column.name!r:.80} has ${{ in its name, which Spark reads; rename it")
             try:

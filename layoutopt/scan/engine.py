@@ -134,7 +134,9 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
         answer = connection.sql(query.sql)
         if not any(map(is_stand_in, answer.columns)):
             return answer
-        names = ", ".join('"' + column.name.replace('"', '""') + '"' for column in query.columns)
+        # DuckDB has no empty names: such a column keeps its stand-in.
+        given = [column.name or plain_name(column.name) for column in query.columns]
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in given)
         return connection.sql(f"SELECT * FROM ({query.sql}) AS answer({names})")
     except duckdb.Error as error:
         raise _gave_up(error) from error

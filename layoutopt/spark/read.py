@@ -24,7 +24,7 @@ from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import type_sql
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.table import Scan, Table, TableRead
-from layoutopt.spark.session import session_meaning
+from layoutopt.spark.session import own_parquet_reader, session_meaning
 from layoutopt.workload.references import quoted
 from layoutopt.workload.splice import splice_views
 
@@ -128,7 +128,8 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
 def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
     """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
     schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
-    return spark.read.schema(schema).options(**STRICT).parquet(*paths)
+    with own_parquet_reader(spark):
+        return spark.read.schema(schema).options(**STRICT).parquet(*paths)
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:

@@ -50,6 +50,23 @@ def compiled_in_parts(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_HUGE_METHOD_LIMIT, str(before))
 
 
+_FIRST_VERSION = "spark.sql.sources.useV1SourceList"
+
+
+@contextmanager
+def own_parquet_reader(spark: SparkSession) -> Iterator[None]:
+    """Let Spark read Parquet by the reader that knows files' metadata, whatever the session prefers elsewhere."""
+    before = str(spark.conf.get(_FIRST_VERSION))
+    if "parquet" in before.lower():
+        yield
+        return
+    spark.conf.set(_FIRST_VERSION, "parquet")
+    try:
+        yield
+    finally:
+        spark.conf.set(_FIRST_VERSION, before)
+
+
 # Names of one zone without offsets, whatever a machine's clock settings call it.
 _UTC_NAMES: Final = frozenset(
     {"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"}

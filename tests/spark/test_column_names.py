@@ -27,6 +27,7 @@ from layoutopt.model.types import is_type_name
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.rehearse import rehearse
 from layoutopt.spark.source import open_source
+from layoutopt.workload.plain_names import plain_name
 from layoutopt.workload.references import quoted
 from layoutopt.workload.schema import schema_from
 
@@ -130,6 +131,11 @@ def enabled(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Spa
     ls.disable(spark)
 
 
+def method_of(table: Table) -> str:
+    (plan,) = table.catalog.plans.values()
+    return plan.method
+
+
 def condition(name: str) -> str:
     return f"{quoted(name)} = {value_in(name)}"
 
@@ -157,7 +163,7 @@ def test_the_embedded_engine(table: Table, expected: dict[str, list[int]]) -> No
             assert sum(batch.num_rows for batch in scans[0].to_batches(7)) == len(expected[name])
             relation = scans[0].to_duckdb(connection)
             assert ids(relation.to_arrow_table()) == expected[name]
-            assert [column.lower() for column in relation.columns] == ["id", name.lower()]
+            assert [column.lower() for column in relation.columns] == ["id", name.lower() or plain_name("")]
     assert table.sql("SELECT * EXCEPT (nested) FROM t LIMIT 3").column_names == ["id", *NAMES, "part"]
 
 
@@ -180,8 +186,10 @@ def answers(spark: SparkSession, scan: Table | None, names: Sequence[str]) -> di
 
 
 def test_spark_skips_by_every_name(enabled: SparkSession, table: Table, expected: dict[str, list[int]]) -> None:
-    assert answers(enabled, None, NAMES) == expected
-    whole = [name for name, scan in zip(NAMES, ls.last_scans(enabled), strict=True) if not scan.skipped.blocks]
+    # Each arm costs Spark some tenths of a second: a table of each reader has all of them, the others some.
+    names = NAMES if method_of(table) in ("sop", "gsop-r") else NAMES[::5]
+    assert answers(enabled, None, names) == {name: expected[name] for name in names}
+    whole = [name for name, scan in zip(names, ls.last_scans(enabled), strict=True) if not scan.skipped.blocks]
     assert not whole
 
 
@@ -243,7 +251,7 @@ PAIRS = (("ß", "ẞ"), ("İ", "i̇"), ("k", "\u212a"), ("a", "A"))
 @pytest.mark.parametrize("names", [*((name,) for name in REFUSED), *PAIRS])
 def test_what_no_table_can_hold_is_refused_by_plan(spark: SparkSession, names: tuple[str, ...]) -> None:
     with pytest.raises(SchemaError, match="; rename") as refused:
-        open_source(spark, spark.range(3).toDF("id").selectExpr("id", *(f"1 AS {quoted(name)}" for name in names)))
+        open_source(spark, spark.range(3).selectExpr("id", *("1" for _ in names)).toDF("id", *names))
     assert repr(names[-1]) in str(refused.value)
 
 
