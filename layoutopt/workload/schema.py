@@ -86,10 +86,12 @@ def schemas_from(ddl: str, *, dialect: str | None = None) -> dict[str, Schema]:
     dialects = (dialect,) if dialect else ("spark", "postgres")
     for number, name in enumerate(dialects):
         try:
-            return _schemas(ddl, name)
+            found = _schemas(ddl, name)
         except SchemaError:
             if number == len(dialects) - 1:
                 raise
+            continue
+        return {table: schema.writable() for table, schema in found.items()}
     raise AssertionError("unreachable: there is at least one dialect")
 
 
@@ -125,7 +127,7 @@ def _ddl_schema(declared: exp.Schema) -> Schema:
         columns.append(Column(definition.name, spark_type(kind) + collate, nullable=not required))
     if not columns:
         raise SchemaError(f"the table {declared.this.name!r} has no columns; declare some")
-    return Schema(tuple(columns)).writable()
+    return Schema(tuple(columns))
 
 
 def spark_type(kind: exp.DataType) -> str:

@@ -75,11 +75,11 @@ def under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for key, value in before.items():
-            if value is None:
+        for key, earlier in before.items():
+            if earlier is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, value)
+                spark.conf.set(key, earlier)
 
 
 def both(spark: SparkSession, conditions: Sequence[str]) -> dict[str, tuple[ScanMetrics, int]]:
