@@ -8,7 +8,6 @@ letters, digits and underscores, and the same wherever the name occurs, in any c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -42,15 +41,7 @@ def with_plain_names(schema: Schema) -> Schema:
     return Schema(tuple(replace(column, name=plain_name(column.name)) for column in schema.columns))
 
 
-def stand_ins(names: Iterable[str]) -> dict[str, str]:
-    """The names that have a stand-in, by it."""
-    return {plain: name for name in names if (plain := plain_name(name)) != name}
-
-
-def name_plainly(tree: exp.Expr) -> dict[str, str]:
-    """Put plain names in a tree, in place; their places in the text stay known. Returns those replaced, as written."""
-    identifiers = list(tree.find_all(exp.Identifier))
-    replaced = stand_ins(identifier.this for identifier in identifiers)
-    for identifier in identifiers:
+def name_plainly(tree: exp.Expr) -> None:
+    """Put plain names in a tree, in place; their places in the text stay known."""
+    for identifier in tree.find_all(exp.Identifier):
         identifier.set("this", plain_name(identifier.this))
-    return replaced

@@ -9,7 +9,7 @@ so that answers come back in Spark's types.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import sqlglot
@@ -21,7 +21,7 @@ from sqlglot.optimizer.qualify import qualify
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload import portable_types as types
-from layoutopt.workload.plain_names import name_plainly, plain_name, stand_ins, with_plain_names
+from layoutopt.workload.plain_names import name_plainly, plain_name, with_plain_names
 from layoutopt.workload.portable_typer import Typer, refuse, short
 
 
@@ -54,11 +54,12 @@ def portable_sql(
     """
     written = _parsed(sql)
     selected = _selected_names(written)
-    spelled = name_plainly(written) | stand_ins(name for schema in tables.values() for name in schema.names)
+    spelled = _spelled(written, tables.values())
+    name_plainly(written)
     tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
     tree = _qualified(written, sql, tables)
     columns = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone).check(tree)
-    names = [spelled.get(column.name, column.name) for column in columns]
+    names = [spelled.get(column.name.lower(), column.name) for column in columns]
     if selected is not None and len(selected) == len(names):
         names = [given or name for given, name in zip(selected, names, strict=True)]
     # A star was spelled out in full; what nothing reads must not be asked of a view that lacks it.
@@ -78,6 +79,14 @@ def _parsed(sql: str) -> exp.Query:
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise QueryError(f"{short(sql)!r} is not one SELECT statement; pass a single query")
     return statements[0]
+
+
+def _spelled(tree: exp.Query, schemas: Iterable[Schema]) -> dict[str, str]:
+    """How Spark spells the columns of an answer, by their plain names in lower case: as a table does, or an alias."""
+    mentioned = [identifier.this for identifier in tree.find_all(exp.Identifier)]
+    stored = [name for schema in schemas for name in schema.names]
+    given = [alias.alias for alias in tree.find_all(exp.Alias)]
+    return {plain_name(name).lower(): name for name in (*mentioned, *stored, *given)}
 
 
 def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
