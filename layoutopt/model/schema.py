@@ -64,11 +64,12 @@ class Schema:
         """
         seen: dict[str, str] = {}
         for column in self.columns:
-            other = seen.setdefault(column.name.lower(), column.name)
-            if other is not column.name:
+            other = seen.get(column.name.lower())
+            if other is not None:
                 raise SchemaError(
                     f"two columns are called {other!r:.80} and {column.name!r:.80}, one to Spark; rename one"
                 )
+            seen[column.name.lower()] = column.name
             if "${" in column.name:
                 raise SchemaError(f"the column {column.name!r:.80} has ${{ in its name, which Spark reads; rename it")
             try:
