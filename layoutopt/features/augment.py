@@ -53,7 +53,7 @@ class Exclusion:
     @classmethod
     def of(cls, columns: Iterable[str], *, comparisons: bool = True) -> Exclusion:
         """The exclusion of these columns."""
-        return cls(frozenset(name.casefold() for name in columns), comparisons)
+        return cls(frozenset(name.lower() for name in columns), comparisons)
 
     def excludes(self, predicate: Predicate) -> bool:
         """Whether a predicate makes no feature: any of its literals is excluded."""
@@ -62,7 +62,7 @@ class Exclusion:
     def _excludes(self, literal: Literal) -> bool:
         if isinstance(literal, Comparison) and not self.comparisons:
             return False
-        return not self.columns.isdisjoint(name.casefold() for name in columns_of(literal))
+        return not self.columns.isdisjoint(name.lower() for name in columns_of(literal))
 
 
 def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | None = None) -> Augmented:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from layoutopt.errors import SchemaError
-from layoutopt.model.types import type_name
+from layoutopt.model.types import leaf_paths, type_name
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Schema:
 
     @cached_property
     def _by_folded_name(self) -> dict[str, Column]:
-        return {column.name.casefold(): column for column in self.columns}
+        return {column.name.lower(): column for column in self.columns}
 
     def get(self, name: str) -> Column | None:
         """The column of that name in any case, or None."""
-        return self._by_folded_name.get(name.casefold())
+        return self._by_folded_name.get(name.lower())
 
     def find(self, name: str) -> Column:
         """The column of that name in any case.
@@ -55,6 +55,40 @@ class Schema:
         if column is None:
             raise SchemaError(f"there is no column {name!r:.80}; the columns are {', '.join(self.names)}")
         return column
+
+    def writable(self) -> Schema:
+        """The schema itself, if documents can hold it and Spark's SQL can name all of it.
+
+        Raises:
+            SchemaError: a name can't be written; says which, and what to do.
+        """
+        seen: dict[str, str] = {}
+        for column in self.columns:
+            other = seen.get(column.name.lower())
+            if other is not None:
+                raise SchemaError(
+                    f"two columns are called {other!r:.80} and {column.name!r:.80}, one to Spark; rename one"
+                )
+            seen[column.name.lower()] = column.name
+            if "${" in column.name:
+                raise SchemaError(f"the column {column.name!r:.80} has ${{ in its name, which Spark reads; rename it")
+            try:
+                type_name(column.type)
+            except ValueError as error:
+                raise SchemaError(
+                    f"column {column.name!r:.80} is of type {column.type!r:.200}, where the name of a field is empty, "
+                    "too long, or has `--`, a control character or one of <>,:()'\"`;\\/* in it; rename the field"
+                ) from error
+        holders: dict[str, str] = {}
+        for column in self.columns:
+            for path in leaf_paths(column.name, column.type):
+                if path in holders:  # Spark takes the dictionary of one for that of the other, and loses rows
+                    raise SchemaError(
+                        f"{path!r:.80} is both in the column {holders[path]!r:.80} and in {column.name!r:.80}, which "
+                        "Parquet readers confuse; rename one"
+                    )
+                holders[path] = column.name
+        return self
 
     def select(self, names: Iterable[str]) -> Schema:
         """The schema of these columns, in the order given."""

@@ -10,6 +10,7 @@ _DEEPEST: Final = 50
 # `decimal(15,2)`, `interval day to second`, `string collate UTF8_LCASE`: words, and numbers in brackets.
 _SIMPLE: Final = re.compile(r"[A-Za-z]\w{0,63}(?: \w{1,63}){0,5}(?: ?\( ?\d{1,9}(?: ?, ?\d{1,9})? ?\))?", re.ASCII)
 _FIELD: Final = re.compile(r"[^<>,:()'\"`;\\/*\x00-\x1f\x7f]{1,255}:")
+_PART: Final = re.compile(r"(?:array|map|struct)<|[<>,]|[^<>,(]+(?:\([^)]*\))?|.", re.DOTALL)
 
 
 def type_name(text: str) -> str:
@@ -25,13 +26,72 @@ def type_name(text: str) -> str:
       ...
     ValueError: 'int) AS a, (SELECT 1' is the name of no type
     """
-    if not _is_type(text):
+    if not is_type_name(text):
         raise ValueError(f"{text[:80]!r} is the name of no type")
     return text
 
 
 @lru_cache(maxsize=4096)
-def _is_type(text: str) -> bool:
+def type_sql(text: str) -> str:
+    """The name of a type as Spark's SQL reads it, whatever its fields are called: their names stand in quotes.
+
+    >>> type_sql("struct<a.b:int,c:map<string,decimal(15,2)>>")
+    'struct<`a.b`:int,`c`:map<string,decimal(15,2)>>'
+    """
+    written, outer, end = [], [""], 0
+    starts_field = False
+    while end < len(text):
+        field = _FIELD.match(text, end) if starts_field else None
+        if field is not None:
+            written.append(f"`{field[0][:-1]}`:")
+            end, starts_field = field.end(), False
+            continue
+        part = _PART.match(text, end)
+        assert part is not None, "any character is a part"
+        written.append(part[0])
+        end = part.end()
+        if part[0].endswith("<"):
+            outer.append(part[0])
+        elif part[0] == ">":
+            outer.pop()
+        starts_field = part[0] in ("struct<", ",") and outer[-1:] == ["struct<"]
+    return "".join(written)
+
+
+def leaf_paths(name: str, type: str) -> list[str]:
+    """The columns that a column of a type is in Parquet, by their paths as readers write them: with dots between names.
+
+    >>> leaf_paths("a", "struct<b.c:int,d:map<string,array<int>>>")
+    ['a.b.c', 'a.d.key_value.key', 'a.d.key_value.value.list.element']
+    """
+    kind, _, inner = type.partition("<")
+    if not inner:
+        return [name]
+    parts = split_parts(inner.removesuffix(">"))
+    if kind == "array":
+        held = [("list.element", parts[0])]
+    elif kind == "map":
+        held = list(zip(("key_value.key", "key_value.value"), parts, strict=True))
+    else:
+        held = [(field, of_field) for field, _, of_field in (part.partition(":") for part in parts)]
+    return [path for field, of_field in held for path in leaf_paths(f"{name}.{field}", of_field)]
+
+
+def split_parts(text: str) -> list[str]:
+    """The parts between commas that stand outside of any bracket."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+@lru_cache(maxsize=4096)
+def is_type_name(text: str) -> bool:
+    """Whether :func:`type_name` takes the text."""
     return "--" not in text and _end_of_type(text, 0, 0) == len(text)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column
+from layoutopt.model.types import split_parts
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -51,7 +52,7 @@ def nested_type(type_name: str) -> pa.DataType:
         SchemaError: the type is unknown.
     """
     kind, _, inner = type_name.partition("<")
-    parts = _split_outside(inner.removesuffix(">"))
+    parts = split_parts(inner.removesuffix(">"))
     if kind == "array":
         return pa.list_(pa.field("element", nested_type(parts[0])))
     if kind == "map":
@@ -62,18 +63,6 @@ def nested_type(type_name: str) -> pa.DataType:
     if found is None:
         raise SchemaError(f"there is no Arrow type for {type_name!r}; leave the column out of the query")
     return found
-
-
-def _split_outside(text: str) -> list[str]:
-    """The parts between commas that stand outside of any bracket."""
-    depth, parts = 0, [""]
-    for letter in text:
-        depth += (letter in "<(") - (letter in ">)")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
 
 
 def conform(

@@ -18,6 +18,7 @@ import pyarrow as pa
 from layoutopt.errors import LayoutoptError, QueryError
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
+from layoutopt.workload.plain_names import is_stand_in, plain_name
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures
     watched = failures or _Failures()
     for source in query.sources:
         batches = watched.watch(source.batches())
-        reader = pa.RecordBatchReader.from_batches(source.schema, batches)
+        names = [plain_name(name) for name in source.schema.names]
+        schema = pa.schema([field.with_name(name) for field, name in zip(source.schema, names, strict=True)])
+        reader = pa.RecordBatchReader.from_batches(schema, (batch.rename_columns(names) for batch in batches))
         connection.register(source.view, reader if query.streams else reader.read_all())
 
 
@@ -128,7 +131,13 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
     """
     register(connection, query)
     try:
-        return connection.sql(query.sql)
+        answer = connection.sql(query.sql)
+        if not any(map(is_stand_in, answer.columns)):
+            return answer
+        # DuckDB has no empty names: such a column keeps its stand-in.
+        given = [column.name or plain_name(column.name) for column in query.columns]
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in given)
+        return connection.sql(f"SELECT * FROM ({query.sql}) AS answer({names})")
     except duckdb.Error as error:
         raise _gave_up(error) from error
 

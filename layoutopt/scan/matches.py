@@ -26,6 +26,7 @@ from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import BATCH_ROWS, TID, FileRead, SegmentRead, read_file, read_segments
 from layoutopt.scan.table import Table, segments_to_read
 from layoutopt.workload.condition import plain_condition
+from layoutopt.workload.plain_names import plain_name
 from layoutopt.workload.portable import portable_sql
 
 Bits = npt.NDArray[np.bool_]
@@ -193,7 +194,8 @@ def _matching(table: Table, asked: Sequence[Question], rows: pa.Table) -> Iterat
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
     zone = table.settings.time_zone
     with connect(zone) as connection:
-        connection.register("t", rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
+        named = rows.rename_columns([plain_name(name) for name in rows.column_names])
+        connection.register("t", named.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
         for start in range(0, len(by_text), _AT_ONCE):
             part = by_text[start : start + _AT_ONCE]
             found = connection.sql(bits_sql(schema, [text for _, text in part], zone)).to_arrow_table()

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from layoutopt.partitioning.partition import Partitioner
-from layoutopt.search.costs import Costs, families_of
+from layoutopt.search.costs import Costs, few_families
 from layoutopt.search.drafts import Draft, Drafts, Queries
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem
@@ -67,7 +67,8 @@ def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: 
     """Whole copies of the table, each with column groups for its share of the queries (5.3.2).
 
     The text merges features, bottom-up and by cost, until as many clusters are left as copies. Here families of queries
-    are merged, each with the features that serve it; what a cluster costs is estimated by one layout for it.
+    are merged, few from the start, each with the features that serve it; what a cluster costs is estimated by one
+    layout for it, and every pair's merge is estimated once.
 
     Args:
         problem: the problem.
@@ -88,7 +89,7 @@ def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: 
 
 
 def _clusters(problem: Problem, count: int, costs: Costs) -> list[Queries]:
-    clusters = [family.queries for family in families_of(problem)]
+    clusters = [family.queries for family in few_families(problem)]
 
     def cost(queries: Queries) -> float:
         rows = costs.maker.made(Draft(read_by(problem, queries), queries)).rows

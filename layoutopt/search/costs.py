@@ -10,6 +10,9 @@ from layoutopt.search.drafts import Draft, Drafts, Maker, Queries
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Bools, Floats, Problem, Unit
 
+_MOST_FAMILIES = 24
+"""Families beyond these join the family that shares most columns: what is tried of them grows with their square."""
+
 
 class Family:
     """Queries that read the same columns: in a log of templates, one template."""
@@ -31,6 +34,21 @@ def families_of(problem: Problem) -> tuple[Family, ...]:
         Family(frozenset(np.flatnonzero(problem.reads[queries[0]]).tolist()), frozenset(queries))
         for queries in found.values()
     )
+
+
+def few_families(problem: Problem) -> tuple[Family, ...]:
+    """At most so many families: the smallest joins the one with which it shares most of the columns of both."""
+    left = list(families_of(problem))
+    while len(left) > _MOST_FAMILIES:
+        smallest = left.pop(min(range(len(left)), key=lambda i: (len(left[i].queries), i)))
+        nearest = max(range(len(left)), key=lambda i: (_overlap(left[i], smallest), -i))
+        other = left[nearest]
+        left[nearest] = Family(other.columns | smallest.columns, other.queries | smallest.queries)
+    return tuple(left)
+
+
+def _overlap(one: Family, other: Family) -> float:
+    return len(one.columns & other.columns) / len(one.columns | other.columns)
 
 
 class Costs:

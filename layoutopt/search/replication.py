@@ -10,7 +10,7 @@ import numpy as np
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.search.basic import full_copies, selective
-from layoutopt.search.costs import Costs, Family, families_of, masters_of
+from layoutopt.search.costs import Costs, few_families, masters_of
 from layoutopt.search.drafts import Draft, Drafts, Maker, mask_of, thinned
 from layoutopt.search.families import Families, Replicating
 from layoutopt.search.grouping import Group, served_by
@@ -21,9 +21,6 @@ from layoutopt.search.transform import improve
 _COARSE_VECTORS = 300
 _COARSE_ROWS = 10_000
 """Vectors, and rows of a sample, of the estimate on which operations are compared: they are hundreds."""
-
-_MOST_FAMILIES = 24
-"""Families beyond these are replicated with the family that shares most columns: operations grow with the square."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Search:
         self.exact = Costs(Maker(problem, partitioner), unit)
         few = replace(thinned(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
         self._estimate = Costs(self.exact.maker.like(few), unit)
-        families = _few(families_of(problem))
+        families = few_families(problem)
         self._replicating = Replicating(problem, families, self._estimate)
         self._families = families
         self._groups = groups
@@ -134,21 +131,6 @@ class Search:
                 reads[self._families[family].numbers] = False
             self._regrouped[copied] = search_groups(replace(self.problem, reads=reads), self._partitioner).best.groups
         return replace(scheme, groups=self._regrouped[copied])
-
-
-def _few(families: tuple[Family, ...]) -> tuple[Family, ...]:
-    """At most so many families: the smallest joins the one with which it shares most of the columns of both."""
-    left = list(families)
-    while len(left) > _MOST_FAMILIES:
-        smallest = left.pop(min(range(len(left)), key=lambda i: (len(left[i].queries), i)))
-        nearest = max(range(len(left)), key=lambda i: (_overlap(left[i], smallest), -i))
-        other = left[nearest]
-        left[nearest] = Family(other.columns | smallest.columns, other.queries | smallest.queries)
-    return tuple(left)
-
-
-def _overlap(one: Family, other: Family) -> float:
-    return len(one.columns & other.columns) / len(one.columns | other.columns)
 
 
 def scheme_of_drafts(maker: Maker, drafts: Sequence[Draft], partitioner: str) -> Scheme:

@@ -8,6 +8,7 @@ them with the option ``columns``. Rows travel through Python, which `spark.sql` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -43,8 +44,8 @@ _OPERATORS: Final[dict[type[ds.Filter], str]] = {
 def register_format(spark: SparkSession) -> None:
     """Let a session read ``spark.read.format("layoutopt").option("columns", "a,b").load("TABLE")``.
 
-    The options are ``columns`` (by default all) and ``snapshot`` (by default the newest). Registering again changes
-    nothing.
+    The options are ``columns`` (by default all; a name with commas stands in backticks) and ``snapshot`` (by default
+    the newest). Registering again changes nothing.
     """
     spark.conf.set(PUSHDOWN, "true")
     java: Any = spark._jsparkSession
@@ -92,7 +93,21 @@ class LayoutoptSource(ds.DataSource):
         given = self.options.get("columns")
         if given is None:
             return schema.columns
-        return schema.select([name.strip() for name in given.split(",") if name.strip()]).columns
+        return schema.select(_names_in(given)).columns
+
+
+def _names_in(text: str) -> list[str]:
+    """Names between commas; one that has commas, quotes or spaces at its ends stands in backticks, doubled inside.
+
+    >>> _names_in("a, b.c, `d,``e` ")
+    ['a', 'b.c', 'd,`e']
+    """
+    found = re.findall(r"\s*(`(?:[^`]|``)*`|[^,]*?)\s*(?:,|$)", text)
+    return [_unquoted(name) for name in found if name]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def read_table(spark: SparkSession, name: str) -> DataFrame:
     """`spark.table` that knows tables by path, and newer snapshots."""
     known = session_tables(spark)
     qualifier, _, path = name.partition(".")
-    if qualifier.casefold() == FORMAT and path[:1] == path[-1:] == "`":
+    if qualifier.lower() == FORMAT and path[:1] == path[-1:] == "`":
         name = register_path(spark, known, path[1:-1].replace("``", "`"))
     entry = current(spark, known, name.strip("`"))
     known.remember(() if entry is None else (unskipped(entry, spark, "spark.table reads the whole table"),))
@@ -247,7 +247,7 @@ def _relation(
 
 def _perhaps_named(spark: SparkSession, known: SessionTables, text: str, why: str) -> tuple[ScanMetrics, ...]:
     """The tables whose names occur in a text that can't be parsed."""
-    words = set(re.findall(r"\w+", text.casefold()))
+    words = set(re.findall(r"\w+", text.lower()))
     found = [current(spark, known, name) for name in sorted(known.tables) if name in words]
     return tuple(unskipped(entry, spark, why) for entry in found if entry is not None)
 

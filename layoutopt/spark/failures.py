@@ -23,6 +23,8 @@ _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
 )
 _UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
+_ONE_NAME = re.compile(r"COLUMN_ALREADY_EXISTS")
+_UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RECOGNIZED|NOT_SUPPORTED)")
 _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
 _NO_SPACE = re.compile(r"No space left on device")
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
@@ -75,6 +77,10 @@ def clear_failure(text: str, source: str) -> LayoutoptError | None:
         return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
     if _UNMERGEABLE.search(text):
         return SchemaError(f"the files of {source} have a column in different types; write them again with one type")
+    if _ONE_NAME.search(text):
+        return SchemaError(f"{source} has two columns that are one to Spark: names differ in case; rename one")
+    if _UNREAD_TYPE.search(text):
+        return SchemaError(f"{source} has a column of a type that Spark does not read; cast it or leave it out")
     if _MISSING.search(text):
         return SourceError(f"the source {source} does not exist or lost a file; check the path")
     if _BROKEN_FILE.search(text):

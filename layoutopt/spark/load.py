@@ -33,8 +33,8 @@ from layoutopt.model.vectors import words_for
 from layoutopt.spark.checksum import is_hashable
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.featurize import feature_words
+from layoutopt.spark.read import STRICT
 from layoutopt.spark.segments import (
-    SEGMENT,
     Cutter,
     Segment,
     count_chunks,
@@ -56,6 +56,7 @@ from layoutopt.spark.source import (
     partition_values,
 )
 from layoutopt.spark.stages import Progress, Stages, silent
+from layoutopt.spark.tasks import map_segments
 from layoutopt.spark.write_task import RESULT_SCHEMA, WriteJob, write_segment
 
 # A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
@@ -295,7 +296,7 @@ def _job(one: _Load, job: WriteJob, observation: Observation) -> DataFrame:
     observed = positioned.observe(observation, *content_columns(one.source))
     routed = with_segments(one.spark, observed, one.segments, one.plan.partition_by)
     featurised = feature_words(routed, one.plan.features.features)
-    return featurised.repartitionById(len(one.segments), SEGMENT).mapInArrow(partial(write_segment, job), RESULT_SCHEMA)
+    return map_segments(featurised, len(one.segments), partial(write_segment, job), RESULT_SCHEMA)
 
 
 def _collected(one: _Load, result: pa.Table, empty: pa.Table, observed: Content) -> _Written:
@@ -345,7 +346,7 @@ def _read_back_layout(one: _Load, blocks: pa.Table, layout: int, fields: StructT
         return dict.fromkeys(fields.names, 0)
     columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
     with clear_failures("the files just written"):
-        row = one.spark.read.schema(fields).parquet(*paths).agg(*columns).first()
+        row = one.spark.read.schema(fields).options(**STRICT).parquet(*paths).agg(*columns).first()
     return {} if row is None else {name: int(row[name]) for name in fields.names}
 
 

@@ -168,7 +168,7 @@ def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: Event
     plan = _plan(settings, table)
     check_settings(spark, plan.settings, "the plan")
     rows = open_source(spark, settings.source, merged=False)
-    if plan.partition_by is not None and plan.partition_by.casefold() not in {c.casefold() for c in rows.columns}:
+    if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
         rows = open_source(spark, settings.source)
     check_partition_column(rows, plan.partition_by)
     asked = _Asked(spark, settings, plan, table, rows, log, say)

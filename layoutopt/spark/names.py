@@ -48,7 +48,7 @@ def name_tables(spark: SparkSession, known: SessionTables, sql: str, meaning: Me
     paths = {
         each.span: quoted(register_path(spark, known, each.parts[1]))
         for each in references.tables
-        if len(each.parts) == 2 and each.parts[0].casefold() == FORMAT and each.replaceable
+        if len(each.parts) == 2 and each.parts[0].lower() == FORMAT and each.replaceable
     }
     if paths:
         sql = splice_relations(sql, paths)
@@ -60,7 +60,7 @@ def name_tables(spark: SparkSession, known: SessionTables, sql: str, meaning: Me
             break
         expanded = splice_relations(expanded, relations)
         inside = references_of(expanded)
-    names = {each.parts[0].casefold() for each in inside.tables if len(each.parts) == 1}
+    names = {each.parts[0].lower() for each in inside.tables if len(each.parts) == 1}
     found = {name: current(spark, known, name) for name in sorted(names)}
     tables = {name: entry for name, entry in found.items() if entry is not None}
     return Named(sql, references, expanded, tables)
@@ -71,8 +71,8 @@ def _views_in(spark: SparkSession, known: SessionTables, references: References,
     relations = {}
     for each in references.tables:
         name = each.parts[0]
-        view = known.views.get(name.casefold()) if len(each.parts) == 1 and each.replaceable else None
-        if view is None or name.casefold() in references.common:
+        view = known.views.get(name.lower()) if len(each.parts) == 1 and each.replaceable else None
+        if view is None or name.lower() in references.common:
             continue
         if _still_means(spark, known, name, view, references, meaning):
             relations[each.span] = _query_of(name, view)
@@ -92,7 +92,7 @@ def _still_means(
 ) -> bool:
     """Whether a view's text would mean in the place of its name what the view means."""
     if not is_view(spark, name, view.handle):
-        known.views.pop(name.casefold(), None)
+        known.views.pop(name.lower(), None)
         return False
     if view.meaning != meaning or around.common & view.reads.keys():
         return False

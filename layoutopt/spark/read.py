@@ -21,11 +21,12 @@ from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.model.predicate import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.model.types import type_sql
 from layoutopt.scan import shadow
 from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
 from layoutopt.scan.shadow_texts import check_text
 from layoutopt.scan.table import Scan, Table, TableRead
-from layoutopt.spark.session import session_meaning
+from layoutopt.spark.session import own_parquet_reader, session_meaning
 from layoutopt.spark.shadow import check_answer
 from layoutopt.workload.references import quoted
 from layoutopt.workload.splice import splice_views
@@ -35,7 +36,9 @@ log = logging.getLogger("layoutopt.spark")
 _MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
 # A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
 # Pages have checksums; footers, whose digests only layoutopt knows, are the business of `verify` here.
-_STRICT = {
+# Dates are written as they are: no session's mode for files of unknown writers may move those before 1582.
+STRICT = {
+    "datetimeRebaseMode": "CORRECTED",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
@@ -115,7 +118,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def null_columns(columns: Sequence[SchemaColumn]) -> list[str]:
     """Columns that nothing reads, as texts of a SELECT list: they are NULL."""
-    return [f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in columns]
+    return [f"CAST(NULL AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in columns]
 
 
 def _or_null(column: SchemaColumn, present: Collection[str]) -> str:
@@ -137,7 +140,8 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
 def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
     """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
     schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
-    return spark.read.schema(schema).options(**_STRICT).parquet(*paths)
+    with own_parquet_reader(spark):
+        return spark.read.schema(schema).options(**STRICT).parquet(*paths)
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
@@ -215,4 +219,4 @@ def _segment_reader(
 
 def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
     """Columns as Spark's schemas are written."""
-    return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
+    return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)

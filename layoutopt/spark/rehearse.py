@@ -39,7 +39,9 @@ from layoutopt.spark.segments import (
 )
 from layoutopt.spark.session import check_settings, compiled_in_parts
 from layoutopt.spark.source import check_partition_column, conformed, open_source
+from layoutopt.spark.tasks import map_segments
 from layoutopt.spark.write_task import WriteJob, gather_segment, stream_of, write_layouts
+from layoutopt.workload.references import quoted
 
 _RESULT_SCHEMA = "plan int, blocks binary"
 _RESULT = pa.schema([("plan", pa.int32()), ("blocks", pa.binary())])
@@ -87,9 +89,9 @@ def rehearse_together(
         jobs = [_job_of(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
         routed = with_segments(spark, positioned, segments, first.partition_by)
         words = feature_words(routed, first.features.features)
-        chosen = words.select(*(f"`{name}`" for name in (*held, POSITION, SEGMENT, *word_names(len(first.features)))))
-        by_segment = chosen.repartitionById(max(1, len(segments)), SEGMENT)
-        result = by_segment.mapInArrow(partial(_rehearse_segment, jobs), _RESULT_SCHEMA).toArrow()
+        wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
+        chosen = words.select(*(quoted(name) for name in wanted))
+        result = map_segments(chosen, len(segments), partial(_rehearse_segment, jobs), _RESULT_SCHEMA).toArrow()
     numbers, streams = result["plan"].to_pylist(), result["blocks"].to_pylist()
     found: list[list[pa.Table]] = [[] for _ in plans]
     for number, stream in zip(numbers, streams, strict=True):

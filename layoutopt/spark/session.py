@@ -50,6 +50,23 @@ def compiled_in_parts(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_HUGE_METHOD_LIMIT, str(before))
 
 
+_FIRST_VERSION = "spark.sql.sources.useV1SourceList"
+
+
+@contextmanager
+def own_parquet_reader(spark: SparkSession) -> Iterator[None]:
+    """Let Spark read Parquet by the reader that knows files' metadata, whatever the session prefers elsewhere."""
+    before = str(spark.conf.get(_FIRST_VERSION))
+    if "parquet" in before.lower():
+        yield
+        return
+    spark.conf.set(_FIRST_VERSION, "parquet")
+    try:
+        yield
+    finally:
+        spark.conf.set(_FIRST_VERSION, before)
+
+
 # Names of one zone without offsets, whatever a machine's clock settings call it.
 _UTC_NAMES: Final = frozenset(
     {"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"}
@@ -100,13 +117,26 @@ def session_settings(spark: SparkSession) -> Settings:
     )
 
 
-# Where one of these differs, Spark reads texts in ways that the analysis does not follow.
-_USUAL: Final = {
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.caseSensitive": "false",
+# Where one of these differs, our own expressions mean something else: features are not measured there.
+_EVALUATED: Final = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.functionResolution.sessionOrder": "second",
+    "spark.sql.icu.caseMappings.enabled": "true",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": "false",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+    "spark.sql.legacy.noCharPaddingInPredicate": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.readSideCharPadding": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+# Where one of these differs, Spark reads texts in ways that the analysis does not follow.
+_USUAL: Final = {
+    **_EVALUATED,
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.relationPrecedence": "false",
+    "spark.sql.caseSensitive": "false",
 }
 _CONF_ENTRY = re.compile(r"(?:^\{|, )(spark\.sql\.[\w.]+)=(.*?)(?=, [\w.]+=|\}$)", re.DOTALL)
 
@@ -160,6 +190,10 @@ def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
         if has != wants:
             value = str(wants).lower() if isinstance(wants, bool) else wants
             raise SettingError(f"{what} was made under {key}={value} but the session has {has}; set it to {value}")
+    for key, usual in _EVALUATED.items():
+        given = str(spark.conf.get(key, usual))
+        if given.casefold() != usual.casefold():
+            raise SettingError(f"{what} can't be followed in a session with {key}={given}; set it to {usual}")
 
 
 def _conf(spark: SparkSession, key: str) -> str:

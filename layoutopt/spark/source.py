@@ -73,7 +73,7 @@ def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:
 def _check_columns(df: DataFrame) -> None:
     seen: set[str] = set()
     for field in df.schema.fields:
-        name = field.name.casefold()
+        name = field.name.lower()
         if name in seen:
             raise SchemaError(f"the source has two columns {field.name!r}; rename one")
         seen.add(name)
@@ -90,6 +90,7 @@ def _check_columns(df: DataFrame) -> None:
             )
     if not seen:
         raise SchemaError("the source has no columns; give one with some")
+    schema_of(df).writable()
 
 
 def _is_storable(type: DataType) -> bool:
@@ -182,7 +183,7 @@ def _value_asked(text: object, partition_by: str) -> object:
     name, equals, value = text.partition("=")
     if not equals:
         value = text
-    elif name.strip().casefold() != partition_by.casefold():
+    elif name.strip().lower() != partition_by.lower():
         raise SettingError(f"the table is partitioned by {partition_by}, not {name!r}; write {partition_by}={value}")
     return None if value in _NULL_TEXTS else value
 

@@ -127,17 +127,17 @@ def read_partition(
             IllegalArgumentException,
         ):  # a single file or a pattern has no folder of partitions below it
             found = open_source(spark, source)
-    missing = [column for column in schema.columns if column.name.casefold() not in _folded(found)]
+    missing = [column for column in schema.columns if column.name.lower() not in _folded(found)]
     if missing:
         everywhere = open_source(spark, source).schema
-        types = {field.name.casefold(): field for field in everywhere.fields}
-        known = [types[column.name.casefold()] for column in missing if column.name.casefold() in types]
+        types = {field.name.lower(): field for field in everywhere.fields}
+        known = [types[column.name.lower()] for column in missing if column.name.lower() in types]
         found = found.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in known))
     return of_partitions(found, partition_by, [partition.value])
 
 
 def _folded(df: DataFrame) -> set[str]:
-    return {name.casefold() for name in df.columns}
+    return {name.lower() for name in df.columns}
 
 
 def _of_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
@@ -146,8 +146,8 @@ def _of_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequence
     Spark guesses the types of these from the folders that it sees, and would guess another from one folder alone.
     """
     guessed = parquet_reader(spark, merged=True).option("basePath", source).parquet(*paths)
-    by_folder = {f.name.casefold(): f for f in rows.schema.fields if f"/{f.name}=".casefold() in paths[0].casefold()}
-    fields = [StructField(f.name, by_folder.get(f.name.casefold(), f).dataType) for f in guessed.schema.fields]
+    by_folder = {f.name.lower(): f for f in rows.schema.fields if f"/{f.name}=".lower() in paths[0].lower()}
+    fields = [StructField(f.name, by_folder.get(f.name.lower(), f).dataType) for f in guessed.schema.fields]
     if fields == [StructField(f.name, f.dataType) for f in guessed.schema.fields]:
         return guessed
     return parquet_reader(spark, merged=False).option("basePath", source).schema(StructType(fields)).parquet(*paths)

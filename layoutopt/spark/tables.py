@@ -91,7 +91,7 @@ class SessionTables:
 
     def mentioned_in(self, text: str) -> bool:
         """Whether a text may name one of the tables; quick, and wrong in one direction only."""
-        folded = text.casefold()
+        folded = text.lower()
         return FORMAT in folded or any(name in folded for name in [*self.tables, *self.views])
 
 
@@ -127,8 +127,8 @@ def register(spark: SparkSession, name: str, path: str) -> None:
     known = session_tables(spark)
     with known.lock:
         made = _with_view(spark, name, open_table(path))
-        before = known.tables.pop(name.casefold(), None)
-        known.tables[name.casefold()] = made
+        before = known.tables.pop(name.lower(), None)
+        known.tables[name.lower()] = made
         if before is not None:
             _forget(spark, before)
 
@@ -137,7 +137,7 @@ def unregister(spark: SparkSession, name: str) -> None:
     """Take a registered table's name away; nothing happens where it is not registered."""
     known = session_tables(spark)
     with known.lock:
-        entry = known.tables.pop(name.casefold(), None)
+        entry = known.tables.pop(name.lower(), None)
         if entry is None:
             return
         _forget(spark, entry)
@@ -162,11 +162,11 @@ def register_path(spark: SparkSession, known: SessionTables, path: str) -> str:
 def current(spark: SparkSession, known: SessionTables, name: str) -> Registered | None:
     """The table registered under a name at its newest snapshot; None where the name means something else by now."""
     with known.lock:
-        entry = known.tables.get(name.casefold())
+        entry = known.tables.get(name.lower())
         if entry is None:
             return None
         if not is_view(spark, entry.name, entry.handle):
-            del known.tables[name.casefold()]
+            del known.tables[name.lower()]
             _forget(spark, entry)
             return None
         catalog = entry.table.catalog
@@ -174,7 +174,7 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
         if newest and newest[0] != catalog.snapshot.number:
             _forget(spark, entry)
             entry = _with_view(spark, entry.name, open_table(catalog.files.root))
-            known.tables[name.casefold()] = entry
+            known.tables[name.lower()] = entry
         return entry
 
 
@@ -200,8 +200,8 @@ def note_view(spark: SparkSession, known: SessionTables, made: References, meani
         return
     handle = view_handle(spark, made.view)
     with known.lock:
-        known.views.pop(made.view.casefold(), None)
-        names = {each.parts[0].casefold() for each in made.tables} - made.common
+        known.views.pop(made.view.lower(), None)
+        names = {each.parts[0].lower() for each in made.tables} - made.common
         reads = {name: entry for name in names if (entry := known.tables.get(name) or known.views.get(name))}
         if handle is None or len(reads) < len(names) or any(len(each.parts) > 1 for each in made.tables):
             return
@@ -209,7 +209,7 @@ def note_view(spark: SparkSession, known: SessionTables, made: References, meani
         # in a view with a collation of its own, literals have it too
         if text.isDefined() and not handle.tableMeta().collation().isDefined():
             view = TextView(text.get(), made.view_columns, handle, meaning, reads)
-            known.views[made.view.casefold()] = view
+            known.views[made.view.lower()] = view
 
 
 def is_view(spark: SparkSession, name: str, handle: Any) -> bool:

@@ -132,12 +132,12 @@ def _most_read(entries: Iterable[LogEntry], dialect: str) -> str:
             tree = parse_statement(entry.sql, dialect)
         except StatementError:
             continue
-        common = {each.alias.casefold() for each in tree.find_all(exp.CTE)}
+        common = {each.alias.lower() for each in tree.find_all(exp.CTE)}
         found = {table.name for table in tree.find_all(exp.Table)}
         for name in sorted(found):
-            if name and name.casefold() not in common:
-                spelled.setdefault(name.casefold(), name)
-                names[name.casefold()] += 1
+            if name and name.lower() not in common:
+                spelled.setdefault(name.lower(), name)
+                names[name.lower()] += 1
     if not names:
         raise LogError("no statement of the log reads a table; name the table or check the log's dialect")
     return spelled[names.most_common(1)[0][0]]

@@ -56,7 +56,7 @@ def _with_common_tables(query: exp.Expr, statement: Statement, environment: Envi
         return environment
     extended = dict(environment)
     for entry in clause.expressions:
-        name = entry.alias.casefold()
+        name = entry.alias.lower()
         visible = {**extended, name: _UNFOLLOWED} if clause.args.get("recursive") else dict(extended)
         columns = tuple(column.name for column in entry.args["alias"].args.get("columns") or ())
         extended[name] = CommonTable(entry.this, visible, columns, statement.uses.get(name, 0) > 1)
@@ -123,7 +123,7 @@ class SelectBlock(QueryBlock):
         self._note_struct_star(projection)
         excepted = excepted_from(projection) or set()
         for each in self._names.starred(projection):
-            folded = (each.name or "").casefold()
+            folded = (each.name or "").lower()
             if folded not in excepted and (required is None or folded in required):
                 _read(each.columns)
 
@@ -238,4 +238,4 @@ def _required_of(leaf: Leaf) -> frozenset[str] | None:
     if block is None or leaf.names is None or block.names is None or len(leaf.names) != len(block.names):
         return None
     pairs = zip(leaf.names, block.names, strict=True)
-    return frozenset(theirs.casefold() for ours, theirs in pairs if ours in leaf.columns)
+    return frozenset(theirs.lower() for ours, theirs in pairs if ours in leaf.columns)

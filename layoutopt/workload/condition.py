@@ -48,7 +48,7 @@ def _only_table(select: exp.Select) -> exp.Table | None:
 
 def _unqualified(condition: exp.Expr, alias: str) -> str | None:
     for column in list(condition.find_all(exp.Column)):
-        if len(column.parts) > 2 or (column.table and column.table.casefold() != alias.casefold()):
+        if len(column.parts) > 2 or (column.table and column.table.lower() != alias.lower()):
             return None
         column.set("table", None)
     return condition.transform(_as_typed_literal).sql(dialect=Spark4)

@@ -64,7 +64,7 @@ class FromReader:
         return False
 
     def _table(self, node: exp.Table) -> Leaf:
-        common = self.environment.get(node.name.casefold()) if len(node.parts) == 1 else None
+        common = self.environment.get(node.name.lower()) if len(node.parts) == 1 else None
         if common is not None:
             return self._common_table(node, common)
         name = match_table(node, self.statement.tables, self.statement.any_qualifier)

@@ -106,7 +106,7 @@ class Names:
             return None  # all fields of a struct, ...
         qualifier = star_qualifier(projection)
         names = [each.name for each in starred if each.prefixed(qualifier) and each.name is not None]
-        return [name for name in names if name.casefold() not in excepted] if len(names) == len(starred) else None
+        return [name for name in names if name.lower() not in excepted] if len(names) == len(starred) else None
 
     def _names_of(self, projection: exp.Expr) -> list[str] | None:
         if isinstance(projection, exp.Alias):
@@ -165,7 +165,7 @@ class Names:
     def alias(self, name: str) -> exp.Expr | None:
         """The output that has been given that name, if any."""
         for projection in self._select.expressions:
-            if isinstance(projection, exp.Alias) and projection.alias.casefold() == name.casefold():
+            if isinstance(projection, exp.Alias) and projection.alias.lower() == name.lower():
                 return projection
         return None
 
@@ -203,7 +203,7 @@ def excepted_from(projection: exp.Expr) -> set[str] | None:
     excepted = [each for star in stars for each in star.args.get("except_") or ()]
     if any(isinstance(each, exp.Column) and len(each.parts) > 1 for each in excepted):
         return None
-    return {each.name.casefold() for each in excepted}
+    return {each.name.lower() for each in excepted}
 
 
 def plain_columns(condition: exp.Expr) -> Iterator[exp.Column]:

@@ -9,7 +9,7 @@ so that answers come back in Spark's types.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import sqlglot
@@ -21,6 +21,7 @@ from sqlglot.optimizer.qualify import qualify
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload import portable_types as types
+from layoutopt.workload.plain_names import name_plainly, plain_name, with_plain_names
 from layoutopt.workload.portable_typer import MERGED, Typer, refuse, short
 
 
@@ -45,7 +46,7 @@ def portable_sql(
         sql: one SELECT statement in Spark's dialect.
         tables: schema per table name (any case).
         views: the view to read in place of each mention of a table, by the place in the text where the mention starts;
-            or one view for all.
+            or one view for all. Its columns have plain names (:mod:`layoutopt.workload.plain_names`).
         time_zone: the session's, of both engines.
 
     Raises:
@@ -55,14 +56,17 @@ def portable_sql(
     for join in written.find_all(exp.Join):
         _check_keys(join)
     selected = _selected_names(written)
+    spelled = _spelled(written, tables.values())
+    name_plainly(written)
+    tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
     tree = _qualified(written, sql, tables)
-    columns = Typer({name.casefold(): schema for name, schema in tables.items()}, time_zone).check(tree)
-    names = [column.name for column in columns]
+    columns = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone).check(tree)
+    names = [spelled.get(column.name.lower(), column.name) for column in columns]
     if selected is not None and len(selected) == len(names):
         names = [given or name for given, name in zip(selected, names, strict=True)]
     # A star was spelled out in full; what nothing reads must not be asked of a view that lacks it.
     tree = pushdown_projections(tree)
-    _replace_tables(tree, {name.casefold() for name in tables}, views)
+    _replace_tables(tree, {name.lower() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)
 
@@ -84,13 +88,13 @@ def _check_keys(join: exp.Join) -> None:
 
     Left are keys that are named plainly where they have the left side's value: the types are compared later.
     """
-    keys = {key.name.casefold() for key in join.args.get("using") or ()}
+    keys = {key.name.lower() for key in join.args.get("using") or ()}
     select = join.find_ancestor(exp.Select)
     if not keys and not join.args.get("method"):
         return
     sides = {(each.side or "").upper() for each in (select.args.get("joins") or ())} if select else {"?"}
     names = select.find_all(exp.Column) if select else ()
-    qualified = any(column.table and column.name.casefold() in keys for column in names)
+    qualified = any(column.table and column.name.lower() in keys for column in names)
     if join.args.get("method") or not sides <= {"", "LEFT"} or qualified or _has_star(select):
         raise refuse(f"the join {short(join.sql(dialect='spark'))!r} (write ON)")
     join.meta[MERGED] = True
@@ -98,6 +102,14 @@ def _check_keys(join: exp.Join) -> None:
 
 def _has_star(select: exp.Expr | None) -> bool:
     return select is not None and any(projection.is_star for projection in select.expressions)
+
+
+def _spelled(tree: exp.Query, schemas: Iterable[Schema]) -> dict[str, str]:
+    """How Spark spells the columns of an answer, by their plain names in lower case: as a table does, or an alias."""
+    mentioned = [identifier.this for identifier in tree.find_all(exp.Identifier)]
+    stored = [name for schema in schemas for name in schema.names]
+    given = [alias.alias for alias in tree.find_all(exp.Alias)]
+    return {plain_name(name).lower(): name for name in (*mentioned, *stored, *given)}
 
 
 def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
@@ -148,11 +160,11 @@ def _replace_tables(tree: exp.Expr, names: set[str], views: Mapping[int, str] | 
 
 
 def _is_base(table: exp.Table, names: set[str]) -> bool:
-    if table.name.casefold() not in names:
+    if table.name.lower() not in names:
         return False
     select = table.parent_select
     while select is not None:
-        if any(cte.alias.casefold() == table.name.casefold() for cte in select.ctes):
+        if any(cte.alias.lower() == table.name.lower() for cte in select.ctes):
             return False
         select = select.parent_select
     return True

@@ -161,11 +161,11 @@ class Typer:
                 raise refuse(f"grouping by a {name}")
 
     def _ordering(self, select: exp.Expr, outputs: Sequence[Column]) -> None:
-        order, named = select.args.get("order"), {column.name.casefold(): column.type for column in outputs}
+        order, named = select.args.get("order"), {column.name.lower(): column.type for column in outputs}
         for item in order.expressions if order is not None else []:
             key = item.this
-            is_output = isinstance(key, exp.Column) and not key.table and key.name.casefold() in named
-            name = named[key.name.casefold()] if is_output else self.type_of(key)
+            is_output = isinstance(key, exp.Column) and not key.table and key.name.lower() in named
+            name = named[key.name.lower()] if is_output else self.type_of(key)
             if not types.is_portable(name):
                 raise refuse(f"ordering by a {name}")
 
@@ -189,7 +189,7 @@ class Typer:
             source = scope.sources.get(qualifier)
             if source is not None:
                 return self._source_type(source, node.name)
-            if any(qualifier.casefold() in self._columns_of(each) for each in scope.sources.values()):
+            if any(qualifier.lower() in self._columns_of(each) for each in scope.sources.values()):
                 break  # to Spark it is a field of that struct, not an outer query's column
             scope = scope.parent
         raise refuse(f"the column {node.name!r}")
@@ -197,19 +197,19 @@ class Typer:
     def _columns_of(self, source: exp.Expr | Scope) -> set[str]:
         """The folded names of a source's columns."""
         if isinstance(source, Scope):
-            return {column.name.casefold() for column in self._outputs.get(id(source.expression), ())}
-        schema = self._tables.get(source.name.casefold())
-        return {name.casefold() for name in schema.names} if schema is not None else set()
+            return {column.name.lower() for column in self._outputs.get(id(source.expression), ())}
+        schema = self._tables.get(source.name.lower())
+        return {name.lower() for name in schema.names} if schema is not None else set()
 
     def _source_type(self, source: exp.Expr | Scope, name: str) -> str:
         if isinstance(source, Scope):
             columns: Sequence[Column] = self._outputs[id(source.expression)]
         else:
-            schema = self._tables.get(source.name.casefold())
+            schema = self._tables.get(source.name.lower())
             if schema is None:
                 raise QueryError(f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}")
             columns = schema.columns
-        found = [column.type for column in columns if column.name.casefold() == name.casefold()]
+        found = [column.type for column in columns if column.name.lower() == name.lower()]
         if len(found) != 1:
             raise refuse(f"the column {name!r}")
         return found[0]

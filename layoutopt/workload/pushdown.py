@@ -32,7 +32,7 @@ def pushed_condition(
     grouped = select.args.get("group") or any(p.find(exp.AggFunc) for p in select.expressions)
     rewritten = exp.Paren(this=condition.copy())
     for column in list(rewritten.find_all(exp.Column)):
-        output = outputs.get(column.name.casefold())  # whole columns of the result: no field of a struct
+        output = outputs.get(column.name.lower())  # whole columns of the result: no field of a struct
         if output is None or (grouped and not _is_group_key(select, output)):
             return None
         column.replace(exp.Paren(this=output.copy()))
@@ -49,7 +49,7 @@ def _outputs(select: exp.Select, names: Names, called: tuple[str, ...] | None) -
             expressions += [_spelled(each, names) for each in names.starred(projection)]
         else:
             expressions.append(projection.unalias())
-    folded = [name.casefold() for name in called]
+    folded = [name.lower() for name in called]
     if len(expressions) != len(folded) or len(set(folded)) != len(folded):
         return None
     return dict(zip(folded, expressions, strict=True))

@@ -81,7 +81,7 @@ class UnionBlock(QueryBlock):
         if required is None or self.names is None or side.names is None or len(self.names) != len(side.names):
             return None
         pairs = zip(self.names, side.names, strict=True)
-        return frozenset(theirs.casefold() for ours, theirs in pairs if ours.casefold() in required)
+        return frozenset(theirs.lower() for ours, theirs in pairs if ours.lower() in required)
 
 
 class ClosedBlock(QueryBlock):

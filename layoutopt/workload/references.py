@@ -81,7 +81,7 @@ def references_of(sql: str) -> References:
     tree = parse_statement(sql, "spark")
     kind, read = _kind(tree)
     found = [_reference(table) for table in read.find_all(exp.Table)]
-    common = frozenset(entry.alias.casefold() for entry in tree.find_all(exp.CTE))
+    common = frozenset(entry.alias.lower() for entry in tree.find_all(exp.CTE))
     tables = tuple(sorted((each for each in found if each is not None), key=lambda each: each.span))
     if kind is not Kind.VIEW:
         return References(kind, tables, common)

@@ -80,7 +80,7 @@ def scans_of(
     statement = Statement(tables, any_qualifier, _uses(tree))
     try:
         build(query, statement, None, {}).read(None)
-        udfs = frozenset(name.casefold() for name in deterministic_udfs)
+        udfs = frozenset(name.lower() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
         scans = [_scan(leaf, settings or Settings(), udfs, spans) for leaf in statement.scans]
     except RecursionError as error:
@@ -99,7 +99,7 @@ def _query_of(tree: exp.Expr) -> exp.Expr:
 def _uses(tree: exp.Expr) -> dict[str, int]:
     uses: dict[str, int] = {}
     for table in tree.find_all(exp.Table):
-        name = table.name.casefold()
+        name = table.name.lower()
         uses[name] = uses.get(name, 0) + 1
     return uses
 

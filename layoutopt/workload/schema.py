@@ -68,7 +68,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
     if isinstance(source, str) and re.match(r"\s*create\s", source, re.IGNORECASE):
         return _only(schemas_from(source, dialect=dialect), table)
     path = Path(source)
-    if path.suffix.casefold() in (".sql", ".ddl"):
+    if path.suffix.lower() in (".sql", ".ddl"):
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
@@ -87,10 +87,12 @@ def schemas_from(ddl: str, *, dialect: str | None = None) -> dict[str, Schema]:
     dialects = (dialect,) if dialect else ("spark", "postgres")
     for number, name in enumerate(dialects):
         try:
-            return _schemas(ddl, name)
+            found = _schemas(ddl, name)
         except SchemaError:
             if number == len(dialects) - 1:
                 raise
+            continue
+        return {table: schema.writable() for table, schema in found.items()}
     raise AssertionError("unreachable: there is at least one dialect")
 
 
@@ -159,7 +161,7 @@ def _only(schemas: dict[str, Schema], table: str | None) -> Schema:
             raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one")
         return next(iter(schemas.values()))
     for name, schema in schemas.items():
-        if name.casefold() == table.split(".")[-1].casefold():
+        if name.lower() == table.split(".")[-1].lower():
             return schema
     if len(schemas) == 1:
         return next(iter(schemas.values()))
@@ -180,9 +182,14 @@ def _parquet_schema(path: Path) -> Schema:
     except pa.ArrowInvalid as error:
         raise SourceError(f"the file {str(file)!r} is no readable Parquet file; write it again") from error
     collated = collations_of(arrow)
-    return Schema(
-        tuple(Column(f.name, arrow_type_name(f.type, collated.get(f.name, {}), f.name), f.nullable) for f in arrow)
-    )
+    return Schema(tuple(Column(f.name, _type_of(f, collated.get(f.name, {})), f.nullable) for f in arrow)).writable()
+
+
+def _type_of(field: pa.Field, collations: Collations) -> str:
+    try:
+        return arrow_type_name(field.type, collations, field.name)
+    except SchemaError as error:
+        raise SchemaError(f"column {field.name!r:.80}: {error}") from error
 
 
 def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, path: str = "") -> str:
@@ -199,7 +206,7 @@ def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, pat
     'array<string collate UTF8_LCASE>'
 
     Raises:
-        SchemaError: Spark reads no such column (nanosecond timestamps, times, ...).
+        SchemaError: no table stores such a column (nanosecond timestamps, times, ...).
     """
     if kind in _ARROW_TYPES:
         name, collation = _ARROW_TYPES[kind], (collations or {}).get(path)
@@ -220,4 +227,4 @@ def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, pat
         return f"array<{inner(kind.value_type, 'element')}>"
     if pa.types.is_struct(kind):
         return f"struct<{','.join(f'{f.name}:{inner(f.type, f.name)}' for f in kind)}>"
-    raise SchemaError(f"the Parquet type {str(kind)!r} is none that Spark reads; convert the column")
+    raise SchemaError(f"the Parquet type {str(kind)!r} is none that can be stored; convert the column")

@@ -42,12 +42,12 @@ class Attribute:
 
     def may_be(self, name: str) -> bool:
         """Whether it may have that name."""
-        return self.name is None or self.name.casefold() == name.casefold()
+        return self.name is None or self.name.lower() == name.lower()
 
     def prefixed(self, qualifier: Sequence[str]) -> bool | None:
         """Whether ``qualifier.*`` stands for it; None where it may."""
-        given = [part.casefold() for part in qualifier]
-        own = [part.casefold() for part in self.qualifier]
+        given = [part.lower() for part in qualifier]
+        own = [part.lower() for part in self.qualifier]
         if len(given) <= len(own):
             return own[len(own) - len(given) :] == given
         return None if self.open and given[len(given) - len(own) :] == own else not given
@@ -78,7 +78,7 @@ class Shown:
     def perhaps_called(self, name: str, hidden: bool) -> tuple[Attribute, ...]:
         """The visible, or the hidden, columns that may have that name."""
         by_name = self._by_name[hidden]
-        return by_name.get(name.casefold(), ()) + by_name.get(None, ())
+        return by_name.get(name.lower(), ()) + by_name.get(None, ())
 
     def starred(self, qualifier: Sequence[str]) -> tuple[Attribute, ...]:
         """The columns that ``*``, or ``qualifier.*``, stands for, in order."""
@@ -94,7 +94,7 @@ class Shown:
 def _by_folded_name(attributes: Iterable[Attribute]) -> Mapping[str | None, tuple[Attribute, ...]]:
     found: dict[str | None, list[Attribute]] = {}
     for each in attributes:
-        found.setdefault(None if each.name is None else each.name.casefold(), []).append(each)
+        found.setdefault(None if each.name is None else each.name.lower(), []).append(each)
     return {name: tuple(those) for name, those in found.items()}
 
 
@@ -148,10 +148,10 @@ def _using(kind: str, left: Shown, right: Shown, keys: Sequence[str]) -> Shown:
 
 
 def _natural(kind: str, left: Shown, right: Shown) -> Shown:
-    lefts = Counter(each.name.casefold() for each in left.visible if each.name)
-    rights = Counter(each.name.casefold() for each in right.visible if each.name)
+    lefts = Counter(each.name.lower() for each in left.visible if each.name)
+    rights = Counter(each.name.lower() for each in right.visible if each.name)
     common = lefts.keys() & rights.keys()
-    keys = [each.name for each in left.visible if each.name and each.name.casefold() in common]
+    keys = [each.name for each in left.visible if each.name and each.name.lower() in common]
     unknown = any(not each.name for each in left.visible + right.visible)
     if unknown or any(lefts[name] > 1 or rights[name] > 1 for name in common):
         # What Spark calls a computed column may be common, too.
@@ -180,7 +180,7 @@ def _doubtful(kind: str, left: Shown, right: Shown, keys: Iterable[str]) -> Show
 
     The columns of the side that a merged column has its value from can be named as before.
     """
-    names = {key.casefold() for key in keys}
+    names = {key.lower() for key in keys}
     if kind in ("semi", "anti"):
         return replace(left, ordered=False)
     kept = {"inner": left, "left": left, "right": right}.get(kind)
@@ -188,7 +188,7 @@ def _doubtful(kind: str, left: Shown, right: Shown, keys: Iterable[str]) -> Show
     def touched(side: Shown) -> tuple[Attribute, ...]:
         if side is kept:
             return ()
-        return tuple(each for each in side.visible if each.name is None or each.name.casefold() in names)
+        return tuple(each for each in side.visible if each.name is None or each.name.lower() in names)
 
     doubted = [replace(each, whole=False, sure=False) for each in (*touched(left), *touched(right))]
     merged = [replace(each, qualifier=(), open=False) for each in doubted]

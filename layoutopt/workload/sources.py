@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _by_folded_name(names: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for name in names:
-        found[name.casefold()] = (*found.get(name.casefold(), ()), name)
+        found[name.lower()] = (*found.get(name.lower(), ()), name)
     return found
 
 
@@ -62,11 +62,11 @@ class Leaf:
         """Whether a column of that name is here; None where that is unknown."""
         if self.names is None:
             return None
-        return name.casefold() in _by_folded_name(self.names)
+        return name.lower() in _by_folded_name(self.names)
 
     def read(self, name: str) -> None:
         """Note that a column is read."""
-        for each in _by_folded_name(self.names).get(name.casefold(), ()) if self.names else (name,):
+        for each in _by_folded_name(self.names).get(name.lower(), ()) if self.names else (name,):
             self.columns[each] = None
 
     def read_all(self) -> None:
@@ -195,9 +195,9 @@ def match_table(table: exp.Table, tables: Mapping[str, Schema], any_qualifier: b
 
     With ``any_qualifier``, ``prod.sales`` means ``sales`` too.
     """
-    parts = [part.name.casefold() for part in table.parts]
+    parts = [part.name.lower() for part in table.parts]
     for name in tables:
-        wanted = name.casefold().split(".")
+        wanted = name.lower().split(".")
         if parts == wanted or (any_qualifier and parts[-len(wanted) :] == wanted):
             return name
     return None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.partitioning.partition import Partition
+from layoutopt.search.costs import families_of, few_families
+from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem
-from layoutopt.search.replication import scheme_of_drafts
-from tests.search.problems import problems
+from layoutopt.search.replication import Search, scheme_of_drafts
+from tests.search.problems import WARD, problems, random_problem
 from tests.search.test_replication import crossing, found_by
 
 
@@ -49,3 +54,29 @@ def test_each_full_copy_is_for_one_family() -> None:
     found = search.full_copies(2)
     assert found.cost == 8 * 40 * 2
     assert search.full_copies(1).cost > found.cost
+
+
+def test_full_copies_of_many_families_take_a_bounded_number_of_partitionings() -> None:
+    """Hardly two queries read the same columns: pairs of families are thousands, pairs of a few clusters are not."""
+    problem = random_problem(3, n_columns=12, n_features=8, n_queries=60, max_vectors=20)
+    calls = 0
+
+    def counting(*args: Any, **kwargs: Any) -> Partition:
+        nonlocal calls
+        calls += 1
+        return WARD(*args, **kwargs)
+
+    search = Search(problem, counting, search_groups(problem, WARD).best.groups)
+    calls = 0
+    search.full_copies(2)
+    assert len(families_of(problem)) > 24
+    assert calls < 3_500
+
+
+def test_few_families_are_left_as_they_are() -> None:
+    problem = random_problem(3, n_columns=12, n_features=12, n_queries=24)
+    assert [family.queries for family in few_families(problem)] == [f.queries for f in families_of(problem)]
+    many = random_problem(3, n_columns=12, n_features=12, n_queries=90)
+    merged = few_families(many)
+    assert len(merged) == 24
+    assert frozenset().union(*(f.queries for f in merged)) == frozenset().union(*(f.queries for f in families_of(many)))

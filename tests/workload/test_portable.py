@@ -282,3 +282,14 @@ def test_a_time_that_clocks_show_twice_or_never_is_sent_to_spark(text: str) -> N
     with pytest.raises(QueryError, match="--engine spark"):
         in_zone(sql)
     assert portable_sql(sql, {"z": Schema((Column("ts", "timestamp"),))}, "z", "UTC")
+
+
+def test_stars_spell_columns_as_the_table_does_and_aliases_as_the_text_does() -> None:
+    schema = Schema((Column("Year", "int"), Column("Größe", "int"), Column("a.B", "int")))
+
+    def names(sql: str) -> list[str]:
+        return [column.name for column in portable_sql(sql, {"t": schema}, "v").columns]
+
+    assert names("SELECT * FROM t WHERE YEAR = 1 AND `A.b` = 2") == ["Year", "Größe", "a.B"]
+    assert names("SELECT `größe`, `A.B`, year AS `YEAR x` FROM t") == ["größe", "A.B", "YEAR x"]
+    assert names("SELECT * FROM (SELECT year AS yEAR, `größe` AS `x Y` FROM t)") == ["yEAR", "x Y"]

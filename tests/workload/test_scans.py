@@ -434,3 +434,30 @@ def test_prefiltered_and_pruned_tables_give_the_same_answer(database: duckdb.Duc
         start, end = scan.span
         spliced = f"{spliced[:start]}view_{number}{spliced[end:]}"
     assert _answer(database, spliced) == _answer(database, sql), spliced
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM t JOIN o ON true WHERE strasse = 5",
+        "SELECT id FROM t JOIN (SELECT 5 AS strasse) o WHERE strasse = 5",
+        "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM o WHERE strasse = id)",
+        "SELECT id FROM t JOIN (SELECT 5 AS σ) o WHERE σ = 5",
+    ],
+)
+def test_names_are_one_where_spark_lowers_them_to_one(sql: str) -> None:
+    """``straße`` and ``strasse`` are two, and so are the two forms of a sigma, though folding makes them one."""
+    schema = Schema((Column("id", "int"), Column("straße", "int"), Column("ς", "int")))
+    (scan,) = scans_of(sql, {"t": schema})
+    assert scan.columns == ("id",)
+    assert scan.filter.root == TRUE
+    (scan,) = scans_of("SELECT ID FROM t WHERE STRAẞE = 5", {"t": schema})
+    assert scan.filter.root == equal("straße", 5)
+
+
+def test_columns_that_spark_tells_apart_are_told_apart() -> None:
+    schema = Schema((Column("straße", "int"), Column("strasse", "int"), Column("σ", "int"), Column("ς", "int")))
+    for name in schema.names:
+        assert schema.find(name).name == name
+        (scan,) = scans_of(f"SELECT 1 FROM t WHERE {name} = 5", {"t": schema})
+        assert scan.filter.root == equal(name, 5)

@@ -108,3 +108,28 @@ def test_types_that_spark_refuses() -> None:
     with pytest.raises(SchemaError, match="timestamp"):
         arrow_type_name(pa.timestamp("ns"))
     assert arrow_type_name(pa.map_(pa.string(), pa.list_(pa.int64()))) == "map<string,array<bigint>>"
+
+
+def test_what_no_document_can_hold_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    hostile = [
+        ({"ß": [1], "ẞ": [1]}, "'ß' and 'ẞ', one to Spark; rename one"),
+        ({"${x}": [1]}, "rename it"),
+        ({"s": pa.array([{"a`b": 1}])}, "column 's' is of type .* rename the field"),
+        ({"a.b": [1], "a": pa.array([{"b": 1}])}, r"'a\.b' is both in the column 'a\.b' and in 'a'"),
+        ({"l": pa.array([[1]]), "l.list.element": [1]}, "which Parquet readers confuse"),
+        ({"t": pa.array([1], pa.time64("us"))}, "column 't': the Parquet type 'time64.* can be stored"),
+    ]
+    for columns, message in hostile:
+        pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+        with pytest.raises(SchemaError, match=message):
+            schema_from(tmp_path / "s.parquet")
+    with pytest.raises(SchemaError, match="rename the field"):
+        schema_from("CREATE TABLE t (s STRUCT<`it's`: INT>)")
+
+
+def test_fields_may_be_called_what_quotes_can_hold(tmp_path: Path) -> None:
+    columns = {"a.b": [1], "s": pa.array([{"x.y": 1, " z ": {"select": 1}}]), "straße": [1], "strasse": [2]}
+    pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+    schema = schema_from(tmp_path / "s.parquet")
+    assert schema.names == ("a.b", "s", "straße", "strasse")
+    assert schema.find("s").type == "struct<x.y:bigint, z :struct<select:bigint>>"
