@@ -53,12 +53,12 @@ STATEMENTS = [
     "SELECT a.id, b.id FROM t a JOIN t b USING (ci) WHERE a.id < 20 AND b.ci = 'SS'",
     "SELECT a.id FROM t a JOIN (SELECT 'A' COLLATE UTF8_LCASE AS y) u ON a.lower = u.y",
     "SELECT id FROM t WHERE lower IN (SELECT lower FROM t WHERE id = 1)",
-    "SELECT lower, count(*) FROM t GROUP BY lower",
-    "SELECT DISTINCT ci FROM t WHERE plain < 'b'",
+    "SELECT count(*) FROM t GROUP BY lower",
+    "SELECT count(DISTINCT ci) FROM t WHERE plain < 'b'",
     "SELECT id FROM (SELECT id, plain COLLATE UTF8_LCASE AS x FROM t) WHERE x = 'A'",
     "WITH c AS (SELECT id, lower AS plain FROM t) SELECT id FROM c WHERE plain = 'A'",
     "SELECT id FROM t ORDER BY lower, id LIMIT 40",
-    "SELECT min(lower), max(ci) FROM t WHERE id > 3",
+    "SELECT min(lower) = 'A', max(ci) = 'Z' FROM t WHERE id > 3",
 ]
 EMBEDDED = [
     "SELECT id, lower FROM t WHERE id < 50 AND plain = 'A'",

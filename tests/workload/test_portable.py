@@ -79,6 +79,9 @@ PORTABLE = [
 ]
 
 NOT_PORTABLE = [
+    ("SELECT id FROM t WHERE b < 9223372036854775808", "comparing a whole number with 9223372036854775808"),
+    ("SELECT (id + 0 >= -9223372036854775809) IS NULL FROM t", "comparing a whole number"),
+    ("SELECT id FROM t WHERE sm BETWEEN 0 AND 9223372036854775807.5", "comparing a whole number"),
     ("SELECT avg(price) FROM t", "avg"),
     ("SELECT upper(s) FROM t", "upper"),
     ("SELECT id FROM t WHERE s = 5", "comparing a string with a int"),
@@ -123,6 +126,21 @@ NOT_PORTABLE = [
     ("SELECT id FROM t x JOIN (SELECT b AS id FROM t) y USING (id)", "USING on a bigint and a int"),
     ("SELECT g FROM t x JOIN (SELECT g FROM t) y USING (g)", "USING on a double"),
 ]
+
+COLLATED = Schema((Column("id", "int"), Column("l", "string collate UTF8_LCASE")))
+
+
+@pytest.mark.parametrize("sql", ["SELECT id FROM c ORDER BY l", "SELECT id, l AS x FROM c ORDER BY x LIMIT 1"])
+def test_an_order_of_collated_texts_is_sent_to_spark(sql: str) -> None:
+    with pytest.raises(QueryError, match="ordering by a string collate UTF8_LCASE"):
+        portable_sql(sql, {"c": COLLATED}, "v")
+
+
+def test_a_sign_belongs_to_a_number() -> None:
+    sql = "SELECT -2147483648 AS i, -9223372036854775808 AS b, price + -5 AS p FROM t WHERE b >= -9223372036854775807"
+    found = [column.type for column in portable_sql(sql, {"t": SCHEMA}, "v").columns]
+    assert found == ["int", "bigint", "decimal(16,2)"]
+
 
 BAD = [
     ("SELECT nope FROM t", "nope"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -133,3 +134,28 @@ def test_fields_may_be_called_what_quotes_can_hold(tmp_path: Path) -> None:
     schema = schema_from(tmp_path / "s.parquet")
     assert schema.names == ("a.b", "s", "straße", "strasse")
     assert schema.find("s").type == "struct<x.y:bigint, z :struct<select:bigint>>"
+
+
+def test_collations_stand_in_the_metadata_of_spark(tmp_path: Path) -> None:
+    fields = [
+        {"name": "l", "type": "string", "metadata": {"__COLLATIONS": {"l": "spark.UTF8_LCASE"}}},
+        {"name": "a", "type": {"type": "array", "elementType": "string"},
+         "metadata": {"__COLLATIONS": {"a.element": "icu.UNICODE_CI"}}},
+        {"name": "s", "metadata": {}, "type": {"type": "struct", "fields": [
+            {"name": "f", "type": "string", "metadata": {"__COLLATIONS": {"f": "spark.UTF8_BINARY_RTRIM"}}},
+            {"name": "g", "type": "string", "metadata": {}},
+        ]}},
+        {"name": "p", "type": "string", "metadata": {}},
+    ]  # fmt: skip
+    struct = pa.struct([("f", pa.string()), ("g", pa.string())])
+    schema = pa.schema([("l", pa.string()), ("a", pa.list_(pa.string())), ("s", struct), ("p", pa.string())])
+    for metadata, expected in [
+        (json.dumps({"type": "struct", "fields": fields}), [
+            "string collate UTF8_LCASE", "array<string collate UNICODE_CI>",
+            "struct<f:string collate UTF8_BINARY_RTRIM,g:string>", "string",
+        ]),
+        ("no JSON", ["string", "array<string>", "struct<f:string,g:string>", "string"]),
+    ]:  # fmt: skip
+        noted = schema.with_metadata({"org.apache.spark.sql.parquet.row.metadata": metadata})
+        pq.write_table(noted.empty_table(), tmp_path / "t.parquet")
+        assert [column.type for column in schema_from(tmp_path / "t.parquet").columns] == expected
