@@ -1,0 +1,183 @@
+"""A hunt: worlds, their tables, texts, ways of reading; what is wrong is made small and told."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layoutopt.errors import LayoutoptError
+from layoutopt.workload.scans import scans_of
+from tests.hunt.conditions import Conditions, refs_of
+from tests.hunt.pieces import Kind, piece
+from tests.hunt.queries import Ask, Queries
+from tests.hunt.shrink import Failure, shrunk
+from tests.hunt.switches import Switches
+from tests.hunt.tables import METHODS, Bits, Laid, World, lay_out, make_world
+from tests.hunt.ways import WAYS, Asking, Refused, Sessions, refusal, truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXTS = 40
+"""How many texts one query of Spark's asks."""
+BATCHES = 5
+"""How many of these a world has."""
+TABLES = 5
+FEATURES = 8
+_SEEN_BY = ("embedded", "explain --predicate of plain files", "dataset")
+_IN_SPARK = ("enable", "engine spark", "data source", "explain --predicate")
+MOST_FAILURES = 8
+
+
+@dataclass
+class Tally:
+    """What a hunt has done so far."""
+
+    cases: Counter[tuple[str, str]] = field(default_factory=Counter)  # by way and method
+    skipping: int = 0
+    refused: Counter[str] = field(default_factory=Counter)  # by way
+    no_answer: Counter[str] = field(default_factory=Counter)  # of Spark on the source, by what it said
+    texts: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """How many answers were compared."""
+        return self.cases.total()
+
+    def __str__(self) -> str:
+        by_way: Counter[str] = Counter()
+        by_method: Counter[str] = Counter()
+        for (way, method), count in self.cases.items():
+            by_way[way] += count
+            by_method[method] += count
+        return "\n".join(
+            [
+                f"{self.total:,} cases of {self.texts:,} texts in {self.seconds:,.0f} s, "
+                f"{self.skipping / max(self.total, 1):.1%} skipping, {len(self.failures)} wrong",
+                f"by way: {dict(by_way)}",
+                f"by method: {dict(by_method)}",
+                f"refused by a way: {dict(self.refused)}",
+                f"without an answer of Spark's: {self.no_answer.total()} {dict(self.no_answer.most_common(8))}",
+            ]
+        )
+
+
+def features_of(sessions: Sessions, rng: random.Random) -> tuple[list[str], Bits]:
+    """Conditions that are understood as a whole, and for which rows Spark says they are TRUE."""
+    world = sessions.world
+    conditions = Conditions(refs_of(world, "t", rng, False), rng)
+    chosen: list[str] = []
+    while len(chosen) < 2 * FEATURES:
+        text = str(conditions.draw(1))
+        if "t." not in text and _is_exact(world, text):
+            chosen.append(text)
+    asks = [
+        Ask(number, piece(f"SELECT id FROM t WHERE {text}", kind=Kind.QUERY, types=("int",)))
+        for number, text in enumerate(chosen)
+    ]
+    found = truth(sessions, asks)
+    usable = [number for number in found if not isinstance(found[number], Refused)][:FEATURES]
+    bits = np.zeros((world.rows.num_rows, len(usable)), dtype=bool)
+    for place, number in enumerate(usable):
+        answer = found[number]
+        assert isinstance(answer, Counter)
+        bits[[int(row[0]) for row in answer], place] = True
+    return [chosen[number] for number in usable], bits
+
+
+def _is_exact(world: World, text: str) -> bool:
+    try:
+        (scan,) = scans_of(f"SELECT * FROM t WHERE {text}", {"t": world.schema})
+    except LayoutoptError:
+        return False
+    return scan.exact and bool(scan.filter.predicates)
+
+
+def hunt(
+    spark: SparkSession,
+    seeds: Sequence[int],
+    cases: int,
+    switches: Switches,
+    *,
+    batches: int = BATCHES,
+    loaded: Callable[[Sessions, Path, Sequence[str]], Iterator[Laid]] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Tally:
+    """Asks texts of tables until so many answers were compared, or the seeds are used up.
+
+    Args:
+        seeds: of the worlds.
+        cases: how many answers to compare.
+        batches: of texts in a world.
+        loaded: makes more tables of a world, by loads.
+        say: told now and then how far it is.
+    """
+    tally, started = Tally(), time.monotonic()
+    for seed in seeds:
+        if tally.total >= cases or len(tally.failures) >= MOST_FAILURES:
+            break
+        with tempfile.TemporaryDirectory() as folder:
+            _hunt_world(spark, make_world(seed, switches), Path(folder), cases, tally, batches, loaded)
+        tally.seconds = time.monotonic() - started
+        say(f"after seed {seed}: {tally}")
+    return tally
+
+
+def _hunt_world(
+    spark: SparkSession,
+    world: World,
+    root: Path,
+    cases: int,
+    tally: Tally,
+    batches: int,
+    loaded: Callable[[Sessions, Path, Sequence[str]], Iterator[Laid]] | None,
+) -> None:
+    rng = random.Random(f"hunt {world.seed}")
+    sessions = Sessions(spark, world)
+    known, bits = features_of(sessions, rng)
+    methods = rng.sample(list(METHODS), TABLES)
+    tables = [lay_out(world, root / str(k), method, known, bits) for k, method in enumerate(methods)]
+    if loaded is not None:
+        tables += loaded(sessions, root, known)
+    queries = Queries(world, known, rng)
+    for batch in range(batches):
+        asks = [queries.ask(batch * TEXTS + k) for k in range(TEXTS)]
+        _ask_all(sessions, tables, asks, batch, tally)
+        if tally.total >= cases or len(tally.failures) >= MOST_FAILURES:
+            return
+
+
+def _ask_all(sessions: Sessions, tables: Sequence[Laid], asks: Sequence[Ask], batch: int, tally: Tally) -> None:
+    found = truth(sessions, asks)
+    tally.texts += len(asks)
+    for outcome in found.values():
+        if isinstance(outcome, Refused):
+            tally.no_answer[str(outcome)[:60]] += 1
+    for place, laid in enumerate(tables):
+        asking = Asking.of(sessions, laid, asks, found)
+        # What Spark has to plan takes longest: each table is asked in one of Spark's ways for a batch.
+        for name in (*_SEEN_BY, _IN_SPARK[(place + batch) % len(_IN_SPARK)]):
+            _judge(asking, name, tally)
+
+
+def _judge(asking: Asking, name: str, tally: Tally) -> None:
+    found = WAYS[name](asking)
+    by_number = {ask.number: ask for ask in asking.asks}
+    for number, outcome in found.outcomes.items():
+        if refusal(outcome):
+            tally.refused[name] += 1
+            continue
+        tally.cases[name, asking.laid.method] += 1
+        tally.skipping += found.skipped.get(number, 0) > 0
+        if outcome != asking.known[number] and len(tally.failures) < MOST_FAILURES:
+            tally.failures.append(shrunk(asking, by_number[number], name, outcome))
