@@ -6,7 +6,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,10 +30,12 @@ TEXTS = 40
 """How many texts one query of Spark's asks."""
 BATCHES = 5
 """How many of these a world has."""
-TABLES = 5
+MORE_TABLES = 2
+"""Beyond one for each method, partitioned in another way."""
 FEATURES = 8
-_SEEN_BY = ("embedded", "explain --predicate of plain files", "dataset")
-_IN_SPARK = ("enable", "engine spark", "data source", "explain --predicate")
+_WITHOUT_SPARK = ("embedded", "explain --predicate of plain files", "dataset")
+_IN_SPARK = {"enable": 8, "explain --predicate": 20, "engine spark": 8, "data source": 8}
+"""How many texts of a batch a table is asked in which of Spark's ways."""
 MOST_FAILURES = 8
 
 
@@ -103,23 +105,34 @@ def _is_exact(world: World, text: str) -> bool:
     return scan.exact and bool(scan.filter.predicates)
 
 
-def hunt(
-    spark: SparkSession,
-    seeds: Sequence[int],
-    cases: int,
-    switches: Switches,
-    *,
-    batches: int = BATCHES,
-    loaded: Callable[[Sessions, Path, Sequence[str]], Iterator[Laid]] | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Tally:
+Loading = Callable[[Sessions, Path, Sequence[str]], Iterator[Laid]]
+"""Makes tables of a world by loads, with features for some conditions."""
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What to hunt with.
+
+    Attributes:
+        spark: where sessions come from.
+        switches: which constructs there are.
+        batches: of texts in a world.
+        loading: makes the tables; where left out they are written without Spark, by every method.
+    """
+
+    spark: SparkSession
+    switches: Switches = field(default_factory=Switches)
+    batches: int = BATCHES
+    loading: Loading | None = None
+
+
+def run(hunt: Hunt, seeds: Iterable[int], cases: int, say: Callable[[str], None] = lambda text: None) -> Tally:
     """Asks texts of tables until so many answers were compared, or the seeds are used up.
 
     Args:
+        hunt: how.
         seeds: of the worlds.
         cases: how many answers to compare.
-        batches: of texts in a world.
-        loaded: makes more tables of a world, by loads.
         say: told now and then how far it is.
     """
     tally, started = Tally(), time.monotonic()
@@ -127,33 +140,27 @@ def hunt(
         if tally.total >= cases or len(tally.failures) >= MOST_FAILURES:
             break
         with tempfile.TemporaryDirectory() as folder:
-            _hunt_world(spark, make_world(seed, switches), Path(folder), cases, tally, batches, loaded)
+            _hunt_world(hunt, make_world(seed, hunt.switches), Path(folder), tally)
         tally.seconds = time.monotonic() - started
         say(f"after seed {seed}: {tally}")
     return tally
 
 
-def _hunt_world(
-    spark: SparkSession,
-    world: World,
-    root: Path,
-    cases: int,
-    tally: Tally,
-    batches: int,
-    loaded: Callable[[Sessions, Path, Sequence[str]], Iterator[Laid]] | None,
-) -> None:
+def _hunt_world(hunt: Hunt, world: World, root: Path, tally: Tally) -> None:
     rng = random.Random(f"hunt {world.seed}")
-    sessions = Sessions(spark, world)
+    sessions = Sessions(hunt.spark, world)
     known, bits = features_of(sessions, rng)
-    methods = rng.sample(list(METHODS), TABLES)
-    tables = [lay_out(world, root / str(k), method, known, bits) for k, method in enumerate(methods)]
-    if loaded is not None:
-        tables += loaded(sessions, root, known)
+    if hunt.loading is None:
+        methods = [*METHODS, *rng.sample(list(METHODS), MORE_TABLES)]
+        tables = [lay_out(world, root / str(k), method, known, bits, k) for k, method in enumerate(methods)]
+    else:
+        tables = list(hunt.loading(sessions, root, known))
+    rng.shuffle(tables)
     queries = Queries(world, known, rng)
-    for batch in range(batches):
+    for batch in range(hunt.batches):
         asks = [queries.ask(batch * TEXTS + k) for k in range(TEXTS)]
         _ask_all(sessions, tables, asks, batch, tally)
-        if tally.total >= cases or len(tally.failures) >= MOST_FAILURES:
+        if len(tally.failures) >= MOST_FAILURES:
             return
 
 
@@ -165,9 +172,11 @@ def _ask_all(sessions: Sessions, tables: Sequence[Laid], asks: Sequence[Ask], ba
             tally.no_answer[str(outcome)[:60]] += 1
     for place, laid in enumerate(tables):
         asking = Asking.of(sessions, laid, asks, found)
-        # What Spark has to plan takes longest: each table is asked in one of Spark's ways for a batch.
-        for name in (*_SEEN_BY, _IN_SPARK[(place + batch) % len(_IN_SPARK)]):
+        for name in _WITHOUT_SPARK:
             _judge(asking, name, tally)
+        # What Spark has to plan takes longest: each table is asked some texts in one of Spark's ways.
+        name = list(_IN_SPARK)[(place + batch) % len(_IN_SPARK)]
+        _judge(asking.of_every(len(asks) // _IN_SPARK[name], batch), name, tally)
 
 
 def _judge(asking: Asking, name: str, tally: Tally) -> None:

@@ -203,16 +203,19 @@ METHODS: Mapping[str, Method] = {
 
 
 def lay_out(
-    world: World, root: Path, method: str, conditions: Sequence[str], matches: Bits, rows: Bits | None = None
+    world: World, root: Path, method: str, conditions: Sequence[str], matches: Bits, number: int = 0
 ) -> Laid:
     """A table with a feature for each condition.
 
     Args:
+        world: the source.
+        root: the table's folder.
+        method: one of :data:`METHODS`.
+        conditions: of the features.
         matches: for which rows the conditions are TRUE, by Spark; bool[rows, conditions].
-        rows: the places of the rows that the table has; all where left out.
+        number: another number makes another table.
     """
-    rng = random.Random(f"{world.seed} {method}")
-    chosen = np.arange(world.rows.num_rows) if rows is None else rows
+    rng = random.Random(f"{world.seed} {method} {number}")
     blocking, layouts = METHODS[method](world, len(conditions), rng)
     fit = [each.name for each in world.given[1:] if each.family in _PARTITIONING]
     partition_by = rng.choice(fit) if fit and rng.random() < 0.6 else None
@@ -223,4 +226,4 @@ def lay_out(
     )  # fmt: skip
     ids = [", ".join(map(str, np.flatnonzero(matches[:, k]))) for k in range(len(conditions))]
     made = replace(made, conditions=tuple(f"id IN ({of or -1})" for of in ids))
-    return Laid(build(root, world.rows.take(pa.array(chosen)), made), method, partition_by)
+    return Laid(build(root, world.rows, made), method, partition_by)

@@ -1,16 +1,18 @@
 """Generated texts over generated tables, by every way of reading, against Spark on the source.
 
-`HUNT_WITHOUT` leaves constructs out (see :mod:`tests.hunt.switches`), `HUNT_SEEDS=7` or `7-9` asks worlds of one's own.
+`HUNT_WITHOUT` leaves constructs out (see :mod:`tests.hunt.switches`); `HUNT_SEEDS=7` or `7-9` asks worlds of one's own.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hunt.campaign import Tally, hunt
+from tests.hunt.campaign import Hunt, Tally, run
+from tests.hunt.loads import by_loads
 from tests.hunt.switches import Switches
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ pytestmark = pytest.mark.spark
 CASES = 1_000
 SLICES = 20
 CASES_OF_SLICE = 5_000
-SEEDS_OF_SLICE = 1_000
 LEAST_SKIPPING = 0.3
 
 
@@ -35,12 +36,24 @@ def check(tally: Tally, cases: int) -> None:
 
 def test_hunt(spark: SparkSession) -> None:
     first, _, last = os.environ.get("HUNT_SEEDS", "0-99").partition("-")
-    check(hunt(spark, range(int(first), int(last or first) + 1), CASES, Switches.of_environment(), batches=1), 1)
+    hunt = Hunt(spark, Switches.of_environment(), batches=1)
+    check(run(hunt, range(int(first), int(last or first) + 1), CASES), CASES if last else 1)
+
+
+def test_hunt_over_loaded_tables(spark: SparkSession) -> None:
+    switches = replace(Switches.of_environment(), odd_names=False)
+    check(run(Hunt(spark, switches, batches=1, loading=by_loads), [0], 1), 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(SLICES))
 def test_hunt_long(spark: SparkSession, number: int) -> None:
-    seeds = range(1000 + number * SEEDS_OF_SLICE, 1000 + (number + 1) * SEEDS_OF_SLICE)
-    say = lambda text: print(text, flush=True)  # noqa: E731, T201
-    check(hunt(spark, seeds, CASES_OF_SLICE, Switches.of_environment(), say=say), CASES_OF_SLICE)
+    """Each slice has seeds of its own, so that several processes can share them, and each can be run again."""
+
+    def say(text: str) -> None:
+        print(text, flush=True)  # noqa: T201 - how far it is
+
+    switches = Switches.of_environment()
+    loaded = run(Hunt(spark, replace(switches, odd_names=False), loading=by_loads), [1000 * number + 1], 1, say)
+    check(loaded, 1)
+    check(run(Hunt(spark, switches), range(1000 * number + 2, 1000 * (number + 1)), CASES_OF_SLICE, say), CASES_OF_SLICE)
