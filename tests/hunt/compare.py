@@ -17,7 +17,10 @@ Answer = Counter[Row]
 
 def rows_of(answer: pa.Table, zone: str) -> Answer:
     """The rows of an answer, with values as Spark would write them; NaN equals itself, and -0.0 is not 0.0."""
-    columns = [[_text(value, field.type, zone) for value in answer[place].to_pylist()] for place, field in enumerate(answer.schema)]
+    columns = [
+        [_text(value, field.type, zone) for value in answer[place].to_pylist()]
+        for place, field in enumerate(answer.schema)
+    ]
     return Counter(zip(*columns, strict=True)) if columns else Counter({(): answer.num_rows})
 
 

@@ -131,14 +131,23 @@ class Queries:
         return piece(
             f"SELECT {first} AS g, count(*) AS n, min({o}), max({o}), {value} AS v FROM ", self.mention(alias),
             self.where(alias), grouping, clause(chosen), kind=Kind.QUERY,
-            types=(self.type_of(key) if grouping else "int", "bigint", self.type_of(other), self.type_of(other), "bigint"),
+            types=(self.type_of(key) if grouping else "int", "bigint", *[self.type_of(other)] * 2, "bigint"),
         )  # fmt: skip
 
     def joined(self) -> Piece:
         """The table with itself."""
         left, right = self.rng.sample(_ALIASES, 2)
         kind = self.rng.choice(
-            ["JOIN", "INNER JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"]
+            [
+                "JOIN",
+                "INNER JOIN",
+                "LEFT JOIN",
+                "RIGHT JOIN",
+                "FULL JOIN",
+                "LEFT SEMI JOIN",
+                "LEFT ANTI JOIN",
+                "CROSS JOIN",
+            ]
         )
         key, unique = self.column(_KEYS), self.rng.random() < 0.5
         key = "id" if unique else key
@@ -149,14 +158,15 @@ class Queries:
             extra = [clause(" AND ", side.draw(1)) for side in (one, two) if self.rng.random() < 0.6]
             op = self.rng.choice(["=", "=", "=", "<=>"])
             on = piece(f" ON {left}.{self.q(key)} {op} {right}.{self.q(key)}", *extra)
-        parts = [one.draw(1)]
+        parts: list[str | Piece] = [one.draw(1)]
         if not only_left and self.rng.random() < 0.6:
             parts += [" AND ", two.draw(1)]
         where = clause(" WHERE ", *parts) if kind == "CROSS JOIN" or self.rng.random() < 0.8 else piece("")
         tables = piece(self.mention_as(left), f" {kind} ", self.mention_as(right), on, kind=Kind.RELATION)
         if unique and kind != "CROSS JOIN":
             name = self.column(tuple(FAMILIES))
-            items, types = f"{left}.id, {left}.{self.q(name)}", ("int", self.type_of(name))
+            types: tuple[str, ...] = ("int", self.type_of(name))
+            items = f"{left}.id, {left}.{self.q(name)}"
             if not only_left:
                 items, types = f"{items}, {right}.id AS other", (*types, "int")
         else:
@@ -178,7 +188,7 @@ class Queries:
         k, kind = self.q(key), self.rng.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN"])
         casts = {"int": ["bigint", "string", "double", "decimal(20,3)", "smallint"], "tinyint": ["int", "double"],
                  "digits": ["string", "int", "double"], "date": ["timestamp", "string", "timestamp_ntz"],
-                 "timestamp": ["date", "string"], "decimal(5,2)": ["double", "int", "string"], "bigint": ["double", "int"],
+                 "timestamp": ["date", "string"], "decimal(5,2)": ["double", "int"], "bigint": ["double", "int"],
                  "string": ["string"], "boolean": ["boolean", "string"]}  # fmt: skip
         types = casts.get(given.family, [given.type]) if self.world.switches.using_types else [given.type]
         of = f"try_cast({k} AS {self.rng.choice(types)})"
@@ -227,7 +237,8 @@ class Queries:
         twice = piece(f"SELECT l.id, l.{self.q(other)} FROM {name} l JOIN {name} r ON l.id = r.id WHERE ",
                       self.conditions("r", True).draw(1))  # fmt: skip
         union = piece(f"SELECT id, {self.q(other)} FROM {name} WHERE ", conditions.draw(1),
-                      f" UNION ALL SELECT id, {self.q(other)} FROM {name} WHERE ", self.conditions(name).draw(1))  # fmt: skip
+                      f" UNION ALL SELECT id, {self.q(other)} FROM {name} WHERE ",
+                      self.conditions(name).draw(1))  # fmt: skip
         return piece(inner, self.rng.choice([once, twice, union]), kind=Kind.QUERY, types=("int", self.type_of(other)))
 
     def sets(self) -> Piece:
@@ -245,7 +256,9 @@ class Queries:
         key, k2 = self.column(_KEYS), self.rng.choice(["rn", "id"])
         function = self.rng.choice(["row_number()", "rank()", "lag(id)", "sum(id)", "count(*)", "max(id)", "ntile(3)"])
         window = f"{function} OVER (PARTITION BY {self.q(key)} ORDER BY id)"
-        inner = piece(f"(SELECT *, {window} AS rn FROM t", clause(self.where("t")) if self.rng.random() < 0.5 else "", ") w")
+        inner = piece(
+            f"(SELECT *, {window} AS rn FROM t", clause(self.where("t")) if self.rng.random() < 0.5 else "", ") w"
+        )
         outer = self.conditions("w").draw(1)
         only = condition(f"{k2} <= {self.rng.choice([1, 2, 40])}")
         return piece(f"SELECT id, {self.q(key)}, rn FROM ", inner, clause(" WHERE ", only, " AND ", outer),
@@ -256,7 +269,9 @@ class Queries:
         given = [each for each in self.world.given[1:] if each.family in _KEYS][:2]
         names = [each.name for each in given]
         swapped = names[::-1] if len(names) == 2 and self.rng.random() < 0.5 else [f"r{i}" for i in range(len(names))]
-        items = ", ".join(["id", *(f"{self.q(old)} AS {name_in_sql(new, self.rng)}" for old, new in zip(names, swapped, strict=True))])
+        items = ", ".join(
+            ["id", *(f"{self.q(old)} AS {name_in_sql(new, self.rng)}" for old, new in zip(names, swapped, strict=True))]
+        )
         distinct = self.rng.choice(["", "", "DISTINCT "])
         inner = piece(f"(SELECT {distinct}{items} FROM t", self.where("t"), ") d")
         refs = [Ref("id", "int", ("1", "7", "150"))]
@@ -275,9 +290,12 @@ class Queries:
             steps.append(f" |> EXTEND id % 3 AS m3 |> WHERE m3 = {self.rng.randrange(3)}")
         steps.append(clause(" |> WHERE ", self.conditions("t").draw(1)))
         if self.rng.random() < 0.4:
-            end, types = f" |> AGGREGATE count(*) AS n, max(id) AS z GROUP BY {self.q(name)}", (self.type_of(name), "bigint", "int")
+            end, types = (
+                f" |> AGGREGATE count(*) AS n, max(id) AS z GROUP BY {self.q(name)}",
+                (self.type_of(name), "bigint", "int"),
+            )
         else:
-            end, types = f" |> SELECT id, {self.q(name)}", ("int", self.type_of(name))  # type: ignore[assignment]
+            end, types = f" |> SELECT id, {self.q(name)}", ("int", self.type_of(name))
         return piece("FROM t", *steps, end, kind=Kind.QUERY, types=types)
 
     def exploded(self) -> Piece:
@@ -303,7 +321,8 @@ class Queries:
         """The first of a total order."""
         name, order = self.column(_ORDERED), self.rng.choice(["", " DESC", " NULLS LAST"])
         return piece(f"SELECT id, {self.q(name)} FROM t", self.where("t"), f" ORDER BY {self.q(name)}{order}, id",
-                     f" LIMIT {self.rng.choice([1, 5, 30])}", kind=Kind.QUERY, types=("int", self.type_of(name)))  # fmt: skip
+                     f" LIMIT {self.rng.choice([1, 5, 30])}", kind=Kind.QUERY,
+                     types=("int", self.type_of(name)))  # fmt: skip
 
     def outer_nulls(self) -> Piece:
         """Tests of NULL above an outer join, which mean rows that were not there."""
@@ -321,8 +340,8 @@ class Queries:
             return self.aggregated()
         given, alias = self.rng.choice(structs), self.alias()
         where = clause(f" WHERE {alias}.{given.name}.{given.fields[0]} = {self.rng.randrange(8)}")
-        return piece(f"SELECT {alias}.id, {alias}.{given.name}.{given.fields[1]} AS f, {given.name} IS NULL AS g FROM t {alias}",
-                     where, kind=Kind.QUERY, types=("int", "int", "boolean"))  # fmt: skip
+        items = f"{alias}.id, {alias}.{given.name}.{given.fields[1]} AS f, {given.name} IS NULL AS g"
+        return piece(f"SELECT {items} FROM t {alias}", where, kind=Kind.QUERY, types=("int", "int", "boolean"))  # fmt: skip
 
 
 def with_query(ask: Ask, query: Piece) -> Ask:

@@ -42,7 +42,8 @@ class Failure:
 def shrunk(asking: Asking, ask: Ask, way: str, outcome: Outcome) -> Failure:
     """The failure of a text, or of a smaller one."""
     until = time.monotonic() + SECONDS
-    least, expected, given = ask, asking.known[ask.number], outcome
+    least, given = ask, outcome
+    expected: Outcome = asking.known[ask.number]
     trying = True
     while trying and time.monotonic() < until:
         trying = False

@@ -32,7 +32,7 @@ _ZONES = ("UTC", "UTC", "UTC", "Europe/Berlin", "America/New_York")
 
 @dataclass(frozen=True)
 class Given:
-    """A column of a source: its name, its family of values (of a struct: its fields), and literals of its own values."""
+    """A column of a source: its name, its family of values (of a struct: its fields), and literals of its values."""
 
     name: str
     family: str
@@ -202,9 +202,7 @@ METHODS: Mapping[str, Method] = {
 }  # fmt: skip
 
 
-def lay_out(
-    world: World, root: Path, method: str, conditions: Sequence[str], matches: Bits, number: int = 0
-) -> Laid:
+def lay_out(world: World, root: Path, method: str, conditions: Sequence[str], matches: Bits, number: int = 0) -> Laid:
     """A table with a feature for each condition.
 
     Args:

@@ -56,4 +56,6 @@ def test_hunt_long(spark: SparkSession, number: int) -> None:
     switches = Switches.of_environment()
     loaded = run(Hunt(spark, replace(switches, odd_names=False), loading=by_loads), [1000 * number + 1], 1, say)
     check(loaded, 1)
-    check(run(Hunt(spark, switches), range(1000 * number + 2, 1000 * (number + 1)), CASES_OF_SLICE, say), CASES_OF_SLICE)
+    check(
+        run(Hunt(spark, switches), range(1000 * number + 2, 1000 * (number + 1)), CASES_OF_SLICE, say), CASES_OF_SLICE
+    )

@@ -60,7 +60,13 @@ def _integers(type: str, arrow: pa.DataType, bits: int) -> Family:
 
 def _decimals(precision: int, scale: int) -> Family:
     most = Decimal(10**precision - 1).scaleb(-scale, _EXACT)
-    edges = [Decimal(0), Decimal(1).scaleb(-scale), most, most.copy_negate(), Decimal(min(5, 10 ** (precision - scale) - 1))]
+    edges = [
+        Decimal(0),
+        Decimal(1).scaleb(-scale),
+        most,
+        most.copy_negate(),
+        Decimal(min(5, 10 ** (precision - scale) - 1)),
+    ]
     edges = [value.quantize(Decimal(1).scaleb(-scale), context=_EXACT) for value in edges]
     literals = ["0", "0.05", "0.5", "5", "-1.5", "0.05D", "'0.5'", "1e2", f"{most:f}", f"-{most:f}", "float('0.5')"]
     return Family(f"decimal({precision},{scale})", pa.decimal128(precision, scale), edges, literals)
@@ -141,7 +147,9 @@ def filling(family: str, rng: random.Random) -> Any:
         return _FILLING[family](rng)
     if family.startswith("decimal"):
         scale = FAMILIES[family].arrow.scale
-        return Decimal(rng.randrange(-900, 900)).scaleb(-min(scale, 2)).quantize(Decimal(1).scaleb(-scale), None, _EXACT)
+        return (
+            Decimal(rng.randrange(-900, 900)).scaleb(-min(scale, 2)).quantize(Decimal(1).scaleb(-scale), None, _EXACT)
+        )
     return rng.randrange(-100, 100)
 
 
@@ -150,7 +158,7 @@ def literal(value: Any, family: str) -> str | None:
     if value is None or family in ("array<int>", "map<string,int>"):
         return None
     if family in ("string", "digits"):
-        return "'" + value.replace("'", "\\'") + "'"
+        return "'" + str(value).replace("'", "\\'") + "'"
     if family in ("float", "double"):
         return f"{family}('{value}')" if value != value or value in (INF, -INF) else f"{family}('{value!r}')"
     if family == "binary":

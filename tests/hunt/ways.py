@@ -82,7 +82,9 @@ class Sessions:
 def arm(ask: Ask, text: str) -> str:
     """A query that gives the rows of a text as arrays of strings, so that many texts can be asked in one."""
     names = [f"c{place}" for place in range(len(ask.query.types))]
-    cells = [f"hex({n})" if t == "binary" else f"CAST({n} AS string)" for n, t in zip(names, ask.query.types, strict=True)]
+    cells = [
+        f"hex({n})" if t == "binary" else f"CAST({n} AS string)" for n, t in zip(names, ask.query.types, strict=True)
+    ]
     return f"SELECT {ask.number} AS q, array({', '.join(cells)}) AS r FROM ({text}) AS x({', '.join(names)})"
 
 
