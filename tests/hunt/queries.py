@@ -290,10 +290,8 @@ class Queries:
             steps.append(f" |> EXTEND id % 3 AS m3 |> WHERE m3 = {self.rng.randrange(3)}")
         steps.append(clause(" |> WHERE ", self.conditions("t").draw(1)))
         if self.rng.random() < 0.4:
-            end, types = (
-                f" |> AGGREGATE count(*) AS n, max(id) AS z GROUP BY {self.q(name)}",
-                (self.type_of(name), "bigint", "int"),
-            )
+            types: tuple[str, ...] = (self.type_of(name), "bigint", "int")
+            end = f" |> AGGREGATE count(*) AS n, max(id) AS z GROUP BY {self.q(name)}"
         else:
             end, types = f" |> SELECT id, {self.q(name)}", ("int", self.type_of(name))
         return piece("FROM t", *steps, end, kind=Kind.QUERY, types=types)
@@ -341,7 +339,8 @@ class Queries:
         given, alias = self.rng.choice(structs), self.alias()
         where = clause(f" WHERE {alias}.{given.name}.{given.fields[0]} = {self.rng.randrange(8)}")
         items = f"{alias}.id, {alias}.{given.name}.{given.fields[1]} AS f, {given.name} IS NULL AS g"
-        return piece(f"SELECT {items} FROM t {alias}", where, kind=Kind.QUERY, types=("int", "int", "boolean"))  # fmt: skip
+        types = ("int", "int", "boolean")
+        return piece(f"SELECT {items} FROM t {alias}", where, kind=Kind.QUERY, types=types)
 
 
 def with_query(ask: Ask, query: Piece) -> Ask:

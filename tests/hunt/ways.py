@@ -220,7 +220,7 @@ def engine(asking: Asking) -> Found:
 
 
 def data_source(asking: Asking) -> Found:
-    """`spark.read.format("layoutopt")`, to which Spark pushes what it likes."""
+    """`spark.read.format("layoutopt")`, which is loaded once and skips nothing."""
     session = asking.sessions.plain
     register_format(session)
     session.read.format("layoutopt").load(asking.laid.root).createOrReplaceTempView("t")
@@ -229,7 +229,7 @@ def data_source(asking: Asking) -> Found:
         return session.sql(text, args=dict(args)).toArrow()
 
     try:
-        return Found(asked_together(asking.asks, lambda ask: ask.query.with_parameters, run), asking.skipped())
+        return Found(asked_together(asking.asks, lambda ask: ask.query.with_parameters, run), {})
     finally:
         session.catalog.dropTempView("t")
 
