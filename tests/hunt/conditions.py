@@ -17,6 +17,7 @@ _RESERVED = {"order", "date", "value"}
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_INTEGERS, "float", "double", "decimal(5,2)", "decimal(18,0)", "decimal(38,18)")
 _PARAMETERS = ("int", "string", "boolean", "date", "double")
+_PLAIN = (*_INTEGERS, "decimal(5,2)", "decimal(18,0)", "string", "digits", "date", "timestamp_ntz", "boolean", "double")
 _OPERATORS = ("=", "=", "=", "<", "<=", ">", ">=", "<>", "<=>", "!=")
 _PATTERNS = ("'a%'", "'%b'", "'%é%'", "'_'", "'50\\\\%'", "'x%x'", "'%'", "''", "'ab'", f"'{PREFIX}%'", "'z%'", "'it%'")
 
@@ -29,6 +30,7 @@ class Ref:
     family: str
     literals: Sequence[str]
     own: Sequence[str] = ()
+    in_struct: bool = False
 
 
 def name_in_sql(name: str, rng: random.Random) -> str:
@@ -47,7 +49,8 @@ def refs_of(world: World, alias: str, rng: random.Random, qualified: bool) -> li
         if given.fields:
             if world.switches.struct_paths:
                 ints = FAMILIES["int"]
-                found += [Ref(f"{name}.{field}", "int", ints.literals, tuple("01234567")) for field in given.fields]
+                own = tuple("01234567")
+                found += [Ref(f"{name}.{field}", "int", ints.literals, own, True) for field in given.fields]
         else:
             family = FAMILIES[given.family]
             beyond = tuple(family.beyond) if world.switches.beyond else ()
@@ -63,6 +66,7 @@ class Conditions:
         rng: decides what is drawn.
         known: conditions of the workload, whose features tables are built with; written over the plain columns.
         parameter: makes a parameter of a value's literal; None where there are none.
+        plain: only comparisons of columns with literals of their own types, which every engine knows.
     """
 
     def __init__(
@@ -71,8 +75,11 @@ class Conditions:
         rng: random.Random,
         known: Sequence[str] = (),
         parameter: Callable[[str, object], Piece] | None = None,
+        plain: bool = False,
     ) -> None:
-        self.refs, self.rng, self.known, self.parameter = refs, rng, known, parameter
+        self.refs, self.rng, self.known, self.parameter, self.plain = refs, rng, known, parameter, plain
+        if plain:
+            self.refs = [ref for ref in refs if ref.family in _PLAIN and not ref.in_struct and '"' not in ref.sql]
 
     def draw(self, depth: int = 2) -> Piece:
         """A condition; most are conjunctions, which skip more."""
@@ -87,7 +94,7 @@ class Conditions:
 
     def atom(self) -> Piece:
         """One test."""
-        if self.known and self.rng.random() < 0.4:
+        if self.known and not self.plain and self.rng.random() < 0.4:
             return condition(self.rng.choice(self.known))
         if self.rng.random() < 0.15:
             return condition(f"{self._id()} BETWEEN {(low := self.rng.randrange(200))} AND {low + 25}")
@@ -102,7 +109,7 @@ class Conditions:
         if self.parameter and ref.family in _PARAMETERS and ref.own and self.rng.random() < 0.5:
             text = self.rng.choice(ref.own)
             return self.parameter(text, _value(text, ref.family))
-        if ref.own and self.rng.random() < 0.6:
+        if ref.own and (self.plain or self.rng.random() < 0.6):
             return piece(self.rng.choice(ref.own))
         return piece(self.rng.choice([*ref.literals, "NULL"]) if ref.literals else "NULL")
 
@@ -137,6 +144,8 @@ class Conditions:
     def _about(self, ref: Ref) -> Piece:
         """A test by a function, or of another column."""
         c, rng = ref.sql, self.rng
+        if self.plain:
+            return condition(f"{c} IS {rng.choice(['', 'NOT '])}NULL")
         some = [f"{c} IS NULL", f"{c} IS NOT NULL"]
         if self._comparable(ref):
             a, b = rng.choice(ref.own or ref.literals), rng.choice(ref.literals)

@@ -49,13 +49,13 @@ class Queries:
 
     def __init__(self, world: World, known: Sequence[str], rng: random.Random) -> None:
         self.world, self.known, self.rng = world, known, rng
-        self._prefix = "p"
+        self._prefix, self._plain = "p", False
 
     def ask(self, number: int) -> Ask:
         """The next text."""
-        self._prefix = f"p{number}"
+        self._prefix, self._plain = f"p{number}", self.rng.random() < 0.5
         draw = self.rng.random()
-        if draw < 0.36:
+        if draw < 0.45:
             return self._flat(number)
         shapes = [
             (self.aggregated, 5), (self.joined, 6), (self.using, 4), (self.subquery, 6), (self.cte, 3), (self.sets, 3),
@@ -87,7 +87,7 @@ class Queries:
         known = () if qualified else self.known
         make = parameters(self._prefix) if self.rng.random() < 0.3 else None
         self._prefix += "x"
-        return Conditions(self.refs(alias, qualified), self.rng, known, make)
+        return Conditions(self.refs(alias, qualified), self.rng, known, make, self._plain)
 
     def where(self, alias: str, qualified: bool = False) -> Piece:
         """A WHERE clause over the table alone."""
@@ -95,7 +95,8 @@ class Queries:
 
     def column(self, families: Sequence[str]) -> str:
         """The name of a column of one of these families, `id` where there is none."""
-        fit = [given.name for given in self.world.given if given.family in families]
+        nested = ("array<int>", "map<string,int>") if self._plain else ()
+        fit = [given.name for given in self.world.given if given.family in families and given.family not in nested]
         return self.rng.choice(fit or ["id"])
 
     def q(self, name: str) -> str:
@@ -107,7 +108,8 @@ class Queries:
         return next(given.type for given in self.world.given if given.name == name)
 
     def _flat(self, number: int) -> Ask:
-        alias, names = self.alias(), [given.name for given in self.world.given]
+        nested = "<" if self._plain else "-"  # no type has that
+        alias, names = self.alias(), [given.name for given in self.world.given if nested not in given.type]
         chosen = ["id", *self.rng.sample(names[1:], self.rng.randint(0, 4))]
         before = self.rng.choice(["", "", f"{alias}."])
         items = ", ".join(before + self.q(name) for name in chosen)

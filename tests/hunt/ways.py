@@ -88,9 +88,10 @@ def arm(ask: Ask, text: str) -> str:
     return f"SELECT {ask.number} AS q, array({', '.join(cells)}) AS r FROM ({text}) AS x({', '.join(names)})"
 
 
-def asked_together(
-    asks: Sequence[Ask], text_of: Callable[[Ask], str], run: Callable[[str, Mapping[str, object]], pa.Table]
-) -> Outcomes:
+Run = Callable[[str, Mapping[str, object]], pa.Table]
+
+
+def asked_together(asks: Sequence[Ask], text_of: Callable[[Ask], str], run: Run) -> Outcomes:
     """The outcomes of many texts by one query of Spark's; where it is refused, by its halves."""
     if not asks:
         return {}
@@ -148,15 +149,25 @@ class Asking:
         chosen = [ask for ask in asks if ask.number in answers]
         return cls(sessions, laid, chosen, answers, {ask.number: _scan(laid, ask) for ask in chosen})
 
-    def of_every(self, step: int, first: int) -> Asking:
-        """Only every so manieth of the texts."""
-        return replace(self, asks=self.asks[first % step :: step])
+    def some(self, count: int, first: int) -> Asking:
+        """So many of the texts, others with another number."""
+        step = max(len(self.asks) // count, 1)
+        return replace(self, asks=self.asks[first % step :: step][:count])
 
     @property
     def scanned(self) -> list[tuple[Ask, Scan]]:
         """The texts that can be analysed."""
         pairs = [(ask, self.scans[ask.number]) for ask in self.asks]
         return [(ask, scan) for ask, scan in pairs if isinstance(scan, Scan)]
+
+    def together(self, text_of: Callable[[Ask], str], run: Run) -> Outcomes:
+        """The outcomes by queries of many texts; what can't be analysed is asked alone, for it makes all read whole."""
+        found = asked_together([ask for ask, _ in self.scanned], text_of, run)
+        alone = [ask for ask in self.asks if ask.number not in found]
+        return {
+            **found,
+            **{number: one for ask in alone for number, one in asked_together([ask], text_of, run).items()},
+        }
 
     def skipped(self) -> dict[int, int]:
         """What each text leaves out, whoever reads."""
@@ -200,13 +211,13 @@ def enabled(asking: Asking) -> Found:
         return answer
 
     try:
-        outcomes = asked_together(asking.asks, lambda ask: ask.query.with_parameters, run)
+        outcomes = asking.together(lambda ask: ask.query.with_parameters, run)
     finally:
         disable(session)
     mentions = [(ask.number, len(scan.reads)) for ask, scan in asking.scanned]
-    if len(skipped) != sum(count for _, count in mentions):  # what was left out where is not known
+    if len(skipped) < sum(count for _, count in mentions):  # what was left out where is not known
         return Found(outcomes, {})
-    places = iter(skipped)
+    places = iter(skipped)  # what can't be analysed comes last
     return Found(outcomes, {number: sum(next(places) for _ in range(count)) for number, count in mentions})
 
 
@@ -216,7 +227,7 @@ def engine(asking: Asking) -> Found:
     def run(text: str, _: object) -> pa.Table:
         return scan_to_dataframe(asking.sessions.plain, asking.laid.table.scan(text)).toArrow()
 
-    return Found(asked_together(asking.asks, lambda ask: ask.sql, run), asking.skipped())
+    return Found(asking.together(lambda ask: ask.sql, run), asking.skipped())
 
 
 def data_source(asking: Asking) -> Found:
