@@ -33,6 +33,7 @@ _WITHOUT_SPARK = ("embedded", "explain --predicate of plain files", "dataset")
 _IN_SPARK = {"enable": 6, "explain --predicate": 15, "engine spark": 6, "data source": 2}
 """How many texts of a batch a table is asked in which of Spark's ways."""
 MOST_FAILURES = 8
+"""How many texts with a wrong answer end a hunt."""
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Tally:
 
     cases: Counter[tuple[str, str]] = field(default_factory=Counter)  # by way and method
     skipping: int = 0
+    wrong: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # by way
     no_answer: Counter[str] = field(default_factory=Counter)  # of Spark on the source, by what it said
     texts: int = 0
@@ -61,7 +63,7 @@ class Tally:
         return "\n".join(
             [
                 f"{self.total:,} cases of {self.texts:,} texts in {self.seconds:,.0f} s, "
-                f"{self.skipping / max(self.total, 1):.1%} skipping, {len(self.failures)} wrong",
+                f"{self.skipping / max(self.total, 1):.1%} skipping, {self.wrong} wrong",
                 f"by way: {dict(by_way)}",
                 f"by method: {dict(by_method)}",
                 f"refused by a way: {dict(self.refused)}",
@@ -186,5 +188,9 @@ def _judge(asking: Asking, name: str, tally: Tally) -> None:
             continue
         tally.cases[name, asking.laid.method] += 1
         tally.skipping += found.skipped.get(number, 0) > 0
-        if outcome != asking.known[number] and len(tally.failures) < MOST_FAILURES:
+        if outcome == asking.known[number]:
+            continue
+        tally.wrong += 1
+        known = [failure.original for failure in tally.failures]
+        if by_number[number].sql not in known and len(known) < MOST_FAILURES:  # one for each text
             tally.failures.append(shrunk(asking, by_number[number], name, outcome))

@@ -60,7 +60,7 @@ class Queries:
         shapes = [
             (self.aggregated, 5), (self.joined, 6), (self.using, 4), (self.subquery, 6), (self.cte, 3), (self.sets, 3),
             (self.windowed, 3), (self.derived, 3), (self.pipes, 2), (self.exploded, 1), (self.values, 2),
-            (self.limited, 2), (self.outer_nulls, 2), (self.struct_star, 1),
+            (self.limited, 2), (self.outer_nulls, 2), (self.struct_star, 3),
         ]  # fmt: skip
         shape = self.rng.choices([shape for shape, _ in shapes], [weight for _, weight in shapes])[0]
         return Ask(number, shape())
@@ -69,7 +69,10 @@ class Queries:
 
     def alias(self) -> str:
         """A name for the table: maybe one of a column's or a struct's field's."""
-        return self.rng.choice(_ALIASES) if self.world.switches.struct_paths else self.rng.choice(["t", "y", "A1"])
+        if not self.world.switches.struct_paths:
+            return self.rng.choice(["t", "y", "A1"])
+        structs = [given.name for given in self.world.given if given.fields]
+        return self.rng.choice(structs if self.rng.random() < 0.3 else _ALIASES)
 
     def mention(self, alias: str) -> Piece:
         """The table under an alias."""
@@ -339,7 +342,8 @@ class Queries:
         if not structs or not self.world.switches.struct_paths:
             return self.aggregated()
         given, alias = self.rng.choice(structs), self.alias()
-        where = clause(f" WHERE {alias}.{given.name}.{given.fields[0]} = {self.rng.randrange(8)}")
+        before = self.rng.choice(["", f"{alias}."])
+        where = clause(f" WHERE {before}{given.name}.{given.fields[0]} = {self.rng.randrange(8)}")
         items = f"{alias}.id, {alias}.{given.name}.{given.fields[1]} AS f, {given.name} IS NULL AS g"
         types = ("int", "int", "boolean")
         return piece(f"SELECT {items} FROM t {alias}", where, kind=Kind.QUERY, types=types)
