@@ -30,7 +30,7 @@ MORE_TABLES = 5
 """Beyond one for each method, partitioned in another way."""
 FEATURES = 8
 _WITHOUT_SPARK = ("embedded", "explain --predicate of plain files", "dataset")
-_IN_SPARK = {"enable": 6, "explain --predicate": 15, "engine spark": 6, "data source": 2}
+_IN_SPARK = {"enable": 6, "explain --predicate": 15, "engine spark": 6, "data source": 1}
 """How many texts of a batch a table is asked in which of Spark's ways."""
 MOST_FAILURES = 8
 """How many texts with a wrong answer end a hunt."""
@@ -142,7 +142,7 @@ def run(hunt: Hunt, seeds: Iterable[int], cases: int, say: Callable[[str], None]
         with tempfile.TemporaryDirectory() as folder:
             _hunt_world(hunt, make_world(seed, hunt.switches), Path(folder), tally)
         tally.seconds = time.monotonic() - started
-        say(f"after seed {seed}: {tally}")
+        say("\n\n".join([f"after seed {seed}: {tally}", *map(str, tally.failures)]))
     return tally
 
 

@@ -31,6 +31,7 @@ class Ref:
     literals: Sequence[str]
     own: Sequence[str] = ()
     in_struct: bool = False
+    beyond: Sequence[str] = ()
 
 
 def name_in_sql(name: str, rng: random.Random) -> str:
@@ -53,8 +54,8 @@ def refs_of(world: World, alias: str, rng: random.Random, qualified: bool) -> li
                 found += [Ref(f"{name}.{field}", "int", ints.literals, own, True) for field in given.fields]
         else:
             family = FAMILIES[given.family]
-            beyond = tuple(family.beyond) if world.switches.beyond else ()
-            found.append(Ref(name, given.family, (*family.literals, *beyond), given.own))
+            beyond = family.beyond if world.switches.beyond else ()
+            found.append(Ref(name, given.family, family.literals, given.own, beyond=beyond))
     return found
 
 
@@ -109,6 +110,8 @@ class Conditions:
         if self.parameter and ref.family in _PARAMETERS and ref.own and self.rng.random() < 0.5:
             text = self.rng.choice(ref.own)
             return self.parameter(text, _value(text, ref.family))
+        if ref.beyond and self.rng.random() < 0.15:
+            return piece(self.rng.choice(ref.beyond))
         if ref.own and (self.plain or self.rng.random() < 0.6):
             return piece(self.rng.choice(ref.own))
         return piece(self.rng.choice([*ref.literals, "NULL"]) if ref.literals else "NULL")

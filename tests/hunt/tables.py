@@ -118,7 +118,11 @@ def _column(given: Given, rows: int, rng: random.Random) -> list[Any]:
         rng.choice(values) if kind == "scattered" else values[place * len(values) // rows] for place in range(rows)
     ]
     nulls = rng.choice([0.0, 0.05, 0.4])
-    return [None if rng.random() < nulls else value for value in chosen]
+    start = rng.choice([rows, rng.randrange(rows)])  # where a run of NULLs begins, so that whole blocks are NULL
+    return [
+        None if start <= place < start + rows // 3 or rng.random() < nulls else value
+        for place, value in enumerate(chosen)
+    ]
 
 
 def _own(values: Sequence[Any], family: str) -> tuple[str, ...]:

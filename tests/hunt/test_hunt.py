@@ -36,13 +36,13 @@ def check(tally: Tally, cases: int) -> None:
 
 def test_hunt(spark: SparkSession) -> None:
     first, _, last = os.environ.get("HUNT_SEEDS", "0-99").partition("-")
-    hunt = Hunt(spark, Switches.of_environment(), texts=30, batches=1)
+    hunt = Hunt(spark, Switches.of_environment(), texts=24, batches=1)
     check(run(hunt, range(int(first), int(last or first) + 1), CASES), CASES if last else 1)
 
 
 def test_hunt_over_loaded_tables(spark: SparkSession) -> None:
     switches = replace(Switches.of_environment(), odd_names=False)
-    check(run(Hunt(spark, switches, texts=30, batches=1, loading=by_loads), [0], 1), 1)
+    check(run(Hunt(spark, switches, texts=24, batches=1, loading=by_loads), [0], 1), 1)
 
 
 @pytest.mark.long
