@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.scan import shadow
 from layoutopt.scan.shadow_texts import check_text
 from layoutopt.scan.table import TableRead, merge_mentions
-from layoutopt.spark.datasource import PUSHDOWN, register_format
+from layoutopt.spark.datasource import register_format
 from layoutopt.spark.metrics import ScanMetrics
 from layoutopt.spark.names import Named, name_tables
 from layoutopt.spark.read import read_to_dataframe
@@ -63,8 +63,6 @@ def enable(spark: SparkSession) -> None:
     with _ENABLING:
         if "sql" in vars(spark):
             return
-        known = session_tables(spark)
-        known.conf_before.setdefault(PUSHDOWN, str(spark.conf.get(PUSHDOWN)))
         register_format(spark)
 
         def sql(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 (Spark's name)
@@ -89,9 +87,6 @@ def disable(spark: SparkSession) -> None:
             known.hidden.clear()
             known.views.clear()
             known.remember(())
-            for key, value in known.conf_before.items():
-                spark.conf.set(key, value)
-            known.conf_before.clear()
 
 
 def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:

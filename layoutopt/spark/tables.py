@@ -77,7 +77,6 @@ class SessionTables:
     tables: dict[str, Registered] = field(default_factory=dict)
     views: dict[str, TextView] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
-    conf_before: dict[str, str] = field(default_factory=dict)
     of_thread: threading.local = field(default_factory=threading.local)
 
     def remember(self, scans: tuple[ScanMetrics, ...]) -> None:

@@ -244,11 +244,19 @@ def _block_rows(
 def chunk_sizes(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The compressed bytes of each top-level column in each row group."""
     metadata = pq.read_metadata(path)
+    names = [name for field in pq.read_schema(path) for name in [field.name] * _leaves(field.type)]
     sizes: dict[str, np.ndarray[Any, Any]] = {}
     for group in range(metadata.num_row_groups):
         for index in range(metadata.row_group(group).num_columns):
             chunk = metadata.row_group(group).column(index)
-            name = chunk.path_in_schema.split(".")[0]
+            name = names[index]  # a path has dots between names that may have some themselves
             sizes.setdefault(name, np.zeros(metadata.num_row_groups, dtype=np.int64))
             sizes[name][group] += chunk.total_compressed_size
     return sizes
+
+
+def _leaves(type: pa.DataType) -> int:
+    """How many columns of Parquet a type is made of."""
+    if pa.types.is_map(type):
+        return _leaves(type.key_type) + _leaves(type.item_type)
+    return sum(_leaves(type.field(k).type) for k in range(type.num_fields)) if pa.types.is_nested(type) else 1

@@ -150,11 +150,11 @@ def test_enabling_twice_and_disabling(session: SparkSession) -> None:
     assert skipped(session) > 0
 
 
-def test_settings_changed_while_enabled_come_back(session: SparkSession) -> None:
-    key = "spark.sql.python.filterPushdown.enabled"
-    assert session.conf.get(key) == "true"
-    disable(session)
-    assert session.conf.get(key) == "false"
+def test_enabling_changes_no_setting(session: SparkSession) -> None:
+    other = session.newSession()
+    before = other.conf.getAll
+    enable(other)
+    assert other.conf.getAll == before
 
 
 def test_a_new_session_is_enabled_by_itself(session: SparkSession) -> None:

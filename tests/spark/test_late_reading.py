@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.spark.datasource import register_format
 from layoutopt.spark.read import spark_sql
 from tests.scan.builder import build, building
 from tests.scan.destroyed import without_values_of_rows
@@ -42,12 +41,6 @@ def ask_scan(spark: SparkSession, table: Table, where: str) -> DataFrame:
     return spark_sql(spark, table, f"SELECT id, price, day, score FROM t WHERE {where}")
 
 
-def ask_format(spark: SparkSession, table: Table, where: str) -> DataFrame:
-    register_format(spark)
-    read = spark.read.format("layoutopt").option("columns", "id,price,day,score")
-    return read.load(table.catalog.files.root).where(where)
-
-
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     return spark.newSession()
@@ -64,7 +57,7 @@ def table(tmp_path: Path, rows: pa.Table) -> Table:
 
 
 @pytest.mark.unshadowed("values that are skipped are destroyed")
-@pytest.mark.parametrize("ask", [ask_enabled, ask_scan, ask_format])
+@pytest.mark.parametrize("ask", [ask_enabled, ask_scan])
 def test_row_groups_without_a_matching_row_are_not_read(
     session: SparkSession, table: Table, rows: pa.Table, ask: Ask
 ) -> None:
