@@ -11,6 +11,7 @@ import sys
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config import PlanSettings
 from layoutopt.errors import SettingError
 from layoutopt.spark.featurize import pairs_table, vector_counts
@@ -26,7 +27,8 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
     document = read_features(settings.features)
     check_settings(spark, document.features.settings, "the features document")
     rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
-    pairs = pairs_table(vector_counts(rows, document.features.features, settings.partition_by))
+    counts = vector_counts(rows, document.features.features, settings.partition_by)
+    pairs = pairs_table(counts, PartitionNames.of(document.schema, settings.partition_by))
     pq.write_table(pairs, settings.output)
     say(f"counted {pairs.num_rows} pairs of partition and vector: {settings.output}")
 

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.model.feature import FeatureSet
 from layoutopt.search.problem import Unit
 from layoutopt.spark.encodings import bytes_a_row
+from layoutopt.spark.partition_values import of_partitions
 from layoutopt.spark.sampling import rows_drawn
-from layoutopt.spark.source import of_partitions
 
 _MEASURED_BLOCKS = 2
 _MOST_MEASURED_ROWS = 30_000
@@ -27,7 +28,7 @@ def unit_in_bytes(
     rows: DataFrame,
     features: FeatureSet,
     partition_by: str | None,
-    partition: tuple[object, int],
+    partition: tuple[PlainValue, int],
     *,
     block_rows: int,
     segment_rows: int,

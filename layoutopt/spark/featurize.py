@@ -9,12 +9,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicate import to_sql
 from layoutopt.model.vectors import WORD_BITS, VectorCounts, Words, words_for
+from layoutopt.spark.partition_values import partition_column
 from layoutopt.spark.session import compiled_in_parts
-from layoutopt.workload.references import quoted
 
 WORD_PREFIX = "_w"
 _COUNT = "_count"
@@ -69,7 +70,7 @@ def words_of(table: pa.Table, n_features: int) -> Words:
 
 def vector_counts(
     df: DataFrame, features: Sequence[Feature], by: str | None = None, max_pairs: int = MAX_PAIRS
-) -> dict[object, VectorCounts]:
+) -> dict[PlainValue, VectorCounts]:
     """The distinct vectors and their counts, by value of the column ``by``, from one SQL aggregate.
 
     Args:
@@ -82,7 +83,7 @@ def vector_counts(
         BoundError: there are more pairs.
     """
     names = word_names(len(features))
-    keys = [F.lit(None).cast("int").alias("_key") if by is None else F.col(quoted(by)).alias("_key")]
+    keys = [partition_column(df, by).alias("_key")]
     words = [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)]
     grouped = df.select(*keys, *words).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
     with compiled_in_parts(df.sparkSession):
@@ -94,7 +95,7 @@ def vector_counts(
     return dict(_by_key(pairs, len(features)))
 
 
-def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[object, VectorCounts]]:
+def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[PlainValue, VectorCounts]]:
     """Each key with its pairs, in the order of the vectors, whatever the order in which Spark gave them."""
     coded = pairs["_key"].combine_chunks().dictionary_encode(null_encoding="encode")
     codes = np.asarray(coded.indices, dtype=np.int64)
@@ -106,9 +107,10 @@ def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[object, VectorCo
         yield key, VectorCounts(words[rows], counts[rows], n_features)
 
 
-def pairs_table(counts: Mapping[object, VectorCounts]) -> pa.Table:
+def pairs_table(counts: Mapping[PlainValue, VectorCounts], names: PartitionNames) -> pa.Table:
     """The pairs as a table to look at: ``partition`` as text, ``words`` as a list of bit patterns, ``count``."""
-    partitions = [None if key is None else str(key) for key, vectors in counts.items() for _ in range(len(vectors))]
+    texts = {key: None if key is None else str(names.scalar(key)) for key in counts}
+    partitions = [texts[key] for key, vectors in counts.items() for _ in range(len(vectors))]
     words = [row.tolist() for vectors in counts.values() for row in vectors.words.view(np.int64)]
     rows = [count for vectors in counts.values() for count in vectors.counts.tolist()]
     schema = pa.schema([("partition", pa.string()), ("words", pa.list_(pa.int64())), ("count", pa.int64())])

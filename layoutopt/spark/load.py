@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +23,9 @@ from layoutopt.catalog.checks import Content, Positions, check_content, check_po
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.entries import written_content, written_positions
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.paths import DATA, new_load_id, partition_key
-from layoutopt.catalog.snapshot import Scalar, Snapshot
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.paths import DATA, new_load_id
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import Plan
@@ -33,6 +33,7 @@ from layoutopt.model.vectors import words_for
 from layoutopt.spark.checksum import is_hashable
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.featurize import feature_words
+from layoutopt.spark.partition_values import of_partitions, partition_values
 from layoutopt.spark.read import STRICT
 from layoutopt.spark.segments import (
     Cutter,
@@ -51,9 +52,7 @@ from layoutopt.spark.source import (
     content_columns,
     content_of,
     measure_content,
-    of_partitions,
     open_source,
-    partition_values,
 )
 from layoutopt.spark.stages import Progress, Stages, silent
 from layoutopt.spark.tasks import map_segments
@@ -120,8 +119,9 @@ class _Load:
     files: TableFiles
     load_id: str
     segments: tuple[Segment, ...]
-    values: Mapping[str, object]
-    origins: Mapping[str, str]
+    values: Mapping[str, PlainValue]
+    names: PartitionNames
+    basis: Basis
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,18 @@ class Basis:
         snapshot: the table's newest then, None for a table that was not there: what is refused as a conflict is what
             changed since.
         source: names the source in messages.
+        values: of the partitions to load; None where the caller's texts say which, or nobody does.
+        whole: whether these are all that the source has, so that no row of it may be left out.
         origins: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
+        rows: of partition keys, the rows that the caller counted in the source.
     """
 
     snapshot: Snapshot | None
     source: str
+    values: tuple[PlainValue, ...] | None = None
+    whole: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def load(
@@ -162,8 +168,8 @@ def load(
         source: rows, or a path to Parquet.
         table_path: the table's folder, made where there is none.
         plan: what to load by.
-        partitions: which ones, as values or ``o_year=1994``; None is all that the source has. One that has no rows
-            there becomes empty.
+        partitions: which ones, as ``--partition`` has them (``o_year=1994``, or what its text would be); None is all
+            that the source has. One that has no rows there becomes empty.
         progress: called with a short sentence as each stage begins.
         basis: what the caller saw of table and source before; left out, the table is looked at now.
         stages: times and logs the stages, in place of ``progress``.
@@ -186,27 +192,28 @@ def load(
     check_settings(spark, plan.settings, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
-    asked = () if partitions is None else partition_values(rows, plan.partition_by, partitions)
-    if asked and plan.partition_by is not None:
-        rows = of_partitions(rows, plan.partition_by, asked)
     files = TableFiles(str(table_path))
     base = ensure_table_root(files)
-    name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-    if basis is not None:
-        base, name = basis.snapshot, basis.source
+    if basis is None:
+        name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
+        values = partition_values(rows, plan.partition_by, partitions) if partitions is not None else None
+        basis = Basis(base, name, values, whole=values is None)
+    base, name, asked = basis.snapshot, basis.source, basis.values or ()
+    if plan.partition_by is not None and not basis.whole:
+        rows = of_partitions(rows, plan.partition_by, asked)
     with watch.stage("count", "counting partitions") as counts:
         segments = _count_segments(rows, name, plan, cutter)
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
-    values = dict.fromkeys(asked) | {segment.value: None for segment in segments}
-    by_key = {_key(plan, value): value for value in values}
-    origins = {} if basis is None else basis.origins
-    one = _Load(spark, rows, name, plan, files, _fresh_load_id(base), segments, by_key, origins)
+    names = PartitionNames.of(plan.schema, plan.partition_by, base)
+    by_key = _by_key(names, basis, segments)
+    one = _Load(spark, rows, name, plan, files, _fresh_load_id(base), segments, by_key, names, basis)
     try:
         with watch.stage("write", f"writing {len(segments)} segments", load_id=one.load_id) as counts:
             written = _write(one, in_task)
             counts["blocks"] = written.blocks.num_rows
         with watch.stage("check", "comparing with the source"):
             _check(one, written)
+            _check_partitions(one, _entries(one, written.blocks))
     except BaseException:
         _delete_written(one)
         raise
@@ -230,17 +237,26 @@ def _count_segments(rows: DataFrame, name: str, plan: Plan, cutter: Cutter) -> t
     return cut_segments(chunks, plan.segment_rows, cutter)
 
 
-def _key(plan: Plan, value: object) -> str:
-    return partition_key(value) if plan.partition_by is not None else "all"
+def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
+    """The partitions of a load by their keys: those that were asked for, and those found where all are wanted.
 
-
-def _scalar(value: object) -> Scalar:
-    """A partition value as JSON has it; dates and decimals as text."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value)
+    Raises:
+        ContentMismatchError: the source has others than the caller saw, or two would have one key.
+    """
+    asked = dict.fromkeys(basis.values or ())
+    values = asked | {segment.value: None for segment in segments}
+    if basis.values is not None and len(values) > len(asked):
+        raise ContentMismatchError(
+            f"{basis.source} has the partition {names.shown(list(values)[-1])}, which it had not before; nothing was "
+            "committed, load again, from a source that nobody changes meanwhile"
+        )
+    by_key = {names.key(value): value for value in values}
+    if len(by_key) < len(values):
+        raise ContentMismatchError(
+            f"two partitions of {basis.source} would have one name in the table; nothing was committed, "
+            "load them one at a time into tables of their own"
+        )
+    return by_key
 
 
 def _fresh_load_id(base: Snapshot | None) -> str:
@@ -279,7 +295,7 @@ def _write(one: _Load, in_task: Callable[[str], None] | None) -> _Written:
         root=one.files.root,
         load_id=one.load_id,
         first_block=_mark(one.load_id) << _NUMBER_BITS,
-        keys=tuple(_key(plan, segment.value) for segment in one.segments),
+        keys=tuple(one.names.key(segment.value) for segment in one.segments),
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,
     )
@@ -306,7 +322,7 @@ def _collected(one: _Load, result: pa.Table, empty: pa.Table, observed: Content)
     for row in sorted(result.to_pylist(), key=lambda row: int(row["segment"])):
         tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
         segment = one.segments[row["segment"]]
-        key = _key(one.plan, segment.value)
+        key = one.names.key(segment.value)
         joined[key] = max(joined[key], row["joined_vectors"])
         for layout, sums in enumerate(row["tid_sums"]):
             by_name = zip(one.plan.schema.names, sums, strict=True)
@@ -351,10 +367,37 @@ def _read_back_layout(one: _Load, blocks: pa.Table, layout: int, fields: StructT
 
 
 def _commit(one: _Load, base: Snapshot | None, blocks: pa.Table, whole_table: bool, at: CommitHook) -> Snapshot:
-    values = {key: _scalar(value) for key, value in one.values.items()}
-    measured = partition_entries(blocks, one.plan, one.load_id, values)
-    entries = [replace(entry, source=one.origins.get(entry.key)) for entry in measured]
+    entries = [replace(entry, source=one.basis.origins.get(entry.key)) for entry in _entries(one, blocks)]
     return commit_load(one.files, base, one.plan, one.load_id, entries, blocks, whole_table=whole_table, at=at)
+
+
+def _entries(one: _Load, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
+    """The partitions as they were measured while they were written."""
+    values = {key: one.names.scalar(value) for key, value in one.values.items()}
+    return partition_entries(blocks, one.plan, one.load_id, values)
+
+
+def _check_partitions(one: _Load, entries: Sequence[PartitionEntry]) -> None:
+    """Refuse partitions that have other rows than the caller counted, or rows of another value than they stand for.
+
+    What stands in the rows is taken from them as they were written, not from how partitions were named.
+
+    Raises:
+        ContentMismatchError: names the partition.
+    """
+    for entry in entries:
+        said = f"partition {one.names.shown(one.values[entry.key])} of {one.source_name}"
+        counted = one.basis.rows.get(entry.key, entry.rows)
+        if counted != entry.rows:
+            raise ContentMismatchError(
+                f"{said} has {counted} rows but {entry.rows} were written; nothing was committed, "
+                "load again, from a source that nobody changes meanwhile"
+            )
+        if not one.names.is_of(entry, one.values[entry.key]):
+            raise ContentMismatchError(
+                f"{said} got rows of other partitions; nothing was committed, load again and report it if it happens "
+                "twice"
+            )
 
 
 def _delete_written(one: _Load) -> None:

@@ -7,17 +7,16 @@ there with other rows, or by another plan than the one given, is refused unless 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property
 from pathlib import Path
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.paths import partition_key
+from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.config import LoadSettings
@@ -35,14 +34,21 @@ from layoutopt.model.layout import Plan
 from layoutopt.scan.status import current_plan
 from layoutopt.scan.table import Table
 from layoutopt.spark.load import Basis, LoadReport, load
+from layoutopt.spark.partition_values import asked_for, partition_values
 from layoutopt.spark.same_rows import holds_same_rows
 from layoutopt.spark.session import check_settings
-from layoutopt.spark.source import check_partition_column, conformed, open_source, partition_values, quoted
-from layoutopt.spark.source_files import SourcePartition, between, read_partition, source_partitions
+from layoutopt.spark.source import check_partition_column, conformed, open_source
+from layoutopt.spark.source_files import (
+    SourcePartition,
+    between,
+    check_reachable,
+    read_partition,
+    source_partitions,
+)
 from layoutopt.spark.stages import Progress, Stages, silent
 
 DEFAULT_PLAN = Path("plan.json")
-WHOLE = "all"
+_GLOB = re.compile(r"[*?\[\]{}\\,]")  # a path with one of these is a pattern to Spark
 
 
 @dataclass(frozen=True)
@@ -106,8 +112,19 @@ class _Asked:
     say: Progress = silent
     partitions: tuple[SourcePartition, ...] = field(default=())
 
+    @cached_property
+    def names(self) -> PartitionNames:
+        snapshot = None if self.table is None else self.table.catalog.snapshot
+        return PartitionNames.of(self.plan.schema, self.plan.partition_by, snapshot)
+
+    @property
+    def some(self) -> bool:
+        """Whether only some of the source's partitions are asked for."""
+        settings = self.settings
+        return bool(settings.partition) or settings.first is not None or settings.last is not None
+
     def key(self, partition: SourcePartition) -> str:
-        return WHOLE if self.plan.partition_by is None else partition_key(partition.value)
+        return self.names.key(partition.value)
 
     def entry(self, partition: SourcePartition) -> PartitionEntry | None:
         return None if self.table is None else self.table.catalog.snapshot.partition(self.key(partition))
@@ -172,7 +189,10 @@ def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: Event
         rows = open_source(spark, settings.source)
     check_partition_column(rows, plan.partition_by)
     asked = _Asked(spark, settings, plan, table, rows, log, say)
-    return replace(asked, partitions=_partitions(asked))
+    found = _partitions(asked)
+    if plan.partition_by is not None:
+        check_reachable(rows, settings.source, plan.partition_by, found)
+    return replace(asked, partitions=found)
 
 
 def _newest(settings: LoadSettings) -> Table | None:
@@ -218,7 +238,7 @@ def _partitions(asked: _Asked) -> tuple[SourcePartition, ...]:
     if ranged and settings.partition:
         raise SettingError(f"--partition {settings.partition[0]} and a range are both given; leave one of them out")
     if ranged:
-        condition: SparkColumn | None = between(rows, by, settings.first, settings.last)
+        condition = between(rows, by, settings.first, settings.last)
         found = source_partitions(rows, settings.source, by, condition)
         if not found and not settings.allow_empty:
             raise MissingPartitionError(
@@ -227,28 +247,27 @@ def _partitions(asked: _Asked) -> tuple[SourcePartition, ...]:
         return found
     if not settings.partition:
         return source_partitions(rows, settings.source, by)
+    return _named(asked)
+
+
+def _named(asked: _Asked) -> tuple[SourcePartition, ...]:
+    settings, rows, by = asked.settings, asked.rows, asked.plan.partition_by
     values = partition_values(rows, by, settings.partition)
-    return _named(asked, values)
-
-
-def _named(asked: _Asked, values: Sequence[object]) -> tuple[SourcePartition, ...]:
-    settings, by = asked.settings, str(asked.plan.partition_by)
-    type = asked.rows.schema[by].dataType
-    wanted = [F.col(quoted(by)).eqNullSafe(F.lit(value).cast(type)) for value in values]
-    found = source_partitions(asked.rows, settings.source, by, reduce(SparkColumn.__or__, wanted))
+    found = source_partitions(rows, settings.source, by, asked_for(rows, str(by), settings.partition))
     by_value = {partition.value: partition for partition in found}
     missing = [value for value in values if value not in by_value]
     if missing and not settings.allow_empty:
+        null = f" (NULL is {by}=__null__)" if missing[0] == "null" else ""
         raise MissingPartitionError(
-            f"{settings.source!r} has no rows for {by}={missing[0]}; load when they have come, or give --allow-empty"
+            f"{settings.source!r} has no rows for {asked.names.shown(missing[0])}{null}; load when they have come, "
+            "or give --allow-empty"
         )
     return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
 
 def _groups(asked: _Asked) -> list[tuple[SourcePartition, ...]]:
     """What is committed together: each named partition by itself, so that a retry resumes; a whole source at once."""
-    named = asked.settings.partition or asked.settings.first is not None or asked.settings.last is not None
-    return [(partition,) for partition in asked.partitions] if named else [asked.partitions]
+    return [(partition,) for partition in asked.partitions] if asked.some else [asked.partitions]
 
 
 def _load_group(asked: _Asked, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
@@ -276,17 +295,24 @@ def _without_replace(settings: LoadSettings) -> LoadSettings:
 
 def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[SourcePartition]) -> LoadReport:
     settings, plan = asked.settings, asked.plan
-    origins = {asked.key(partition): partition.origin for partition in todo}
-    basis = Basis(None if asked.table is None else asked.table.catalog.snapshot, repr(settings.source), origins)
-    stages = Stages(asked.say, asked.log)
     # A source without a row still makes a table.
-    named = None if plan.partition_by is None or not todo else [partition.value for partition in todo]
-    return load(asked.spark, _rows(asked, todo), settings.table_path, plan, named, basis=basis, stages=stages)
+    values = None if plan.partition_by is None or not todo else tuple(partition.value for partition in todo)
+    whole = not asked.some and len(todo) == len(asked.partitions)
+    basis = Basis(
+        snapshot=None if asked.table is None else asked.table.catalog.snapshot,
+        source=repr(settings.source),
+        values=values,
+        whole=whole or plan.partition_by is None,
+        origins={asked.key(partition): partition.origin for partition in todo},
+        rows={asked.key(partition): partition.rows for partition in todo},
+    )
+    rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
+    return load(asked.spark, rows, settings.table_path, plan, basis=basis, stages=Stages(asked.say, asked.log))
 
 
 def _rows(asked: _Asked, todo: Sequence[SourcePartition]) -> DataFrame:
     spark, source, by = asked.spark, asked.settings.source, asked.plan.partition_by
-    if by is None or len(todo) != 1 or not todo[0].files:
+    if by is None or len(todo) != 1 or not todo[0].files or any(_GLOB.search(file.uri) for file in todo[0].files):
         return open_source(spark, source)
     return read_partition(spark, source, asked.rows, by, todo[0], asked.plan.schema)
 

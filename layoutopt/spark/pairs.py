@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.keys import has_key, key_array
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, PlanError
 from layoutopt.features.implications import Bools
 from layoutopt.features.weights import feature_shares
@@ -24,10 +25,10 @@ from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.partition import Weights
 from layoutopt.spark.featurize import vector_counts
+from layoutopt.spark.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.planning import PartitionPairs
 from layoutopt.spark.routing import weights_from
 from layoutopt.spark.sampling import rows_by_partition, sample_vectors, spread
-from layoutopt.spark.source import of_partitions
 from layoutopt.workload.references import quoted
 
 Progress = Callable[[str], None]
@@ -81,26 +82,22 @@ def sample_pairs(of: Counting, features: FeatureSet) -> tuple[PartitionPairs, ..
     return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
 
 
-_Reached = Mapping[object, tuple[int, Weights]]
+_Reached = Mapping[PlainValue, tuple[int, Weights]]
 
 
 def _with_weights(
-    of: Counting, features: FeatureSet, counts: Mapping[object, VectorCounts], reached: _Reached | None = None
+    of: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached | None = None
 ) -> tuple[PartitionPairs, ...]:
     reached = _reached(of) if reached is None else reached
     shares = feature_shares(features, of.queries)
     return tuple(
         PartitionPairs(value, rows, counts[value], of_queries, weights_from(shares, of_queries, counts[value]))
-        for value in sorted(counts, key=_null_first)
+        for value in sorted(counts, key=null_first)
         for rows, of_queries in (reached[value],)
     )
 
 
-def _null_first(value: object) -> tuple[bool, object]:
-    return value is not None, value if value is not None else 0
-
-
-def _countable(of: Counting, features: FeatureSet) -> tuple[FeatureSet, dict[object, VectorCounts]]:
+def _countable(of: Counting, features: FeatureSet) -> tuple[FeatureSet, dict[PlainValue, VectorCounts]]:
     """The pairs of as many of the heaviest features as the driver can hold the pairs of."""
     while True:
         try:
@@ -132,7 +129,7 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
     return [int(i) for i in np.sort(by_weight[:fits])]
 
 
-def _reached(of: Counting, only_of: Sequence[object] | None = None) -> _Reached:
+def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reached:
     """By partition, its rows and each query's weight, 0 where its bounds exclude the query.
 
     Minima of texts are dear (Spark sorts for them), and few columns exclude a query from a partition. Bounds of some
@@ -173,8 +170,7 @@ def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]
     for i, column in enumerate(columns):
         value = F.col(quoted(column.name))
         aggregates += [F.min(value).alias(f"_low{i}"), F.max(value).alias(f"_high{i}"), F.count(value).alias(f"_n{i}")]
-    key = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
-    return rows.groupBy(key.alias("_key")).agg(*aggregates).toArrow().combine_chunks()
+    return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 
 
 def _excluded(

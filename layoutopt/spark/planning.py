@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
@@ -30,7 +31,7 @@ class PartitionPairs:
         weights: of each feature here, ``float64[f]``.
     """
 
-    value: object
+    value: PlainValue
     rows: int
     vectors: VectorCounts
     query_weights: Weights

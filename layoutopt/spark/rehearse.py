@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.blocks import BlockTable, block_schema
 from layoutopt.catalog.entries import partition_entries
-from layoutopt.catalog.paths import new_load_id, partition_key
+from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import LayoutoptError
@@ -85,7 +86,8 @@ def rehearse_together(
     with clear_failures(name), compiled_in_parts(spark):
         chunks = count_chunks(positioned, first.partition_by, first.segment_rows)
         segments = cut_segments(chunks, first.segment_rows, in_input_order)
-        keys = tuple("all" if first.partition_by is None else partition_key(segment.value) for segment in segments)
+        names = PartitionNames.of(first.schema, first.partition_by)
+        keys = tuple(names.key(segment.value) for segment in segments)
         jobs = [_job_of(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
         routed = with_segments(spark, positioned, segments, first.partition_by)
         words = feature_words(routed, first.features.features)

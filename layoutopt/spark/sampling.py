@@ -8,16 +8,18 @@ long ones (texts, nested) that no feature is about, since reading and hashing th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.featurize import vector_counts
-from layoutopt.spark.source import hashable_sql, of_partitions, quoted
+from layoutopt.spark.partition_values import literal, null_first, of_partitions, partition_column
+from layoutopt.spark.source import hashable_sql, quoted
 
 T = TypeVar("T")
 
@@ -43,9 +45,9 @@ def sample_vectors(
     rows: DataFrame,
     features: FeatureSet,
     partition_by: str | None,
-    partition_rows: Mapping[object, int],
+    partition_rows: Mapping[PlainValue, int],
     sample_rows: int = SAMPLE_ROWS,
-) -> dict[object, VectorCounts]:
+) -> dict[PlainValue, VectorCounts]:
     """About ``sample_rows`` rows' vectors of each of some partitions.
 
     Args:
@@ -63,7 +65,7 @@ def drawn_rows(
     rows: DataFrame,
     features: FeatureSet,
     partition_by: str | None,
-    partition_rows: Mapping[object, int],
+    partition_rows: Mapping[PlainValue, int],
     sample_rows: int = SAMPLE_ROWS,
 ) -> DataFrame:
     """The rows that :func:`sample_vectors` counts, with the same arguments."""
@@ -73,23 +75,19 @@ def drawn_rows(
     }
     if partition_by is None:
         return rows.where(draw < F.lit(drawn_below[None]))
-    key = F.col(quoted(partition_by))
+    key, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
     limit = F.lit(0)
     for value, below in drawn_below.items():
-        limit = F.when(key.eqNullSafe(F.lit(value)), F.lit(below)).otherwise(limit)
+        limit = F.when(key.eqNullSafe(literal(value, type)), F.lit(below)).otherwise(limit)
     return of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
 
 
-def rows_by_partition(rows: DataFrame, partition_by: str | None) -> dict[object, int]:
+def rows_by_partition(rows: DataFrame, partition_by: str | None) -> dict[PlainValue, int]:
     """The rows of each partition by its value, NULL first; a table without partitions is one, of the value None."""
-    key = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
-    counted = rows.groupBy(key.alias("_key")).agg(F.count(F.lit(1)).alias("_rows")).toArrow()
+    keyed = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
+    counted = keyed.agg(F.count(F.lit(1)).alias("_rows")).toArrow()
     found = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
-    return {value: found[value] for value in sorted(found, key=_null_first)}
-
-
-def _null_first(value: Any) -> tuple[bool, Any]:
-    return value is not None, value if value is not None else 0
+    return {value: found[value] for value in sorted(found, key=null_first)}
 
 
 def rows_drawn(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:

@@ -14,9 +14,10 @@ from typing import Protocol
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from layoutopt.workload.references import quoted
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.spark.partition_values import null_first, partition_column, plain_type
 
 POSITION = "_pos"
 SEGMENT = "_segment"
@@ -34,14 +35,14 @@ class Segment:
 
     Attributes:
         id: number in the load, from 0.
-        value: the partition column's value; None is NULL, or that the table has no partitions.
+        value: the partition column's, plain; None is NULL, or that the table has no partitions.
         number: number in its partition, from 0.
         low, high: positions in the source of its rows, ``[low, high)``.
         rows: how many it was counted to have.
     """
 
     id: int
-    value: object
+    value: PlainValue
     number: int
     low: int
     high: int
@@ -52,7 +53,7 @@ class Segment:
 class Chunk:
     """Neighbouring rows of one partition: ``rows`` of them from position ``low`` on."""
 
-    value: object
+    value: PlainValue
     low: int
     rows: int
 
@@ -101,7 +102,7 @@ def count_chunks(positioned: DataFrame, partition_by: str | None, segment_rows: 
         segment_rows: rows that a segment may have.
     """
     shift = int(np.log2(min(_LARGEST_CHUNK, max(1, segment_rows // _CHUNKS_A_SEGMENT))))
-    value = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
+    value = partition_column(positioned, partition_by)
     keyed = positioned.select(value.alias(_VALUE), F.shiftright(F.col(POSITION), shift).alias(_CHUNK))
     counted = keyed.groupBy(_VALUE, _CHUNK).agg(F.count("*").alias(_COUNT)).collect()
     chunks = [Chunk(row[_VALUE], row[_CHUNK] << shift, row[_COUNT]) for row in counted]
@@ -116,11 +117,11 @@ def cut_segments(chunks: Iterable[Chunk], segment_rows: int, cutter: Cutter = in
         segment_rows: rows that a segment may have.
         cutter: how partitions above it are cut.
     """
-    by_value: dict[object, list[Chunk]] = {}
+    by_value: dict[PlainValue, list[Chunk]] = {}
     for chunk in chunks:
         by_value.setdefault(chunk.value, []).append(chunk)
     segments: list[Segment] = []
-    for value in sorted(by_value, key=_null_first):
+    for value in sorted(by_value, key=null_first):
         held = by_value[value]
         cut = cutter([chunk.rows for chunk in held], segment_rows)
         for number in range(cut[-1] + 1):
@@ -131,10 +132,6 @@ def cut_segments(chunks: Iterable[Chunk], segment_rows: int, cutter: Cutter = in
             rows = sum(chunk.rows for chunk in members)
             segments.append(Segment(len(segments), value, number, low, _END, rows))
     return tuple(segments)
-
-
-def _null_first(value: object) -> tuple[bool, object]:
-    return (value is not None, value if value is not None else 0)
 
 
 def _ending(segment: Segment, high: int) -> Segment:
@@ -148,12 +145,12 @@ def with_segments(
 
     A row that no segment takes is lost here, and so is noticed by the comparison with the source.
     """
-    value_type: DataType = IntegerType() if partition_by is None else positioned.schema[partition_by].dataType
+    value_type = IntegerType() if partition_by is None else plain_type(positioned.schema[partition_by].dataType)
     fields = [(_VALUE, value_type), (_LOW, LongType()), (_HIGH, LongType()), (SEGMENT, IntegerType())]
     schema = StructType([StructField(name, type) for name, type in fields])
     table = spark.createDataFrame([(s.value, s.low, s.high, s.id) for s in segments], schema)
     inside = (F.col(POSITION) >= F.col(_LOW)) & (F.col(POSITION) < F.col(_HIGH))
     if partition_by is not None:
-        inside = F.col(quoted(partition_by)).eqNullSafe(F.col(_VALUE)) & inside
+        inside = partition_column(positioned, partition_by).eqNullSafe(F.col(_VALUE)) & inside
     joined = positioned.join(F.broadcast(table), inside, "inner")
     return joined.drop(_VALUE, _LOW, _HIGH)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column as SparkColumn
@@ -27,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from layoutopt.catalog.checks import Content
-from layoutopt.errors import SchemaError, SettingError, SourceError
+from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.checksum import is_hashable
 from layoutopt.spark.failures import clear_failures
@@ -39,7 +38,6 @@ _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, Timestamp
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
 _PADDED = re.compile(r"(?<!var)char\(", re.IGNORECASE)
-_NULL_TEXTS = frozenset({"null", "__null__", "__HIVE_DEFAULT_PARTITION__"})
 
 
 def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: bool = True) -> DataFrame:
@@ -151,48 +149,6 @@ def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
             f"the table can't be partitioned by {name!r} of type {type.simpleString()}; choose a date, number or "
             "plain text"
         )
-
-
-def partition_values(df: DataFrame, partition_by: str | None, asked: Sequence[object]) -> tuple[object, ...]:
-    """The partition values that ``--partition`` asks for, as Spark has them: ``o_year=1994``, or just ``1994``.
-
-    Raises:
-        SettingError: the plan has no partitions, the text names another column, or is no value of its type.
-    """
-    if partition_by is None:
-        raise SettingError(f"the plan has no partitions, but {asked[0]!r} was asked for; leave --partition out")
-    field = df.schema[partition_by]
-    values = []
-    for text in asked:
-        value = _value_asked(text, partition_by)
-        cast = F.lit(value).try_cast(field.dataType).alias("value")
-        row = df.sparkSession.range(1).select(cast).first()
-        typed = None if row is None else row["value"]
-        if value is not None and typed is None:
-            type = field.dataType.simpleString()
-            raise SettingError(
-                f"{value!r} is no {type}; write --partition {partition_by}=VALUE with a value of that type"
-            )
-        values.append(typed)
-    return tuple(dict.fromkeys(values))
-
-
-def _value_asked(text: object, partition_by: str) -> object:
-    if not isinstance(text, str):
-        return text
-    name, equals, value = text.partition("=")
-    if not equals:
-        value = text
-    elif name.strip().lower() != partition_by.lower():
-        raise SettingError(f"the table is partitioned by {partition_by}, not {name!r}; write {partition_by}={value}")
-    return None if value in _NULL_TEXTS else value
-
-
-def of_partitions(df: DataFrame, partition_by: str, values: Sequence[object]) -> DataFrame:
-    """The rows of some partitions."""
-    type = df.schema[partition_by].dataType
-    column = F.col(quoted(partition_by))
-    return df.where(reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(value).cast(type)) for value in values)))
 
 
 def content_columns(df: DataFrame) -> list[SparkColumn]:

@@ -17,10 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from layoutopt.errors import SettingError
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
 from layoutopt.spark.failures import clear_failures
-from layoutopt.spark.source import of_partitions, open_source, parquet_reader, quoted
+from layoutopt.spark.partition_values import null_first, of_partitions, partition_column
+from layoutopt.spark.source import open_source, parquet_reader, quoted
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,14 @@ class SourcePartition:
     """A partition as the source has it.
 
     Attributes:
-        value: of the partition column; None is NULL, or that the table has no partitions.
+        value: of the partition column, plain; None is NULL, or that the table has no partitions.
         files: those that hold rows of it, sorted.
+        rows: how many it has.
     """
 
-    value: object
+    value: PlainValue
     files: tuple[SourceFile, ...]
+    rows: int = 0
 
     @property
     def origin(self) -> str:
@@ -63,22 +67,45 @@ def source_partitions(
         condition: keeps the partitions that are wanted; None keeps all.
     """
     file = rows.metadataColumn("_metadata")
-    value = F.lit(None).cast("int") if partition_by is None else F.col(quoted(partition_by))
     kept = rows if condition is None else rows.where(condition)
     listed = kept.select(
-        value.alias("value"),
+        partition_column(rows, partition_by).alias("value"),
         file["file_path"].alias("uri"),
         file["file_size"].alias("size"),
         F.unix_micros(file["file_modification_time"]).alias("modified"),
     )
     with clear_failures(repr(source)):
-        found = listed.distinct().collect()
-    files: dict[object, list[SourceFile]] = {}
+        found = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
+    files: dict[PlainValue, list[SourceFile]] = {}
+    rows_of: dict[PlainValue, int] = {}
     for row in found:
-        files.setdefault(row["value"], []).append(SourceFile(row["uri"], row["size"], row["modified"]))
-    in_order = sorted(files, key=lambda value: (value is not None, value if value is not None else 0))
-    by_uri = {value: sorted(held, key=lambda file: file.uri) for value, held in files.items()}
-    return tuple(SourcePartition(value, tuple(by_uri[value])) for value in in_order)
+        value = row["value"]
+        files.setdefault(value, []).append(SourceFile(row["uri"], row["size"], row["modified"]))
+        rows_of[value] = rows_of.get(value, 0) + row["rows"]
+    by_uri = {value: tuple(sorted(held, key=lambda file: file.uri)) for value, held in files.items()}
+    return tuple(SourcePartition(value, by_uri[value], rows_of[value]) for value in sorted(files, key=null_first))
+
+
+def check_reachable(rows: DataFrame, source: str, partition_by: str, partitions: Sequence[SourcePartition]) -> None:
+    """Prove that the partitions' values select all of their rows, before anything is loaded by them.
+
+    Args:
+        rows: the source.
+        source: names it in messages.
+        partition_by: the partition column.
+        partitions: as they were counted, by the values that the rows really have.
+
+    Raises:
+        SourceError: rows would be left out: a text that is no UTF-8, or a source that changes meanwhile.
+    """
+    counted = sum(partition.rows for partition in partitions)
+    with clear_failures(repr(source)):
+        selected = of_partitions(rows, partition_by, [partition.value for partition in partitions]).count()
+    if selected != counted:
+        raise SourceError(
+            f"{source!r} has {counted} rows in the partitions to load, but {selected} can be told by their value of "
+            f"{partition_by}; load from a source that nobody changes meanwhile, whose texts are UTF-8"
+        )
 
 
 def between(rows: DataFrame, partition_by: str | None, first: str | None, last: str | None) -> SparkColumn:
@@ -94,8 +121,8 @@ def between(rows: DataFrame, partition_by: str | None, first: str | None, last: 
     for flag, text in (("--from", first), ("--to", last)):
         if text is None:
             continue
-        row = rows.sparkSession.range(1).select(F.lit(text).try_cast(type).alias("value")).first()
-        if row is None or row["value"] is None:
+        row = rows.sparkSession.range(1).select(F.lit(text).try_cast(type).isNull().alias("wrong")).first()
+        if row is None or row["wrong"]:
             raise SettingError(f"{flag} is {text!r}, which is no {type.simpleString()}; write a {partition_by}")
         end = F.lit(text).cast(type)
         condition &= column >= end if flag == "--from" else column <= end

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.feature import FeatureSet
@@ -57,7 +58,7 @@ class SampledSegment:
         words: their vectors over the sample's features, ``uint64[n, w]``.
     """
 
-    value: object
+    value: PlainValue
     partition_rows: int
     rows: int
     table: pa.Table
@@ -135,7 +136,7 @@ def draw_sample(
     return RowSample(features, tuple(segment for segment in segments if segment.table.num_rows))
 
 
-def _places_of(column: pa.ChunkedArray, value: object) -> Ints:
+def _places_of(column: pa.ChunkedArray, value: PlainValue) -> Ints:
     matches = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
     found: Ints = np.flatnonzero(np.asarray(pc.fill_null(matches, False)))
     return found

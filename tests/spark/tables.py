@@ -116,4 +116,5 @@ def plan_of(
         segment_rows=segment_rows,
         max_vectors=max_vectors,
         seed=0,
+        settings=of.features.settings,
     )

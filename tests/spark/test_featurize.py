@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicate import to_sql
@@ -62,7 +63,7 @@ def test_counts_by_partition_are_those_of_the_rows(spark: SparkSession) -> None:
         assert vectors.counts.tolist() == [20] * 5
     everything = vector_counts(source, features)
     assert everything[None].counts.tolist() == [80] * 5
-    pairs = pairs_table(counts)
+    pairs = pairs_table(counts, PartitionNames("day", "int"))
     assert (pairs.num_rows, sum(pairs["count"].to_pylist())) == (20, 400)
 
 

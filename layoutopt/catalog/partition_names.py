@@ -1,0 +1,101 @@
+"""What partitions are called: keys in paths and snapshots, made from plain values alone.
+
+A *plain* value is what a partition value is in Python: None for NULL, a bool, a str, a Decimal, an int for whole
+numbers; days since 1970 for a date, microseconds since 1970 for both timestamps (in UTC, or in no zone). So no value
+is ever taken for another one, or for one in another time zone; names are made from it and never read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+
+from layoutopt.catalog.paths import WHOLE, partition_key
+from layoutopt.catalog.snapshot import PartitionEntry, Scalar, Snapshot
+from layoutopt.catalog.statistics import MAX_TEXT
+from layoutopt.model.schema import Schema
+from layoutopt.model.values import to_key
+
+PlainValue = bool | int | Decimal | str | None
+
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+@dataclass(frozen=True)
+class PartitionNames:
+    """The names of one table's partitions.
+
+    Attributes:
+        column: the partition column, None where the table has no partitions.
+        type: the column's Spark type.
+        older: keys by instant that a table has from the days when they were told in the loader's own time zone.
+    """
+
+    column: str | None
+    type: str = "string"
+    older: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: Schema, column: str | None, snapshot: Snapshot | None = None) -> PartitionNames:
+        """The names under a schema, those that a snapshot has among them."""
+        if column is None:
+            return cls(None)
+        type = schema.find(column).type
+        entries = () if snapshot is None or type != "timestamp" else snapshot.partitions
+        instants = {entry.key: _instant(entry, column) for entry in entries}
+        return cls(column, type, {instant: key for key, instant in instants.items() if instant is not None})
+
+    def key(self, value: PlainValue) -> str:
+        """The key of a partition: safe in any path, and the value's alone."""
+        if self.column is None:
+            return WHOLE
+        if self.type == "timestamp" and isinstance(value, int) and value in self.older:
+            return self.older[value]
+        return partition_key(self._spelled(value, " "))
+
+    def scalar(self, value: PlainValue) -> Scalar:
+        """The value as a snapshot's JSON has it: dates, times and decimals as text."""
+        spelled = self._spelled(value, "T")
+        return str(spelled) if isinstance(spelled, Decimal) else spelled
+
+    def shown(self, value: PlainValue) -> str:
+        """The value as messages have it: ``day=1994-01-01``."""
+        return "all rows" if self.column is None else f"{self.column}={self.scalar(value)}"
+
+    def is_of(self, entry: PartitionEntry, value: PlainValue) -> bool:
+        """Whether all that was measured of a partition's rows says that they have this value."""
+        if self.column is None or entry.rows == 0 or self.column not in entry.bounds:
+            return True
+        bounds = entry.bounds[self.column]
+        if value is None:
+            return bounds.nulls in (None, entry.rows)
+        if bounds.nulls:
+            return False
+        if bounds.low is None or bounds.high is None:
+            return True
+        key = value if self.type in ("date", *_TIMES) else to_key(value, self.type)
+        if isinstance(key, str) and len(key) > MAX_TEXT:  # whose bounds are rounded outwards
+            return str(bounds.low) <= key <= str(bounds.high)
+        return bounds.low == bounds.high == key
+
+    def _spelled(self, value: PlainValue, between: str) -> PlainValue:
+        if value is None or not isinstance(value, int) or isinstance(value, bool):
+            return value
+        if self.type == "date":
+            return str(np.datetime64(value, "D"))
+        if self.type not in _TIMES:
+            return value
+        text = str(np.datetime64(value, "us")).removesuffix(".000000")
+        # An instant says so: it is another text than the local times that older tables have for keys.
+        return f"{text}Z" if self.type == "timestamp" else text.replace("T", between)
+
+
+def _instant(entry: PartitionEntry, column: str) -> int | None:
+    """The one instant of all rows of a partition, as they were measured; None where it is not known."""
+    bounds = entry.bounds.get(column)
+    if bounds is None or bounds.nulls != 0 or bounds.low != bounds.high or not isinstance(bounds.low, int):
+        return None
+    return bounds.low
