@@ -42,8 +42,15 @@ def plain_column(value: SparkColumn, type: DataType) -> SparkColumn:
     if isinstance(type, TimestampType):
         return F.unix_micros(value)
     if isinstance(type, TimestampNTZType):
-        return F.timestamp_diff("MICROSECOND", F.expr(_NO_ZONE), value)
+        return _microseconds(value)
     return value
+
+
+def _microseconds(local: SparkColumn) -> SparkColumn:
+    """Microseconds of local times since 1970, from their parts: Spark's ``timestampdiff`` takes the session's zone."""
+    days, seconds = F.unix_date(local.cast("date")).cast("bigint"), F.extract(F.lit("SECOND"), local)
+    minutes = days * 1440 + F.hour(local) * 60 + F.minute(local)
+    return minutes * 60_000_000 + (seconds * 1_000_000).cast("bigint")
 
 
 def literal(value: PlainValue, type: DataType) -> SparkColumn:

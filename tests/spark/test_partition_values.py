@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,11 @@ OF_TYPES: dict[str, Values] = {
     "timestamp_ntz": [
         ("timestamp_ntz'2020-01-01 01:02:03'", "p=2020-01-01 01:02:03"),
         ("timestamp_ntz'2021-03-28 02:30:00'", "p=2021-03-28 02:30:00"),
+        ("timestamp_ntz'2021-03-28 03:30:00'", "p=2021-03-28 03:30:00"),
+        ("timestamp_ntz'2021-10-31 02:30:00.000001'", "p=2021-10-31 02:30:00.000001"),
         ("timestamp_ntz'1500-01-01 00:00:00'", "p=1500-01-01"),
+        ("timestamp_ntz'0001-01-01 00:00:00.000001'", "p=0001-01-01 00:00:00.000001"),
+        ("timestamp_ntz'9999-12-31 23:59:59.999999'", "p=9999-12-31 23:59:59.999999"),
         ("cast(NULL AS timestamp_ntz)", "p=null"),
     ],
     "decimal(38,4)": [
@@ -279,3 +284,14 @@ def test_a_load_of_rows_in_hand_takes_texts_and_values(session: SparkSession, tm
     plan = Plan.loads((tmp_path / "plan.json").read_bytes())
     report = load(session, place.source, tmp_path / "table", plan, partitions=[1, "p=2", None])
     assert (report.rows, report.partitions) == (3 * ROWS, ("1", "2", "__null__"))
+
+
+def test_loads_at_once_of_both_times_that_clocks_show(session: SparkSession, tmp_path: Path) -> None:
+    values = OF_TYPES["timestamp"][:2]
+    place = Place(tmp_path, session, [sql for sql, _ in values])
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(lambda value: place.load(partition=(value[1],)), values))
+    assert sorted(one.partitions for one in reports) == [("2021-10-31T00%3A30%3A00Z",), ("2021-10-31T01%3A30%3A00Z",)]
+    assert place.ids() == list(range(2 * ROWS))
+    first = open_table(str(tmp_path / "table"), as_of=place.table().catalog.snapshot.created_at)
+    assert first.catalog.snapshot.rows == 2 * ROWS
