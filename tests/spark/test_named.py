@@ -14,6 +14,7 @@ from layoutopt.scan import shadow
 from layoutopt.spark import disable, enable, last_scans, register
 from tests.scan.builder import build, building, by_position
 from tests.spark.named import SCHEMAS, Texts, named_rows
+from tests.spark.settings import UNCOMPILED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 _QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **UNCOMPILED,
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }

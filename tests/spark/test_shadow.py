@@ -15,7 +15,7 @@ from layoutopt.errors import SkippingError
 from layoutopt.model.predicate import Filter, conjunction
 from layoutopt.scan import shadow, table
 from layoutopt.scan.table import Table
-from layoutopt.spark import disable, enable, register
+from layoutopt.spark import disable, enable, register, unregister
 from layoutopt.spark import enabling as session_sql
 from layoutopt.spark.datasource import register_format
 from layoutopt.workload.scans import TableScan, scans_of
@@ -44,6 +44,7 @@ def enabled(spark: SparkSession) -> Iterator[SparkSession]:
     enable(spark)
     yield spark
     disable(spark)
+    unregister(spark, "t")
 
 
 @pytest.fixture
