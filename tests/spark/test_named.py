@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.scan import shadow
 from layoutopt.spark import disable, enable, last_scans, register
 from tests.scan.builder import build, building, by_position
 from tests.spark.named import SCHEMAS, Texts, named_rows
-from tests.spark.settings import UNCOMPILED
+from tests.spark.settings import UNCOMPILED, compared_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +44,8 @@ def enabled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         build(root / name, named_rows(name), building(SCHEMAS[name], blocking=by_position(6), layouts=layouts))
         register(session, name, str(root / name))
     enable(session)
-    yield session
+    with compared_here():
+        yield session
     disable(session)
 
 
@@ -71,10 +71,7 @@ def answers(session: SparkSession, texts: Sequence[str]) -> list[Answer]:
 
 
 def skips(session: SparkSession, text: str) -> bool:
-    """Whether a text skips, which was compared with the source before: what it skips is not read again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(shadow.SWITCH, "0")
-        session.sql(text)
+    session.sql(text)
     return any(scan.skipped.blocks for scan in last_scans(session))
 
 

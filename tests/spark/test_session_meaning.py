@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +21,11 @@ from layoutopt.spark.plan import make_plan
 from layoutopt.spark.session import check_settings
 from layoutopt.spark.source import open_source, schema_of
 from layoutopt.workload.schema import schema_from
-from tests.spark.settings import UNCOMPILED, under
+from tests.spark.settings import UNCOMPILED, compared_here, under
 from tests.spark.tables import document, is_value
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +61,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     rows.createOrReplaceTempView("src")
     ls.register(spark, "t", str(place / "t"))
     ls.enable(spark)
-    yield open_table(str(place / "t"))
+    with compared_here():
+        yield open_table(str(place / "t"))
     ls.disable(spark)
     ls.unregister(spark, "t")
     spark.catalog.dropTempView("src")
@@ -68,19 +70,19 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def both(spark: SparkSession, conditions: Sequence[str]) -> dict[str, tuple[ScanMetrics, int]]:
     """What each condition's scan skips, and its rows; the same as Spark's own on the source, which pushes nothing."""
-    counts = " UNION ALL ".join(
-        f"SELECT {i} AS of, count(*) AS n FROM {{0}} WHERE {c}" for i, c in enumerate(conditions)
-    )
+    arms = " UNION ALL ".join(f"SELECT {i} AS of, id FROM {{0}} WHERE {c}" for i, c in enumerate(conditions))
     with under(spark, UNCOMPILED):
         with under(spark, {"spark.sql.parquet.filterPushdown": "false"}):
-            wanted = counted(spark.sql(counts.replace("{0}", "src")).collect())
-        found = counted(spark.sql(counts.replace("{0}", "t")).collect())
+            wanted = ids(spark.sql(arms.replace("{0}", "src")))
+        found = ids(spark.sql(arms.replace("{0}", "t")))
     assert found == wanted
-    return {c: (scan, found[i]) for i, (c, scan) in enumerate(zip(conditions, ls.last_scans(spark), strict=True))}
+    rows = Counter(of for of, _ in found)
+    return {c: (scan, rows[i]) for i, (c, scan) in enumerate(zip(conditions, ls.last_scans(spark), strict=True))}
 
 
-def counted(rows: list[Row]) -> dict[int, int]:
-    return {row["of"]: row["n"] for row in rows}
+def ids(answer: DataFrame) -> list[tuple[int, int]]:
+    """The rows that each condition keeps, by its number and their ids."""
+    return sorted((row["of"], row["id"]) for row in answer.collect())
 
 
 NOT_ANSI = (
