@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -81,15 +82,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several processes, all files whose tests need Spark go to the same one, and share its session."""
+    """With several processes, two share the files whose tests need Spark, and the others go to who is free.
+
+    Which Spark files go together is fixed, so that what they leave in their session is the same in each run.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class BySession(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return "spark" if _needs_spark(config.rootpath / path) else path
+            return _spark_scope(path) if _needs_spark(config.rootpath / path) else path
+
+        def _assign_work_unit(self, node: Any) -> None:
+            for scope in SPARK_SCOPES:  # they take longest, so they are begun first
+                if scope in self.workqueue:
+                    self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
 
     return BySession(config, log)
+
+
+SPARK_SCOPES = ("spark-a", "spark-b")
+
+
+def _spark_scope(path: str) -> str:
+    return SPARK_SCOPES[crc32(path.encode()) % len(SPARK_SCOPES)]
 
 
 @cache

@@ -115,11 +115,14 @@ def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures
     """Makes a query's views known to a connection; each streams, or is kept as a table where it may be read twice."""
     watched = failures or _Failures()
     for source in query.sources:
-        batches = watched.watch(source.batches())
-        names = [plain_name(name) for name in source.schema.names]
-        schema = pa.schema([field.with_name(name) for field, name in zip(source.schema, names, strict=True)])
-        reader = pa.RecordBatchReader.from_batches(schema, (batch.rename_columns(names) for batch in batches))
+        reader = _plainly_named(source.schema, watched.watch(source.batches()))
         connection.register(source.view, reader if query.streams else reader.read_all())
+
+
+def _plainly_named(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    names = [plain_name(name) for name in schema.names]
+    plain = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+    return pa.RecordBatchReader.from_batches(plain, (batch.rename_columns(names) for batch in batches))
 
 
 def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckdb.DuckDBPyRelation:

@@ -28,6 +28,7 @@ from layoutopt.workload.problems import StatementError
 from layoutopt.workload.scans import TableScan, scans_of
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
+from tests.spark.settings import UNCOMPILED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,10 +64,9 @@ def session(spark: SparkSession, ansi: bool, tmp_path_factory: pytest.TempPathFa
     file = tmp_path_factory.mktemp("boundaries") / "t.parquet"
     pq.write_table(ROWS, file)
     session = spark.newSession()
-    session.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
-    session.conf.set("spark.sql.parquet.filterPushdown", "false")
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    settings = {"spark.sql.ansi.enabled": str(ansi).lower(), "spark.sql.parquet.filterPushdown": "false"}
+    for key, value in {**UNCOMPILED, **settings}.items():
+        session.conf.set(key, value)
     session.read.parquet(str(file)).createOrReplaceTempView("t")
     return session
 

@@ -17,6 +17,7 @@ from layoutopt.spark.load import load
 from layoutopt.spark.plan import make_plan
 from layoutopt.spark.source import check_partition_column, open_source, schema_of
 from layoutopt.workload.schema import schema_from
+from tests.spark.settings import UNCOMPILED, compared_here
 from tests.spark.test_enabling import answer, skipped
 
 if TYPE_CHECKING:
@@ -96,11 +97,13 @@ def table(spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def enabled(spark: SparkSession, source: Path, table: Path) -> Iterator[SparkSession]:
     session = spark.newSession()
-    session.conf.set("spark.sql.parquet.filterPushdown", "false")
+    for key, value in {**UNCOMPILED, "spark.sql.parquet.filterPushdown": "false"}.items():
+        session.conf.set(key, value)
     register(session, "t", str(table))
     session.read.parquet(str(source)).createOrReplaceTempView("s")
     enable(session)
-    yield session
+    with compared_here():
+        yield session
     disable(session)
 
 

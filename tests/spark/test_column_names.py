@@ -30,6 +30,7 @@ from layoutopt.spark.source import open_source
 from layoutopt.workload.plain_names import plain_name
 from layoutopt.workload.references import quoted
 from layoutopt.workload.schema import schema_from
+from tests.spark.settings import UNCOMPILED, under
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +69,12 @@ def value_in(name: str) -> int:
 
 def run(*words: str | Path) -> None:
     assert main([str(word) for word in words]) == DONE, words
+
+
+@pytest.fixture(scope="module", autouse=True)
+def uncompiled(spark: SparkSession) -> Iterator[None]:
+    with under(spark, UNCOMPILED):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +136,7 @@ def enabled(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Spa
     ls.enable(spark)
     yield spark
     ls.disable(spark)
+    ls.unregister(spark, "t")
 
 
 def method_of(table: Table) -> str:

@@ -27,6 +27,7 @@ from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.workload.scans import scans_of
 from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
+from tests.spark.settings import UNCOMPILED, compared_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +48,8 @@ def rows() -> pa.Table:
 def source(spark: SparkSession, rows: pa.Table) -> SparkSession:
     """A session in which `t` lies in no file, and each text is evaluated once: compiling it would take longer."""
     session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    for key, value in UNCOMPILED.items():
+        session.conf.set(key, value)
     session.createDataFrame(rows).coalesce(1).createOrReplaceTempView("t")
     return session
 
@@ -149,7 +150,8 @@ def answers(enabled: SparkSession, root: Path, conditions: Sequence[str]) -> lis
     enable(enabled)
     try:
         arms = [f"SELECT {k} AS q, id FROM t WHERE {condition}" for k, condition in enumerate(conditions)]
-        found = enabled.sql(" UNION ALL ".join(arms)).toArrow()
+        with compared_here():
+            found = enabled.sql(" UNION ALL ".join(arms)).toArrow()
         assert len(last_scans(enabled)) == len(conditions)
         assert not any(scan.note for scan in last_scans(enabled))
     finally:

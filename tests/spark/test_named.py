@@ -13,6 +13,7 @@ from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.spark import disable, enable, last_scans, register
 from tests.scan.builder import build, building, by_position
 from tests.spark.named import SCHEMAS, Texts, named_rows
+from tests.spark.settings import UNCOMPILED, compared_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 _QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **UNCOMPILED,
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
@@ -44,7 +44,8 @@ def enabled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         build(root / name, named_rows(name), building(SCHEMAS[name], blocking=by_position(6), layouts=layouts))
         register(session, name, str(root / name))
     enable(session)
-    yield session
+    with compared_here():
+        yield session
     disable(session)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,11 @@ from layoutopt.spark.plan import make_plan
 from layoutopt.spark.session import check_settings
 from layoutopt.spark.source import open_source, schema_of
 from layoutopt.workload.schema import schema_from
+from tests.spark.settings import UNCOMPILED, compared_here, under
 from tests.spark.tables import document, is_value
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -60,42 +61,28 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     rows.createOrReplaceTempView("src")
     ls.register(spark, "t", str(place / "t"))
     ls.enable(spark)
-    yield open_table(str(place / "t"))
+    with compared_here():
+        yield open_table(str(place / "t"))
     ls.disable(spark)
     ls.unregister(spark, "t")
     spark.catalog.dropTempView("src")
 
 
-@contextmanager
-def under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A block with other settings of the session."""
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, earlier)
-
-
 def both(spark: SparkSession, conditions: Sequence[str]) -> dict[str, tuple[ScanMetrics, int]]:
     """What each condition's scan skips, and its rows; the same as Spark's own on the source, which pushes nothing."""
-    counts = " UNION ALL ".join(
-        f"SELECT {i} AS of, count(*) AS n FROM {{0}} WHERE {c}" for i, c in enumerate(conditions)
-    )
-    with under(spark, {"spark.sql.parquet.filterPushdown": "false"}):
-        wanted = counted(spark.sql(counts.replace("{0}", "src")).collect())
-    found = counted(spark.sql(counts.replace("{0}", "t")).collect())
+    arms = " UNION ALL ".join(f"SELECT {i} AS of, id FROM {{0}} WHERE {c}" for i, c in enumerate(conditions))
+    with under(spark, UNCOMPILED):
+        with under(spark, {"spark.sql.parquet.filterPushdown": "false"}):
+            wanted = ids(spark.sql(arms.replace("{0}", "src")))
+        found = ids(spark.sql(arms.replace("{0}", "t")))
     assert found == wanted
-    return {c: (scan, found[i]) for i, (c, scan) in enumerate(zip(conditions, ls.last_scans(spark), strict=True))}
+    rows = Counter(of for of, _ in found)
+    return {c: (scan, rows[i]) for i, (c, scan) in enumerate(zip(conditions, ls.last_scans(spark), strict=True))}
 
 
-def counted(rows: list[Row]) -> dict[int, int]:
-    return {row["of"]: row["n"] for row in rows}
+def ids(answer: DataFrame) -> list[tuple[int, int]]:
+    """The rows that each condition keeps, by its number and their ids."""
+    return sorted((row["of"], row["id"]) for row in answer.collect())
 
 
 NOT_ANSI = (

@@ -1,0 +1,44 @@
+"""Settings of sessions, and of what is checked, for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from layoutopt.spark import enabling
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For texts that are evaluated once, over few rows: compiling them takes longer."""
+
+
+@contextmanager
+def under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A block with other settings of the session."""
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)
+
+
+@contextmanager
+def compared_here() -> Iterator[None]:
+    """A block whose tests compare each answer with the source's: Spark need not give it again from all rows.
+
+    What is decided under each filter is checked all the same.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enabling, "check_answer", lambda *_: None)
+        yield
