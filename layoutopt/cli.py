@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,17 +31,18 @@ from layoutopt.config import (
     parse_age,
 )
 from layoutopt.console import Session, add_verb, run_app
-from layoutopt.errors import DataFileError, PlanError, SettingError
+from layoutopt.errors import ContentMismatchError, DataFileError, PlanError, SettingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from rich.console import Console
 
     from layoutopt.scan.condition import BlockConditions
     from layoutopt.scan.dry_run import DryRun
     from layoutopt.scan.explain import Explanation
     from layoutopt.scan.table import Scan, Table
+    from layoutopt.scan.verify import VerifyReport
 
 app = typer.Typer(
     help="Rewrites date-partitioned Parquet tables into blocks that the queries of a log can skip.",
@@ -195,20 +197,34 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     )
 
 
-@add_verb(app, VerifySettings, example="layoutopt verify tables/events --sample 0.1")
+@add_verb(app, VerifySettings, example="layoutopt verify tables/events --source events.parquet")
 def verify(settings: VerifySettings, session: Session) -> None:
-    """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong."""
+    """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong.
+
+    With --source also compare all rows with those that the table was loaded from.
+    """
+    if settings.queries is not None and settings.source is not None:
+        raise SettingError("--queries and --source are two different checks; leave one of them out")
     if settings.queries is not None:
         return _audit(settings, settings.queries, session)
     from layoutopt.scan.intact import verify_path
 
+    rows = None if settings.source is None else _open_source(settings.table_path, settings.source, session)
     with session.working("verifying") as work:
         report = verify_path(
             settings.table_path, settings.sample, work.step, snapshot=settings.snapshot, as_of=settings.as_of
         )
+        damaged = not report.ok
+        if settings.source is not None and rows is not None:
+            report = _against_source(report, rows, settings, settings.source, work.say)
     session.show(report.to_json(), lambda console: console.print(report))
-    if not report.ok:
+    if damaged:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
+    if report.source is not None and not report.ok:
+        raise ContentMismatchError(
+            f"{settings.table_path!r} and {settings.source!r} differ in {report.source.differences} places; "
+            "load what is missing or other in the table, unless the source was moved on"
+        )
     return None
 
 
@@ -368,6 +384,30 @@ def _open(path: str, at: SnapshotSettings | None = None) -> Table:
     from layoutopt.scan.table import open_table
 
     return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of)
+
+
+def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
+    """The rows of a source that a table is compared with; whatever is wrong with a path is said before much is read."""
+    from layoutopt.catalog.filesystem import TableFiles
+    from layoutopt.catalog.snapshots import check_is_table
+
+    check_is_table(TableFiles(table_path))
+    # Only now: Spark takes seconds to import.
+    from layoutopt.spark.source import open_source
+
+    return open_source(_spark(session), source)
+
+
+def _against_source(
+    report: VerifyReport, rows: DataFrame, settings: VerifySettings, source: str, say: Callable[[str], None]
+) -> VerifyReport:
+    """A report of a table with what its source has and it has not; of a damaged one, that it was not compared."""
+    if not report.ok:
+        return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: what is damaged comes first"))
+    from layoutopt.spark.against_source import compare_with_source
+
+    say("comparing with the source")
+    return report.against(compare_with_source(rows, _open(settings.table_path, settings), source))
 
 
 def _audit(settings: VerifySettings, log: str, session: Session) -> None:

@@ -294,9 +294,8 @@ class VerifySettings(SnapshotSettings):
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
     sample: float = Field(1.0, gt=0, le=1, description="the share of the blocks that is read again")
-    queries: Text | None = Field(
-        None, description="audit instead: prove that no block which a query of this log skips holds a row for it"
-    )
+    source: Text | None = Field(None, description="also compare all rows with their source, like events.parquet")
+    queries: Text | None = Field(None, description="audit instead: prove that no query of this log skips a row for it")
     dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
 

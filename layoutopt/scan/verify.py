@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ MOST_PROBLEMS = 1000
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is not as the catalog says. ``check`` is a stable code, ``file`` the data file."""
+    """One thing that is not as the catalog or the source says. ``check`` is a stable code, ``file`` the place."""
 
     check: str
     file: str
@@ -52,8 +52,34 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class SourceCheck:
+    """What came of comparing a table with its source.
+
+    Attributes:
+        source: its path.
+        rows, partitions: how many the source has.
+        table_rows: how many the table has.
+        differences: how many problems there are; ``problems`` has the first of them.
+    """
+
+    source: str
+    rows: int
+    partitions: int
+    table_rows: int
+    differences: int
+    problems: tuple[Problem, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as JSON; its problems stand in the report."""
+        return {name: value for name, value in vars(self).items() if name != "problems"}
+
+
+@dataclass(frozen=True)
 class VerifyReport:
-    """What was looked at and what is wrong; ``unchecked`` names what could not be looked at, and why."""
+    """What was looked at and what is wrong; ``unchecked`` names what could not be looked at, and why.
+
+    ``source`` is there where the table was compared with its source; its problems are among ``problems``.
+    """
 
     table: str
     snapshot: int
@@ -62,11 +88,16 @@ class VerifyReport:
     rows: int
     problems: tuple[Problem, ...]
     unchecked: tuple[str, ...]
+    source: SourceCheck | None = None
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return not self.problems
+
+    def against(self, check: SourceCheck) -> VerifyReport:
+        """The report with what came of the comparison with the source."""
+        return replace(self, problems=(*self.problems, *check.problems), source=check)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON."""
@@ -79,6 +110,7 @@ class VerifyReport:
             "ok": self.ok,
             "problems": [vars(problem) for problem in self.problems],
             "unchecked": list(self.unchecked),
+            "source": None if self.source is None else self.source.to_json(),
         }
 
     def __rich__(self) -> RenderableType:
@@ -266,5 +298,16 @@ def render_report(report: VerifyReport) -> RenderableType:
     verdict = "all as it should be" if report.ok else f"{len(report.problems)} problems"
     lines: list[RenderableType] = [Text(f"{report.table}, snapshot {report.snapshot}: {read}; {verdict}")]
     lines += [Text(f"{problem.check}: {problem.file}: {problem.message}", style="red") for problem in report.problems]
+    if report.source is not None:
+        lines.insert(1, Text(_compared(report.source)))
     lines += [Text(f"not checked: {text}", style="dim") for text in report.unchecked]
     return Group(*lines)
+
+
+def _compared(check: SourceCheck) -> str:
+    if not check.differences:
+        return f"every row of {check.source} is there: {check.rows:,} rows in {check.partitions:,} partitions"
+    return (
+        f"{check.source} has {check.rows:,} rows in {check.partitions:,} partitions, the table {check.table_rows:,}: "
+        f"{check.differences:,} differences"
+    )

@@ -5,9 +5,12 @@ Column checksums alone can't see two rows that swapped a value; so rows that agr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField
 
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import SchemaError
@@ -50,11 +53,15 @@ def partition_rows(spark: SparkSession, table: Table, entry: PartitionEntry) -> 
     return read_to_dataframe(spark, TableRead(table, scan, pruned))
 
 
-def _sum_of_rows(rows: DataFrame) -> int:
+def sum_of_rows(fields: Sequence[StructField]) -> SparkColumn:
     """The sum of hashes of whole rows. NULLs leave a hash as it is, so where they stand is hashed too."""
     parts: list[SparkColumn] = []
-    for field in rows.schema.fields:
+    for field in fields:
         parts += [F.col(quoted(field.name)).isNull(), F.expr(hashable_sql(quoted(field.name), field.dataType))]
+    return F.sum(F.xxhash64(*parts).cast("decimal(38,0)"))
+
+
+def _sum_of_rows(rows: DataFrame) -> int:
     with clear_failures("the rows of a partition"):
-        row = rows.agg(F.sum(F.xxhash64(*parts).cast("decimal(38,0)")).alias("sum")).first()
+        row = rows.agg(sum_of_rows(rows.schema.fields).alias("sum")).first()
     return 0 if row is None or row["sum"] is None else int(row["sum"])
