@@ -33,7 +33,7 @@ from layoutopt.model.vectors import words_for
 from layoutopt.spark.checksum import is_hashable
 from layoutopt.spark.failures import clear_failures
 from layoutopt.spark.featurize import feature_words
-from layoutopt.spark.partition_values import of_partitions, partition_values
+from layoutopt.spark.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.read import STRICT
 from layoutopt.spark.segments import (
     Cutter,
@@ -192,15 +192,17 @@ def load(
     check_settings(spark, plan.settings, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
+    values = None if partitions is None else partition_values(rows, plan.partition_by, partitions)
     files = TableFiles(str(table_path))
     base = ensure_table_root(files)
     if basis is None:
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-        values = partition_values(rows, plan.partition_by, partitions) if partitions is not None else None
-        basis = Basis(base, name, values, whole=values is None)
-    base, name, asked = basis.snapshot, basis.source, basis.values or ()
-    if plan.partition_by is not None and not basis.whole:
-        rows = of_partitions(rows, plan.partition_by, asked)
+        basis = Basis(base, name, values, whole=partitions is None)
+    base, name = basis.snapshot, basis.source
+    if partitions is not None:  # as Spark reads the texts: rows of other values than ours would be noticed
+        rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))
+    elif plan.partition_by is not None and not basis.whole:
+        rows = of_partitions(rows, plan.partition_by, basis.values or ())
     with watch.stage("count", "counting partitions") as counts:
         segments = _count_segments(rows, name, plan, cutter)
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}

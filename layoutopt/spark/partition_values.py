@@ -109,7 +109,7 @@ def asked_for(df: DataFrame, partition_by: str, asked: Sequence[object]) -> Spar
     """
     column, type = F.col(quoted(partition_by)), df.schema[partition_by].dataType
     texts = [_text_asked(text, partition_by, type) for text in asked]
-    return reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(text).try_cast(type)) for text in texts))
+    return reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(text).try_cast(type)) for text in texts), F.lit(False))
 
 
 def _typed(df: DataFrame, text: str | None, partition_by: str, type: DataType) -> PlainValue:
