@@ -15,6 +15,7 @@ import pytest
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config import LoadSettings, make_settings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
+from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table, open_table
@@ -23,8 +24,10 @@ from layoutopt.spark import disable, enable, register
 from layoutopt.spark.load import load
 from layoutopt.spark.loads import LoadsReport, load_by
 from layoutopt.spark.partition_values import is_one_of
+from layoutopt.spark.plan import make_plan
 from layoutopt.spark.segments import with_segments
 from layoutopt.spark.source_files import source_partitions
+from layoutopt.spark.tryout import draw_sample
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -136,10 +139,12 @@ class Place:
         self.source = session.read.parquet(str(folder / "source"))
         self.write_plan()
 
-    def write_plan(self) -> None:
+    def document(self) -> FeaturesDocument:
         document = simple_document(self.source)
-        settings = Settings(time_zone=BERLIN)
-        document = replace(document, features=replace(document.features, settings=settings))
+        return replace(document, features=replace(document.features, settings=Settings(time_zone=BERLIN)))
+
+    def write_plan(self) -> None:
+        document = self.document()
         (self.folder / "plan.json").write_bytes(plan_of(document, partition_by="p").dumps())
 
     def load(self, name: str = "table", **given: object) -> LoadsReport:
@@ -173,6 +178,16 @@ def test_every_partition_of_a_source_is_loaded(session: SparkSession, tmp_path: 
             assert sorted(row["id"] for row in found) == list(range(ROWS * number, ROWS * (number + 1))), sql
     finally:
         disable(session)
+
+
+@pytest.mark.parametrize("type", ["date", "timestamp"])
+def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, type: str) -> None:
+    place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
+    document = place.document()
+    for method in ("sop", "gsop"):
+        make_plan(session, place.source, document, method=method, partition_by="p", block_rows=2, cost="bytes")
+    sample = draw_sample(place.source, document.features, "p", 100)
+    assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
 
 
 @pytest.mark.parametrize("type", ["string", "timestamp", "date"])
