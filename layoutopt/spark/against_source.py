@@ -162,5 +162,6 @@ def _problems(side: _Sides, by: str | None, schema: Schema, source: str) -> Iter
         message = f"{what} has other values of {names}{more} than the source; load it again with --replace"
         yield Problem("source-differs", source, message)
     elif not side.rows_agree:
-        message = f"{what} has the source's values in other rows: some changed places; load it again with --replace"
+        agree = "though the checksums of columns agree, as where values change places"
+        message = f"{what} has other rows than the source {agree}; load it again with --replace"
         yield Problem("source-differs", source, message)
