@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.cli import main
@@ -257,8 +256,8 @@ def test_a_comparison_that_leaves_rows_out_says_so(
 def test_the_command_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = source(spark).where("p IS NULL OR p IN ('null', 'b')")
     path, lost, moved = tmp_path / "source.parquet", tmp_path / "lost", tmp_path / "moved.parquet"
-    pq.write_table(whole.toArrow(), path)
-    pq.write_table(whole.where("p IS NULL").toArrow(), moved)
+    whole.write.parquet(str(path))
+    whole.where("p IS NULL").write.parquet(str(moved))
     loaded(spark, whole.where("p IS NOT NULL"), lost)
     capsys.readouterr()
 
@@ -301,7 +300,7 @@ def test_a_damaged_table_is_not_compared(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = source(spark).where("p = 'b'")
-    pq.write_table(whole.toArrow(), tmp_path / "source.parquet")
+    whole.write.parquet(str(tmp_path / "source.parquet"))
     table = loaded(spark, whole, tmp_path)
     Path(table.files()[0]).unlink()
     assert main(["verify", table.catalog.files.root, "--source", str(tmp_path / "source.parquet"), "--json"]) == FAILED
