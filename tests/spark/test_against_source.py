@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from layoutopt.spark import against_source
 from layoutopt.spark.against_source import compare_with_source
 from layoutopt.spark.load import load
 from layoutopt.spark.source import schema_of
+from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -93,10 +94,24 @@ def loaded(spark: SparkSession, rows: DataFrame, path: Path, by: str | None = "p
     return open_table(str(path / "t"))
 
 
-@pytest.fixture(scope="module", params=list(SCHEMES))
-def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """All of the source, in one layout and in several."""
-    return loaded(spark, source(spark), tmp_path_factory.mktemp(request.param), method=request.param)
+@pytest.fixture(autouse=True, scope="module")
+def _uncompiled(spark: SparkSession) -> Iterator[None]:
+    with under(spark, UNCOMPILED):
+        yield
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """All of the source, in layouts that overlap: what is hardest to put together."""
+    return loaded(spark, source(spark), tmp_path_factory.mktemp("all"), method="gsop-r")
+
+
+@pytest.mark.parametrize("method", [each for each in SCHEMES if each != "gsop-r"])
+def test_rows_are_told_from_any_layouts(spark: SparkSession, tmp_path: Path, method: str) -> None:
+    held = loaded(spark, source(spark), tmp_path, method=method)
+    assert found(source(spark), held) == []
+    changed = source(spark).withColumn("kind", spark_expr("if(p IS NULL, coalesce(kind, 'x'), kind)"))
+    assert found(changed, held) == [("source-differs", "partition p = NULL has other values of 'kind' than the source")]
 
 
 def found(rows: DataFrame, table: Table) -> list[tuple[str, str]]:
