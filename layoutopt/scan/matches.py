@@ -120,6 +120,12 @@ def _own_condition(table: Table, sql: str, dialect: str) -> str | None:
     return condition
 
 
+def with_places(rows: pa.Table) -> pa.Table:
+    """The rows as :func:`bits_sql` reads them: under plain names, each with its place."""
+    named = rows.rename_columns([plain_name(name) for name in rows.column_names])
+    return named.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+
+
 def bits_sql(schema: Schema, conditions: Sequence[str], time_zone: str) -> str:
     """DuckDB's text for whether each row makes each condition TRUE, with the row's place."""
     bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
@@ -194,8 +200,7 @@ def _matching(table: Table, asked: Sequence[Question], rows: pa.Table) -> Iterat
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
     zone = table.settings.time_zone
     with connect(zone) as connection:
-        named = rows.rename_columns([plain_name(name) for name in rows.column_names])
-        connection.register("t", named.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
+        connection.register("t", with_places(rows))
         for start in range(0, len(by_text), _AT_ONCE):
             part = by_text[start : start + _AT_ONCE]
             found = connection.sql(bits_sql(schema, [text for _, text in part], zone)).to_arrow_table()

@@ -22,7 +22,7 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.predicate import TRUE, Filter
 from layoutopt.model.schema import Schema
 from layoutopt.scan.engine import EngineQuery, Source, connect, run
-from layoutopt.scan.matches import PLACE, bits_sql
+from layoutopt.scan.matches import bits_sql, with_places
 from layoutopt.scan.path import choose_layouts
 from layoutopt.scan.prune import Fate, PlanBlocks, PrunedPlan
 from layoutopt.scan.read import BATCH_ROWS
@@ -112,7 +112,7 @@ def matching_text(schema: Schema, condition: str, rows: pa.Table, zone: str) -> 
     if compiled is None:
         return None
     with connect(zone) as connection:
-        connection.register("t", rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64))))
+        connection.register("t", with_places(rows))
         try:
             found = connection.sql(compiled).to_arrow_table()
         except duckdb.Error:  # a cast that fails on a row that no query reads

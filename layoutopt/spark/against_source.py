@@ -96,7 +96,7 @@ def _check_schema(found: Schema, wanted: Schema, source: str) -> None:
 def _all_rows(spark: SparkSession, table: Table) -> DataFrame:
     """Everything that the table holds; nothing is skipped."""
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    return read_to_dataframe(spark, TableRead(table, scan, table.decide(TRUE, scan.columns)))
+    return read_to_dataframe(spark, TableRead(table, scan, table.prune(TRUE, scan.columns)))
 
 
 def _joined(source: DataFrame, table: DataFrame, by: str | None) -> DataFrame:
