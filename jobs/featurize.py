@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.partition_names import PartitionNames
-from layoutopt.config import PlanSettings
+from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
-from layoutopt.spark.featurize import pairs_table, vector_counts
+from layoutopt.spark.core.featurize import pairs_table, vector_counts
+from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.job import read_features, run_job, say
-from layoutopt.spark.session import check_settings
-from layoutopt.spark.source import conformed, open_source
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:

@@ -12,10 +12,10 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from layoutopt.config import LoadSettings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.events import event_log
 from layoutopt.spark.job import run_job, say
-from layoutopt.spark.loads import load_by
+from layoutopt.spark.loading.loads import load_by
 
 
 def run(spark: SparkSession, settings: LoadSettings) -> None:

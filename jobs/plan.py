@@ -9,9 +9,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from layoutopt.config import PlanSettings
-from layoutopt.spark.automatic import plan_best
+from layoutopt.config.settings import PlanSettings
 from layoutopt.spark.job import read_features, run_job, say
+from layoutopt.spark.planning.automatic import plan_best
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:

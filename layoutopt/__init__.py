@@ -31,10 +31,10 @@ from layoutopt.errors import (
 )
 
 if TYPE_CHECKING:
-    from layoutopt.scan.evaluate import evaluate
+    from layoutopt.inspect.evaluate import evaluate
+    from layoutopt.inspect.verify import VerifyReport, verify
     from layoutopt.scan.explain import Explanation
     from layoutopt.scan.table import Scan, Table, open_table
-    from layoutopt.scan.verify import VerifyReport, verify
 
 __version__ = "0.1.0"
 
@@ -67,10 +67,10 @@ _LAZY = {
     "Explanation": "layoutopt.scan.explain",
     "Scan": "layoutopt.scan.table",
     "Table": "layoutopt.scan.table",
-    "VerifyReport": "layoutopt.scan.verify",
-    "evaluate": "layoutopt.scan.evaluate",
+    "VerifyReport": "layoutopt.inspect.verify",
+    "evaluate": "layoutopt.inspect.evaluate",
     "open_table": "layoutopt.scan.table",
-    "verify": "layoutopt.scan.verify",
+    "verify": "layoutopt.inspect.verify",
 }
 
 

@@ -18,13 +18,13 @@ from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.fields import is_safe_path
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError, SchemaError
+from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicate import Col, InSet, from_json, to_sql
+from layoutopt.model.predicates import Col, InSet, from_json, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import type_name
 from layoutopt.model.values import ValueSet
 from layoutopt.scan.table import open_table
-from layoutopt.scan.verify import verify
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.scan.builder import build, building

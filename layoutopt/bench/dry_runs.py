@@ -15,17 +15,17 @@ import pyarrow as pa
 
 from layoutopt.bench.micro import Figure, best_seconds
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.locators import block_schema
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.inspect.dry_run import dry_run
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicate import Col, InSet, Predicate
+from layoutopt.model.predicates import Col, InSet, Predicate
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.model.vectors import words_for
-from layoutopt.scan.dry_run import dry_run
 from layoutopt.scan.table import Table, open_table
 
 _SAMPLE_ROWS = 4  # of a block, that its statistics are measured from

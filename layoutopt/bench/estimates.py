@@ -13,11 +13,11 @@ from typing import Final, get_args
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import MAX_VECTORS, SEED, Bench, data_step, features_step, source_rows
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.stages import Stages, stage_table
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.experiment import MAX_VECTORS, SEED, Bench, data_step, features_step, source_rows
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.query import classes
 from layoutopt.partitioning.registry import WARD, find_partitioner
@@ -109,9 +109,9 @@ def estimate_figures(
 
 
 def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable[[str], None]) -> Problem:
-    from layoutopt.spark.designs import problem_of
-    from layoutopt.spark.pairs import Counting, sample_pairs
-    from layoutopt.spark.planning import Planning
+    from layoutopt.methods.proposals import Planning
+    from layoutopt.methods.strategies import problem_of
+    from layoutopt.spark.planning.pairs import Counting, sample_pairs
 
     with stages("reading features and queries"):
         document = FeaturesDocument.loads(features.read_bytes())

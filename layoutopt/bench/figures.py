@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from layoutopt.bench.dry_runs import dry_run_figure
-from layoutopt.bench.experiment import SOP_BY_MONTH, Bench, rewrite_step, table_step
 from layoutopt.bench.micro import micro_figures
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.experiment import SOP_BY_MONTH, Bench, rewrite_step, table_step
 
 LOADING_TARGET = 2.0  # times Spark's rewrite of the same Parquet, checksums included (the thesis needed 2.6)
 STORAGE_TARGET = 1.25  # times the source rewritten with the same codec and row group size

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import Bench, data_step, write_stream
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch_queries import TABLE
+from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.experiment import Bench, data_step, write_stream
+from layoutopt.bench.tpch.queries import TABLE
 from layoutopt.errors import LayoutoptError, SettingError
 
 FACTORS = (1, 2, 5, 10)
@@ -38,7 +38,7 @@ JVM, WORKER, DRIVER = "jvm", "worker", "driver"
 
 _PROC = Path("/proc")
 _PAUSE = 0.05
-_LAYOUTOPT = "import sys; from layoutopt.cli import main; sys.exit(main())"
+_LAYOUTOPT = "import sys; from layoutopt.cli.app import main; sys.exit(main())"
 
 
 @dataclass(frozen=True)

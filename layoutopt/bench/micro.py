@@ -12,11 +12,11 @@ from time import perf_counter
 import numpy as np
 
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicate import And, Col, InSet, Node, Predicate
-from layoutopt.model.skipping import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.model.predicates import And, Col, InSet, Node, Predicate
 from layoutopt.model.values import ValueSet
 from layoutopt.model.vectors import VectorCounts, distinct, pack
 from layoutopt.partitioning.ward import ward
+from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
 
 _COLUMNS = 8  # that the features of the catalog check are spread over
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import SEED, Bench, data_step, read_features, source_rows
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch_queries import chosen_streams
+from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.experiment import SEED, Bench, data_step, read_features, source_rows
+from layoutopt.bench.tpch.queries import chosen_streams
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
@@ -31,7 +31,7 @@ from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 
 if TYPE_CHECKING:
-    from layoutopt.spark.planning import PartitionPairs
+    from layoutopt.methods.proposals import PartitionPairs
 
 PARTITION_BY: Final = "o_year"
 BLOCKS: Final = 90  # in a segment: a year in blocks of 10,000 rows, at scale factor 1
@@ -112,7 +112,7 @@ def partitioner_figures(
 
 def segment_of(bench: Bench, stream: str, say: Callable[[str], None]) -> Segment:
     """Analyse a stream's log, if that is not done, and count the vectors of a middle year of its table."""
-    from layoutopt.spark.pairs import Counting, count_pairs
+    from layoutopt.spark.planning.pairs import Counting, count_pairs
 
     document = read_features(bench, stream, say)
     queries = tuple(classes(document.queries))

@@ -18,12 +18,12 @@ import duckdb
 from rich.console import Group
 from rich.table import Table
 
-from layoutopt.bench.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run
 from layoutopt.bench.timing import REPEATS, Timing, Way, check_answers, time_ways
-from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch_queries import TABLE
+from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.bench.tpch.queries import TABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ def in_spark(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
 def in_duckdb(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
     """DuckDB's own Parquet reader on the source, which keeps footers, and an open table."""
     from layoutopt.scan.table import open_table
-    from layoutopt.workload.portable import portable_sql
+    from layoutopt.sql.duckdb.translate import portable_sql
 
     opened = open_table(str(table))
     with duckdb.connect() as connection:

@@ -16,12 +16,12 @@ import pyarrow.dataset as ds
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.experiment import Bench, data_step, size_of, write_stream
 from layoutopt.bench.memory import DRIVER, SEGMENT_SHARE, run_layoutopt, write_rows
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch_data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch_queries import TABLE
+from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
+from layoutopt.bench.tpch.experiment import Bench, data_step, size_of, write_stream
+from layoutopt.bench.tpch.queries import TABLE
 
 STREAM: Final = "chapter4"
 FACTORS: Final = (1, 2, 5, 10)

@@ -22,7 +22,7 @@ def spark_when_needed(app: str) -> Iterator[Callable[[], SparkSession]]:
 
     @cache
     def session() -> SparkSession:
-        from layoutopt.spark.session import spark_session
+        from layoutopt.spark.core.sessions import spark_session
 
         # Progress is ours to show: Spark's warnings would be most of what is printed.
         started.append(spark_session(app, spark__log__level="ERROR"))

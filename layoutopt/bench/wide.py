@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from layoutopt.bench.stages import Stages, peak_bytes, stage_table
-from layoutopt.model.clauses import Clause, membership
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
@@ -24,6 +23,7 @@ from layoutopt.search.grouping import column_classes, cost_of, full_scan
 from layoutopt.search.gsop import search_groups, singles, whole
 from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
 from layoutopt.search.rows import Computed
+from layoutopt.skipping.skip_sets import Clause, membership
 
 MAX_SECONDS: Final = 300.0
 MAX_BYTES: Final = 8 * 10**9

@@ -18,8 +18,8 @@ from layoutopt.catalog.locators import REPEATING, block_schema, check_expansion,
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
-from layoutopt.model.skipping import BlockFacts, ColumnBounds, FeatureBits
 from layoutopt.model.vectors import words_for
+from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, FeatureBits
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, Keys, key_storage
 from layoutopt.catalog.snapshot import Bounds
-from layoutopt.model.skipping import UNKNOWN_NULLS as UNKNOWN
-from layoutopt.model.skipping import ColumnBounds
 from layoutopt.model.values import NAN_KEY, Key
+from layoutopt.skipping.cannot_match import UNKNOWN_NULLS as UNKNOWN
+from layoutopt.skipping.cannot_match import ColumnBounds
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.evolution import grown
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import blocks_path, plan_path
 from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.succession import (
     Change,
     CommitHook,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import DATA, new_load_id
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.succession import (
     Change,
     CommitHook,

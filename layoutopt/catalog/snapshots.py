@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.fields import Fields
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, check_version
 from layoutopt.errors import CatalogError, NotATableError, SettingError
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import load_folder, snapshot_path
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 
 CommitHook = Callable[[str], None]

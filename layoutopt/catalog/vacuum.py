@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.filesystem import TEMPORARY, StoredFile, TableFiles
 from layoutopt.catalog.locators import check_expansion, damaged
 from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.storage.filesystem import TEMPORARY, StoredFile, TableFiles
 from layoutopt.catalog.succession import Change, CommitHook, append_snapshot, next_number, next_time
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from layoutopt.config import AnalyzeSettings
+from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.choose import default_excluded, default_threshold, mine_all
 from layoutopt.features.stability import Curve, commonality, stability
@@ -15,9 +15,9 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
+from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log
-from layoutopt.workload.schema import schema_from
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,18 @@ import numpy as np
 
 from layoutopt.features.implications import Bools, Floats, Implications, single_parts
 from layoutopt.features.units import Units, units_of
-from layoutopt.model.predicate import And, Comparison, Constant, Filter, InSet, Literal, Node, Or, Predicate, columns_of
+from layoutopt.model.predicates import (
+    And,
+    Comparison,
+    Constant,
+    Filter,
+    InSet,
+    Literal,
+    Node,
+    Or,
+    Predicate,
+    columns_of,
+)
 from layoutopt.model.query import Query
 
 MOST_PREDICATES = 2_000

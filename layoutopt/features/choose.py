@@ -13,7 +13,7 @@ from layoutopt.features.mine import Candidates, find_candidates
 from layoutopt.features.redundancy import Ranked, eliminate_redundant
 from layoutopt.features.sharpen import sharpened
 from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.predicate import Predicate, columns_of
+from layoutopt.model.predicates import Predicate, columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 

@@ -13,7 +13,7 @@ from layoutopt.features.implications import Floats
 from layoutopt.features.mine import Candidates
 from layoutopt.features.redundancy import Ranked
 from layoutopt.features.selectivity import share_of
-from layoutopt.model.predicate import Literal, Predicate
+from layoutopt.model.predicates import Literal, Predicate
 
 Places = npt.NDArray[np.intp]
 

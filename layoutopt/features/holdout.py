@@ -8,7 +8,7 @@ from dataclasses import replace
 from layoutopt.features.choose import default_excluded, mine_all
 from layoutopt.features.sharpen import bluntest
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.predicate import columns_of
+from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 
 HELD_BACK = 0.25

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from layoutopt.model.predicate import And, Constant, InSet, Node, Or, Predicate, columns_of
-from layoutopt.model.skipping import pieces
-from layoutopt.model.subsume import implies
+from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
+from layoutopt.model.predicates.subsume import implies
+from layoutopt.skipping.cannot_match import pieces
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from layoutopt.features.augment import Augmented, Exclusion, augment, subject_of
 from layoutopt.features.implications import Bools, Floats, single_parts
 from layoutopt.features.selectivity import assumed_selectivity, share_of
 from layoutopt.features.units import Units
-from layoutopt.model.predicate import Literal, Predicate
+from layoutopt.model.predicates import Literal, Predicate
 from layoutopt.model.query import Query
 
 MOST_TRANSACTIONS = 10_000

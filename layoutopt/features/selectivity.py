@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 
 from layoutopt.features.implications import Bools, Floats
-from layoutopt.model.predicate import Comparison, InSet, Like, Literal, Predicate
+from layoutopt.model.predicates import Comparison, InSet, Like, Literal, Predicate
 from layoutopt.model.values import Key, ValueSet
 
 _NULL_SHARE = 0.1

@@ -15,7 +15,7 @@ import numpy as np
 from layoutopt.features.augment import subject_of
 from layoutopt.features.implications import Bools
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicate import Predicate
+from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
 
 

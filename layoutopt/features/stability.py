@@ -12,7 +12,7 @@ import numpy as np
 
 from layoutopt.errors import SettingError
 from layoutopt.features.implications import Floats
-from layoutopt.model.predicate import Predicate
+from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
 
 WINDOWS = 5

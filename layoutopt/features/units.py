@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from layoutopt.features.implications import Bools, Floats, Implications, single_parts
-from layoutopt.model.predicate import And, Node, Or
+from layoutopt.model.predicates import And, Node, Or
 
 MOST_UNITS = 64
 """A filter has at most so many; of longer lists evenly spread parts stand for all."""

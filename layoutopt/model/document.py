@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from layoutopt.model.codec import Json
 from layoutopt.model.documents import canonical_bytes, header, read_document
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.predicates.codec import Json
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from layoutopt.errors import PlanError
-from layoutopt.model.codec import Json, predicate_from_json, to_json
 from layoutopt.model.hashing import HashedOnce
-from layoutopt.model.nodes import Columns, Node, Predicate, order_of
+from layoutopt.model.predicates.codec import Json, predicate_from_json, to_json
+from layoutopt.model.predicates.nodes import Columns, Node, Predicate, order_of
+from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query
-from layoutopt.model.subsume import subsumes
 
 
 @dataclass(frozen=True)

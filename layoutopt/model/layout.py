@@ -10,9 +10,9 @@ from math import isfinite
 from typing import Any, Final
 
 from layoutopt.errors import PlanError, SchemaError
-from layoutopt.model.codec import Json
 from layoutopt.model.documents import canonical_bytes, header, read_document, rounded
 from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.predicates.codec import Json
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 

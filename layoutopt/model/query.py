@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from layoutopt.errors import PlanError
-from layoutopt.model.cnf import Filter
-from layoutopt.model.codec import Json, filter_from_json, to_json
-from layoutopt.model.nodes import Node
+from layoutopt.model.predicates.cnf import Filter
+from layoutopt.model.predicates.codec import Json, filter_from_json, to_json
+from layoutopt.model.predicates.nodes import Node
 
 
 @dataclass(frozen=True)

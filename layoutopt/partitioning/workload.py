@@ -7,12 +7,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from layoutopt.model.clauses import Clause, clause_table
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import Bits
 from layoutopt.partitioning.objective import ClauseObjective
 from layoutopt.partitioning.partition import Weights
+from layoutopt.skipping.skip_sets import Clause, clause_table
 
 
 def objective_of(

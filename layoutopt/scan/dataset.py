@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 from fsspec.core import url_to_fs
 
-from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.scan.read import FileRead, check_footers, check_row_groups, damaged, missing
 

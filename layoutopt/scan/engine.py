@@ -1,6 +1,6 @@
 """The embedded engine: DuckDB over the surviving row groups as Arrow.
 
-Only texts that mean the same to DuckDB as to Spark are run (:mod:`layoutopt.workload.portable`); answers come back in
+Only texts that mean the same to DuckDB as to Spark are run (:mod:`layoutopt.sql.duckdb.translate`); answers come back in
 Spark's types. Every mention of the table reads a view of its own, so that each scan skips by its own filter.
 """
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from layoutopt.errors import LayoutoptError, QueryError
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
-from layoutopt.workload.plain_names import is_stand_in, plain_name
+from layoutopt.sql.plain_names import is_stand_in, plain_name
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from layoutopt.scan.evaluate import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
+from layoutopt.inspect.evaluate import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
 from layoutopt.scan.prune import Amount, Fate, PrunedPlan
 from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import QueryError
-from layoutopt.model.predicate import TRUE, Node
+from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.arrow_types import empty_table
@@ -25,9 +25,9 @@ from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import BATCH_ROWS, TID, FileRead, SegmentRead, read_file, read_segments
 from layoutopt.scan.table import Table, segments_to_read
-from layoutopt.workload.condition import plain_condition
-from layoutopt.workload.plain_names import plain_name
-from layoutopt.workload.portable import portable_sql
+from layoutopt.sql.condition import plain_condition
+from layoutopt.sql.duckdb.translate import portable_sql
+from layoutopt.sql.plain_names import plain_name
 
 Bits = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.keys import Keys, has_key, key_array
-from layoutopt.model.predicate import (
+from layoutopt.model.predicates import (
     And,
     Col,
     Comparison,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicate import Node
+from layoutopt.model.predicates import Node
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path
-from layoutopt.model.skipping import BlockFacts, FeatureBits, FeatureIndex, cannot_match
 from layoutopt.model.vectors import pack
+from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Which blocks a filter needs: partitions first, then features, then column statistics, each counted apart.
 
 Everything is decided for all blocks of a plan at once, on the catalog alone;
-:func:`layoutopt.model.skipping.cannot_match` is the only rule that skips.
+:func:`layoutopt.skipping.cannot_match.cannot_match` is the only rule that skips.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicate import And, InSet, Node, Or
+from layoutopt.model.predicates import And, InSet, Node, Or
 from layoutopt.model.schema import Column
-from layoutopt.model.skipping import BlockFacts, FeatureIndex, cannot_match
 from layoutopt.scan.path import LayoutChoice, ScanPath, choose_layouts, local_layouts
+from layoutopt.skipping.cannot_match import BlockFacts, FeatureIndex, cannot_match
 
 Bits = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

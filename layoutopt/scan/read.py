@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.footers import footer_digest, metadata_of, read_footer
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.footers import footer_digest, metadata_of, read_footer
 from layoutopt.errors import DataFileError
-from layoutopt.model.predicate import TRUE, Node
+from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
 
@@ -83,7 +83,7 @@ def read_segments(
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
         SkippingError: it is checked, and other rows are left out.
     """
-    from layoutopt.scan import shadow
+    from layoutopt.scan.checking import decisions as shadow
     from layoutopt.scan.reconstruct import read_rows_by_tid
 
     checked = shadow.is_on() if checked is None else checked

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from layoutopt.catalog.filesystem import TableFiles
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import DataFileError
-from layoutopt.model.predicate import TRUE, And, Node, columns_of
+from layoutopt.model.predicates import TRUE, And, Node, columns_of
 from layoutopt.model.schema import Column
-from layoutopt.scan import shadow
 from layoutopt.scan.arrow_types import conform
+from layoutopt.scan.checking import decisions as shadow
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.read import BATCH_ROWS, TID, LayoutRead, SegmentRead, read_file
 

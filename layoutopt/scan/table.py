@@ -13,15 +13,15 @@ import pyarrow as pa
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicate import Filter, Node, disjunction
+from layoutopt.model.predicates import Filter, Node, disjunction
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.skipping import BlockFacts, cannot_match
-from layoutopt.scan import shadow
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
+from layoutopt.scan.checking import decisions as shadow
 from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.scan.read import BATCH_ROWS, ROWS_ONLY, FileRead, LayoutRead, SegmentRead, open_parquet, read_segments
 from layoutopt.scan.startup import spare_pandas
-from layoutopt.workload.scans import TableScan, scans_of
+from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
+from layoutopt.sql.scans import TableScan, scans_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -94,7 +94,7 @@ class Table:
         """What a SQL text reads in a session with these settings; raises as :meth:`scan`."""
         reads = self.reads_under(sql, settings)
         if shadow.is_on():
-            from layoutopt.scan.shadow_texts import check_text
+            from layoutopt.scan.checking.texts import check_text
 
             shadow.TALLY["undecided texts"] += not check_text(sql, reads, settings)
         return Scan(self, sql, reads)
@@ -287,14 +287,14 @@ class Scan:
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The answer as a Spark DataFrame; Spark itself runs the text over the surviving row groups."""
-        from layoutopt.spark.read import scan_to_dataframe
+        from layoutopt.spark.session.read import scan_to_dataframe
 
         return scan_to_dataframe(spark, self)
 
     def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
         # Only now: DuckDB and the typing of whole texts take longer to import than pruning takes.
         from layoutopt.scan.engine import EngineQuery, Source
-        from layoutopt.workload.portable import portable_sql
+        from layoutopt.sql.duckdb.translate import portable_sql
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         zone = self.table.settings.time_zone

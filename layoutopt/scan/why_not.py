@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from layoutopt.inspect.evaluate import MECHANISMS, subsumed_by
 from layoutopt.model.feature import Feature
-from layoutopt.model.predicate import And, Call, Comparison, Constant, Expr, InSet, Literal, Node, Or, describe
-from layoutopt.model.skipping import UNKNOWN_NULLS, cannot_match, pieces
-from layoutopt.model.subsume import subsumes
-from layoutopt.scan.evaluate import MECHANISMS, subsumed_by
+from layoutopt.model.predicates import And, Call, Comparison, Constant, Expr, InSet, Literal, Node, Or, describe
+from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.scan.reasons import Reason, reason_of_problem
+from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
 
 if TYPE_CHECKING:
     from layoutopt.scan.prune import PlanBlocks
     from layoutopt.scan.table import Table
-    from layoutopt.workload.problems import UnusableCondition
+    from layoutopt.sql.problems import UnusableCondition
 
 
 @dataclass(frozen=True)

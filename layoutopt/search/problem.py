@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from layoutopt.features.weights import feature_shares
-from layoutopt.model.clauses import clause_table, membership
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.skipping.skip_sets import clause_table, membership
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

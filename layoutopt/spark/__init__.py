@@ -6,19 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from layoutopt.spark.enabling import disable, enable, last_scans
-    from layoutopt.spark.metrics import ScanMetrics
-    from layoutopt.spark.tables import register, unregister
+    from layoutopt.spark.session.enabling import disable, enable, last_scans
+    from layoutopt.spark.session.metrics import ScanMetrics
+    from layoutopt.spark.session.tables import register, unregister
 
 __all__ = ["ScanMetrics", "disable", "enable", "last_scans", "register", "unregister"]
 
 _LAZY = {
-    "ScanMetrics": "layoutopt.spark.metrics",
-    "disable": "layoutopt.spark.enabling",
-    "enable": "layoutopt.spark.enabling",
-    "last_scans": "layoutopt.spark.enabling",
-    "register": "layoutopt.spark.tables",
-    "unregister": "layoutopt.spark.tables",
+    "ScanMetrics": "layoutopt.spark.session.metrics",
+    "disable": "layoutopt.spark.session.enabling",
+    "enable": "layoutopt.spark.session.enabling",
+    "last_scans": "layoutopt.spark.session.enabling",
+    "register": "layoutopt.spark.session.tables",
+    "unregister": "layoutopt.spark.session.tables",
 }
 
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from layoutopt.config import VerbSettings, key_of, make_settings, read_spark_properties, read_values
+from layoutopt.config.settings import VerbSettings, key_of, make_settings, read_spark_properties, read_values
 from layoutopt.errors import LayoutoptError, PlanError
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.spark.session import spark_session
+from layoutopt.spark.core.sessions import spark_session
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 

@@ -14,10 +14,10 @@ from layoutopt.model.document import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.workload.dialect import parse_statement
+from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.problems import StatementError
+from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.workload.log import LogEntry
-from layoutopt.workload.problems import StatementError
-from layoutopt.workload.scans import TableScan, scans_of
 
 
 @dataclass(frozen=True)

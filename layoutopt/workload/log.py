@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from layoutopt.errors import LogError
-from layoutopt.workload.dialect import split_statements
+from layoutopt.sql.dialect import split_statements
 
 _DEFAULT_COLUMN = "sql"
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from layoutopt.bench import experiment
-from layoutopt.bench.experiment import Bench
-from layoutopt.bench.tpch_data import MIN_SCALE, TpchData, prepare
+from layoutopt.bench.tpch import experiment
+from layoutopt.bench.tpch.data import MIN_SCALE, TpchData, prepare
+from layoutopt.bench.tpch.experiment import Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

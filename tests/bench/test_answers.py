@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from layoutopt.bench.experiment import SEED
-from layoutopt.bench.tpch_data import TpchData
-from layoutopt.bench.tpch_queries import (
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.experiment import SEED
+from layoutopt.bench.tpch.queries import (
     STREAMS,
     TABLE,
     TEMPLATES,
@@ -29,16 +29,16 @@ from layoutopt.bench.tpch_queries import (
     draw_stream,
     write_log,
 )
-from layoutopt.cli import main
-from layoutopt.config import AnalyzeSettings
+from layoutopt.cli.app import main
+from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
-from layoutopt.scan.evaluate import evaluate
+from layoutopt.inspect.evaluate import evaluate
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.load import load
-from layoutopt.spark.plan import make_plan
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log
-from layoutopt.workload.schema import schema_from
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

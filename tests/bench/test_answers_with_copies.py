@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from layoutopt.bench.tpch_data import TpchData
-from layoutopt.bench.tpch_queries import STREAMS, TABLE, TEMPLATES, StreamQuery
-from layoutopt.scan.verify import verify
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.queries import STREAMS, TABLE, TEMPLATES, StreamQuery
+from layoutopt.inspect.verify import verify
 from tests.bench.test_answers import Case, Making, asked, check, make_case, selected, write_source
 
 if TYPE_CHECKING:

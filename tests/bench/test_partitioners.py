@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.experiment import Bench
 from layoutopt.bench.partitioners import THESIS, compared, partitioner_figures, print_partitioners, segment_of
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.errors import SettingError
 from layoutopt.partitioning.registry import DEFAULT, WARD
 

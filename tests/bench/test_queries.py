@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.experiment import Bench
 from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, queries_report, query_step, summary_of
 from layoutopt.bench.timing import Timing, check_answers, time_ways
-from layoutopt.bench.tpch_data import TpchData
-from layoutopt.bench.tpch_queries import TABLE
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.experiment import Bench
+from layoutopt.bench.tpch.queries import TABLE
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 

@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from layoutopt.bench.scan_memory import NOTHING, SCANS, ScanFigure, print_scans
-from layoutopt.bench.tpch_queries import TABLE
+from layoutopt.bench.tpch.queries import TABLE
 
 
 def test_figures_stand_beside_those_of_one_segment() -> None:

@@ -23,20 +23,20 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
-from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.restore import restore
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import read_snapshot
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
+from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
-from layoutopt.scan.verify import verify
-from layoutopt.spark.checksum import block_sums
+from layoutopt.writer.checksum import block_sums
 from tests.catalog.loads import plan_of
 
 SCHEMA = Schema((Column("year", "int"), Column("id", "int"), Column("load", "string")))

@@ -19,8 +19,8 @@ from layoutopt.catalog.snapshot import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import ByOrder, Layout, Scheme
-from layoutopt.model.skipping import ColumnBounds
 from layoutopt.model.values import NAN_KEY, to_key
+from layoutopt.skipping.cannot_match import ColumnBounds
 from tests.catalog.loads import FOOTER, ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
 
 PLAN = plan_of()

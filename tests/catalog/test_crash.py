@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.storage.filesystem import TableFiles
 from tests.catalog.crash import (
     Content,
     Load,

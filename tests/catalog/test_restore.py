@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.restore import RESTORE_POINTS, restore
 from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 from tests.catalog.crash import check_contents, commit, read
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.restore import restore
 from layoutopt.catalog.snapshots import latest_snapshot, snapshot_numbers
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.scan.table import open_table

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from layoutopt.catalog.blocks import BlockTable, encode_blocks
 from layoutopt.catalog.bounds import bounds_over, merged
-from layoutopt.model.like import matches, parse_like
-from layoutopt.model.normal import like
-from layoutopt.model.predicate import And, Col, Comparison, Constant, InSet, Like, Node, Or, conjunction, disjunction
+from layoutopt.model.predicates import And, Col, Comparison, Constant, InSet, Like, Node, Or, conjunction, disjunction
+from layoutopt.model.predicates.like import matches, parse_like
+from layoutopt.model.predicates.normal import like
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.skipping import BlockFacts, cannot_match
 from layoutopt.model.values import Key, ValueSet, to_key
+from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
 from tests.catalog.loads import blocks_of, plan_of
 from tests.catalog.test_statistics import ARROW, VALUES
 

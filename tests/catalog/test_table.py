@@ -9,10 +9,10 @@ import pytest
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, snapshot_numbers
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, open_catalog
 from layoutopt.errors import CatalogError, NotATableError, SettingError
 from layoutopt.model.values import to_key

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
-from layoutopt.cli import main
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.cli.app import main
 from tests.catalog.crash import commit, read
 
 LOADS = "SELECT DISTINCT year, load FROM t ORDER BY year"

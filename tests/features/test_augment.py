@@ -7,8 +7,8 @@ import pytest
 
 from layoutopt.features.augment import Augmented, Exclusion, augment, stricter_than, subject_of
 from layoutopt.features.implications import Implications
-from layoutopt.model.predicate import Node, Predicate
-from layoutopt.model.subsume import subsumes
+from layoutopt.model.predicates import Node, Predicate
+from layoutopt.model.predicates.subsume import subsumes
 from tests.features.workloads import (
     BOTH,
     EITHER,

@@ -9,7 +9,7 @@ import pytest
 
 from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicate import Col, Comparison, describe
+from layoutopt.model.predicates import Col, Comparison, describe
 from layoutopt.model.schema import Column, Schema
 from tests.features.workloads import (
     EXAMPLE_1,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from layoutopt.features.choose import mine_features
 from layoutopt.features.holdout import hold_back, mined_from
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.predicate import Col, Filter, InSet
+from layoutopt.model.predicates import Col, Filter, InSet
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from layoutopt.features.augment import augment, subject_of
 from layoutopt.features.mine import MOST_TRANSACTIONS, find_candidates
-from layoutopt.model.predicate import Constant, InSet, Predicate
+from layoutopt.model.predicates import Constant, InSet, Predicate
+from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query
-from layoutopt.model.subsume import subsumes
 from tests.features.workloads import (
     BOTH,
     EXAMPLE_1,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from layoutopt.features.coverage import rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
 from layoutopt.features.redundancy import eliminate_redundant
-from layoutopt.model.predicate import Predicate
+from layoutopt.model.predicates import Predicate
 from tests.features.workloads import (
     OVER_21,
     OVER_32,

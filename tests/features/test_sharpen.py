@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from layoutopt.features.choose import mine_all
 from layoutopt.features.sharpen import bluntest, sharpened, sharpest
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicate import InSet, Predicate
+from layoutopt.model.predicates import InSet, Predicate
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from tests.features.workloads import BOTH, OVER_21, OVER_32, REGION, SHIRTS, SHOES, is_in, predicate, workload

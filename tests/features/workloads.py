@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from layoutopt.model.predicate import Col, Filter, InSet, Literal, Node, Predicate, conjunction, disjunction
+from layoutopt.model.predicates import Col, Filter, InSet, Literal, Node, Predicate, conjunction, disjunction
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
 

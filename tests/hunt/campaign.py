@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layoutopt.errors import LayoutoptError
-from layoutopt.workload.scans import scans_of
+from layoutopt.sql.scans import scans_of
 from tests.hunt.conditions import Conditions, refs_of
 from tests.hunt.pieces import Kind, piece
 from tests.hunt.queries import Ask, Queries

@@ -11,10 +11,10 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.query import Query
 from layoutopt.scan.table import open_table
-from layoutopt.spark.load import load
-from layoutopt.spark.plan import make_plan
-from layoutopt.spark.source import schema_of
-from layoutopt.workload.scans import scans_of
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.sql.scans import scans_of
 from tests.hunt.tables import Laid
 from tests.hunt.ways import Sessions
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.table import Catalog
+from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
-from layoutopt.scan.verify import verify
 from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document
 

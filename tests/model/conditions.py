@@ -17,7 +17,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from layoutopt.model.predicate import (
+from layoutopt.model.predicates import (
     FALSE,
     Col,
     Comparison,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layoutopt.model.predicate import And, Col, Comparison, Constant, Expr, InSet, Like, Node, Or, Predicate
+from layoutopt.model.predicates import And, Col, Comparison, Constant, Expr, InSet, Like, Node, Or, Predicate
 from layoutopt.model.values import Key, to_key
 from tests.model.conditions import Row
 

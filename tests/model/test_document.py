@@ -7,7 +7,7 @@ import pytest
 from layoutopt.errors import PlanError
 from layoutopt.model.document import FeaturesDocument, SkippedStatement
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicate import Filter, InSet, Predicate
+from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet

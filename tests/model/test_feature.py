@@ -9,7 +9,7 @@ import pytest
 
 from layoutopt.errors import PlanError
 from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.predicate import FALSE, TRUE, Filter, InSet, Node, Predicate, conjunction, disjunction
+from layoutopt.model.predicates import FALSE, TRUE, Filter, InSet, Node, Predicate, conjunction, disjunction
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
 from tests.model.conditions import col

@@ -11,7 +11,7 @@ import pytest
 from layoutopt.errors import PlanError, SchemaError
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicate import Filter, InSet, Predicate
+from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet

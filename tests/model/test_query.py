@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from layoutopt.errors import PlanError
-from layoutopt.model.predicate import TRUE, Filter, InSet
+from layoutopt.model.predicates import TRUE, Filter, InSet
 from layoutopt.model.query import Query, classes
 from layoutopt.model.values import ValueSet
 from tests.model.conditions import col

@@ -18,19 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
-from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.catalog.footers import footer_at_end, footer_digest
 from layoutopt.catalog.locators import block_schema
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.footers import footer_at_end, footer_digest
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack, words_for
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.checksum import block_sums, is_hashable
-from layoutopt.spark.positions import position_sums, value_hashes
-from layoutopt.workload.scans import scans_of
+from layoutopt.sql.scans import scans_of
+from layoutopt.writer.checksum import block_sums, is_hashable
+from layoutopt.writer.positions import position_sums, value_hashes
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
 """From a segment's rows and their bits, bool[n, f], to each row's block, int[n]."""

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from layoutopt.model.schema import Column, Schema
-from layoutopt.workload.portable import portable_sql
+from layoutopt.sql.duckdb.translate import portable_sql
 
 SCHEMA = Schema(
     (

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.cli import main
-from layoutopt.console import DONE
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE
 from layoutopt.scan.condition import block_conditions, condition_sql
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_vector

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.snapshots import read_snapshot
-from layoutopt.cli import main
-from layoutopt.console import DONE, FAILED
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE, FAILED
 from layoutopt.errors import CatalogError, DataFileError, TableError
-from layoutopt.scan.intact import verify_path
+from layoutopt.inspect.intact import verify_path
 from layoutopt.scan.table import open_table
 from tests.catalog import crash
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog import footers
-from layoutopt.catalog.footers import DecodedFooters, read_footer
+from layoutopt.catalog.storage import footers
+from layoutopt.catalog.storage.footers import DecodedFooters, read_footer
 from layoutopt.errors import DataFileError
+from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import Table, open_table
-from layoutopt.scan.verify import verify
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 from tests.scan.test_layouts import GROUPS

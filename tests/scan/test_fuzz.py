@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.footers import footer_at_end
 from layoutopt.catalog.snapshot import FileDigest
+from layoutopt.catalog.storage.footers import footer_at_end
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError
-from layoutopt.model.codec import filter_from_json, to_json
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.documents import canonical_bytes
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicate import Constant, Filter
+from layoutopt.model.predicates import Constant, Filter
+from layoutopt.model.predicates.codec import filter_from_json, to_json
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building
 from tests.scan.corruptions import corrupted, hostile_like, with_hostile_value

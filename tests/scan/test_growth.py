@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.evaluate import evaluate
 from layoutopt.scan.prune import Fate
 from layoutopt.scan.table import Table
-from layoutopt.scan.verify import verify
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.scan.builder import build, building

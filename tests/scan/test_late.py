@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.model.predicate import And, Node, columns_of
+from layoutopt.model.predicates import And, Node, columns_of
 from layoutopt.scan import reconstruct
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.read import TID, FileRead, read_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from layoutopt.model.predicate import Col, Comparison, InSet, Node, like, parse_like
+from layoutopt.model.predicates import Col, Comparison, InSet, Node, like, parse_like
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.scan.matching import matching_rows
 

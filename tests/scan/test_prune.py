@@ -11,7 +11,7 @@ import pytest
 from layoutopt.model.feature import Settings
 from layoutopt.scan.prune import Fate, PrunedPlan
 from layoutopt.scan.table import Table
-from layoutopt.workload.scans import scans_of
+from layoutopt.sql.scans import scans_of
 from tests.scan.builder import build, building, by_position, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.matching import matching_rows
-from layoutopt.workload.scans import scans_of
+from layoutopt.sql.scans import scans_of
 from tests.scan.builder import Building, build, building, holds
 from tests.scan.tables import SCHEMA, expected, same, some_rows
 

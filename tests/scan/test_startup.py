@@ -39,14 +39,14 @@ def modules_after(code: str) -> set[str]:
     ],
 )
 def test_a_short_command_imports_nothing_heavy(root: Path, verb: str, text: str, also: tuple[str, ...]) -> None:
-    loaded = modules_after(f"from layoutopt.cli import main\nassert main([{verb!r}, {str(root)!r}, {text!r}]) == 0")
+    loaded = modules_after(f"from layoutopt.cli.app import main\nassert main([{verb!r}, {str(root)!r}, {text!r}]) == 0")
     assert "pyarrow" in loaded
     assert not loaded & {*HEAVY, *also}
 
 
 @pytest.mark.parametrize("verb", ["query", "explain"])
 def test_a_short_command_ends_without_a_word(root: Path, verb: str) -> None:
-    code = "import sys; from layoutopt.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from layoutopt.cli.app import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, verb, str(root), "SELECT id FROM t WHERE kind = 'air'"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout
@@ -64,7 +64,7 @@ def test_the_library_imports_nothing_heavy(root: Path) -> None:
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
 def test_what_needs_no_table_imports_no_engine(argument: str) -> None:
-    loaded = modules_after(f"from layoutopt.cli import main\nassert main([{argument!r}]) == 0")
+    loaded = modules_after(f"from layoutopt.cli.app import main\nassert main([{argument!r}]) == 0")
     assert not loaded & {*HEAVY, "duckdb", "pyarrow", "numpy", "sqlglot"}
 
 

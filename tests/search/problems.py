@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from layoutopt.model.clauses import Clause, membership
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.partition import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.problem import Bools, Problem, Sample, Unit
+from layoutopt.skipping.skip_sets import Clause, membership
 
 WARD: Partitioner = find_partitioner("ward")
 

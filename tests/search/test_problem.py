@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicate import Col, Filter, InSet, Node, conjunction
+from layoutopt.model.predicates import Col, Filter, InSet, Node, conjunction
 from layoutopt.model.query import Query
-from layoutopt.model.skipping import BlockFacts, FeatureBits, cannot_match
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.local import block_sample, local_weights
 from layoutopt.search.problem import Problem, Sample, make_problem
 from layoutopt.search.rows import Computed
+from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, cannot_match
 from tests.search.problems import WARD
 
 COLUMNS = ("a", "b", "c")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.model.clauses import membership
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.costs import families_of
@@ -17,6 +16,7 @@ from layoutopt.search.drafts import Draft, Maker
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import Search, scheme_of_drafts
+from layoutopt.skipping.skip_sets import membership
 from tests.search.problems import WARD, problems, random_problem, shares_of
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from layoutopt.catalog.commit import CRASH_POINTS
-from layoutopt.cli import main
+from layoutopt.cli.app import main
 from layoutopt.spark import load, loads
-from layoutopt.spark.stages import Stages
+from layoutopt.spark.core.stages import Stages
 
 SEGMENTS_FIRST = 4
 SEGMENT_WRITTEN, MORE_WRITTEN = "segment-written", "more-segments-written"

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from layoutopt.model.layout import Plan
-from layoutopt.spark.load import load
-from layoutopt.spark.session import spark_session
+from layoutopt.spark.core.sessions import spark_session
+from layoutopt.spark.loading.load import load
 
 
 def fail_once(marks: str, point: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.spark import enabling
+from layoutopt.spark.session import enabling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicate import Col, Filter, InSet, Node
+from layoutopt.model.predicates import Col, Filter, InSet, Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import compare
-from layoutopt.spark.source import schema_of
+from layoutopt.spark.core.source import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.filesystem import TableFiles
-from layoutopt.cli import main
-from layoutopt.console import BAD_USAGE, DONE, FAILED
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.cli.app import main
+from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.scan.table import open_table
-from layoutopt.spark.load import load
+from layoutopt.spark.loading.load import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,7 +219,7 @@ def raise_disk_full(point: str) -> None:
 
 class TestFullDisks:
     def test_in_a_task(self, shop: Path, refused: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("layoutopt.spark.loads.load", partial(load, in_task=raise_disk_full))
+        monkeypatch.setattr("layoutopt.spark.loading.loads.load", partial(load, in_task=raise_disk_full))
         with unchanged(shop / "table"):
             said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json", "--replace")
         assert "No space left on device" in said

@@ -20,12 +20,12 @@ import pytest
 
 from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicate import TRUE, to_sql
+from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.table import Table
-from layoutopt.workload.portable import portable_sql
-from layoutopt.workload.problems import StatementError
-from layoutopt.workload.scans import TableScan, scans_of
+from layoutopt.sql.duckdb.translate import portable_sql
+from layoutopt.sql.problems import StatementError
+from layoutopt.sql.scans import TableScan, scans_of
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
 from tests.spark.settings import UNCOMPILED

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.config import AnalyzeSettings
+from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SchemaError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
-from layoutopt.spark.load import load
-from layoutopt.spark.plan import make_plan
-from layoutopt.spark.source import check_partition_column, open_source, schema_of
-from layoutopt.workload.schema import schema_from
+from layoutopt.spark.core.source import check_partition_column, open_source, schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.sql.schema import schema_from
+from tests.spark.session.test_enabling import answer, skipped
 from tests.spark.settings import UNCOMPILED, compared_here
-from tests.spark.test_enabling import answer, skipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from layoutopt.model.predicate import to_sql
+from layoutopt.model.predicates import to_sql
 from tests.model.conditions import (
     CONSTANTS,
     OPERATORS,

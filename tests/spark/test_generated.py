@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.workload.scans import scans_of
+from layoutopt.sql.scans import scans_of
 from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
 from tests.spark.settings import UNCOMPILED, compared_here

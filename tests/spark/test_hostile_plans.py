@@ -17,10 +17,10 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.model.documents import canonical_bytes
 from layoutopt.model.layout import ByVectors, Plan
 from layoutopt.model.vectors import words_for
-from layoutopt.spark.failures import clear_failure
-from layoutopt.spark.write_task import WriteJob, write_segment
+from layoutopt.spark.core.failures import clear_failure
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from layoutopt.writer.task import WriteJob, write_segment
 from tests.scan.builder import building
 from tests.scan.corruptions import with_hostile_value
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

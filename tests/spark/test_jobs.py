@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
-from layoutopt.config import VacuumSettings
+from layoutopt.config.settings import VacuumSettings
 from layoutopt.model.layout import Plan
 from layoutopt.spark.job import run_job
 from tests.conftest import QUICK_JAVA

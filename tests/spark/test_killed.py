@@ -20,13 +20,13 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.bench.memory import DRIVER, JVM, WORKER, descendants, kind_of
-from layoutopt.catalog.filesystem import TableFiles
 from layoutopt.catalog.snapshots import snapshot_numbers
-from layoutopt.cli import main
-from layoutopt.console import DONE
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE
+from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import open_table
-from layoutopt.scan.verify import verify
 from tests.catalog.crash import check_nothing_is_left
 from tests.conftest import QUICK_JAVA
 from tests.spark.killed_load import MORE_WRITTEN, POINTS, SEGMENT_WRITTEN

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.spark.read import spark_sql
+from layoutopt.spark.session.read import spark_sql
 from tests.scan.builder import build, building
 from tests.scan.destroyed import without_values_of_rows
 from tests.scan.tables import SCHEMA, expected, same, some_rows

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import layoutopt.spark
-from layoutopt.cli import main
-from layoutopt.config import LoadSettings
-from layoutopt.console import DONE, FAILED
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE, FAILED
+from layoutopt.config.settings import LoadSettings
+from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
-from layoutopt.scan.verify import verify
-from layoutopt.spark.against_source import compare_with_source
-from layoutopt.spark.loads import load_by
-from layoutopt.spark.source import open_source
+from layoutopt.spark.core.source import open_source
+from layoutopt.spark.loading.against_source import compare_with_source
+from layoutopt.spark.loading.loads import load_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,12 +15,12 @@ from layoutopt import spark as ls
 from layoutopt.errors import SchemaError, SettingError
 from layoutopt.model.feature import Settings
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.load import load
-from layoutopt.spark.metrics import ScanMetrics
-from layoutopt.spark.plan import make_plan
-from layoutopt.spark.session import check_settings
-from layoutopt.spark.source import open_source, schema_of
-from layoutopt.workload.schema import schema_from
+from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.session.metrics import ScanMetrics
+from layoutopt.sql.schema import schema_from
 from tests.spark.settings import UNCOMPILED, compared_here, under
 from tests.spark.tables import document, is_value
 

@@ -9,7 +9,7 @@ import pytest
 
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import Settings
-from layoutopt.spark.session import check_settings, session_settings
+from layoutopt.spark.core.sessions import check_settings, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,15 +14,15 @@ import pytest
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.snapshot import FileDigest
-from layoutopt.cli import main
-from layoutopt.config import AnalyzeSettings
-from layoutopt.console import FAILED
+from layoutopt.cli.app import main
+from layoutopt.cli.console import FAILED
+from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import CatalogError, DataFileError
 from layoutopt.features.analysis import analyze_log
+from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
-from layoutopt.scan.verify import verify
-from layoutopt.spark.load import load
-from layoutopt.spark.plan import make_plan
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

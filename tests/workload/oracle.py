@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layoutopt.model.predicate import And, Call, Comparison, Const, Constant, Expr, InSet, Like, Node, Or, matches
+from layoutopt.model.predicates import And, Call, Comparison, Const, Constant, Expr, InSet, Like, Node, Or, matches
 from layoutopt.model.values import Key
 
 KeyRow = Mapping[str, Key | None]

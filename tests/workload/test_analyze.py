@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from layoutopt.errors import LogError
-from layoutopt.model.predicate import TRUE, Col, InSet
+from layoutopt.model.predicates import TRUE, Col, InSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
+from layoutopt.sql.problems import STATEMENT_REASONS
+from layoutopt.sql.scans import scans_of
+from layoutopt.sql.schema import schemas_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry, read_log
-from layoutopt.workload.problems import STATEMENT_REASONS
-from layoutopt.workload.scans import scans_of
-from layoutopt.workload.schema import schemas_from
 
 SCHEMA = Schema((Column("a", "int"), Column("b", "string"), Column("c", "double")))
 PUBLIC_BI = next(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.model.predicate import to_sql
+from layoutopt.model.predicates import to_sql
 from layoutopt.model.schema import Column, Schema
-from layoutopt.workload.scans import scans_of
+from layoutopt.sql.scans import scans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

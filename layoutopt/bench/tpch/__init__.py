@@ -1,0 +1,1 @@
+"""The TPC-H experiments: data, streams, methods, reports."""

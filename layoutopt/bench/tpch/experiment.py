@@ -1,0 +1,301 @@
+"""The steps of one experiment: a stream's features, and a table of it planned, loaded and evaluated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from layoutopt.bench.rewrite import rewritten_bytes, spark_rewrite_seconds
+from layoutopt.bench.steps import Json, Step, key_of, run
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.queries import (
+    STREAMS,
+    TABLE,
+    TEST_QUERIES,
+    TRAINING_QUERIES,
+    StreamQuery,
+    draw_stream,
+    write_log,
+)
+from layoutopt.model.document import FeaturesDocument
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from layoutopt.model.query import Query
+    from layoutopt.model.schema import Schema
+    from layoutopt.scan.table import Table
+
+SEED: Final = 0
+MAX_VECTORS: Final = 3_000  # twice the thesis's 1,315: Ward's time grows with the square, and a load runs it 80 times
+MONTH_BLOCK_ROWS: Final = 700  # about 100 blocks a month at scale factor 1, as in 3.7.3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its parameters: one way to lay out the table.
+
+    Attributes:
+        label: its name in tables.
+        method: as `--method` takes it.
+        partition_by: the date partition's column; None leaves the source's order in one partition.
+        block_rows: the mean rows of a block.
+        by: the columns of the methods that order rows.
+        max_vectors: the most distinct feature vectors of a segment; the plan gives up features beyond that.
+        features: False plans without features, so that all skipping is by partitions, minima and maxima.
+        written: False measures every block that a load would make, but writes no table: rows, cells and tids are the
+            same, bytes are estimated from an encoded sample.
+        budget: the storage budget of methods with copies.
+    """
+
+    label: str
+    method: str
+    partition_by: str | None
+    block_rows: int
+    by: tuple[str, ...] = ()
+    max_vectors: int = MAX_VECTORS
+    features: bool = True
+    written: bool = True
+    budget: float | None = None
+
+
+SOP_BY_MONTH: Final = Variant("SOP", "sop", "o_month", MONTH_BLOCK_ROWS)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the steps share: the data, where products go, and a Spark session made when first asked for."""
+
+    data: TpchData
+    spark: Callable[[], SparkSession]
+
+    @property
+    def folder(self) -> Path:
+        """The products of this scale factor."""
+        return self.data.folder / "experiments"
+
+    def log(self, stream: str, role: str) -> Path:
+        """The query log of a stream: `train` or `test`."""
+        return self.data.root / "streams" / f"{stream}-{role}.jsonl"
+
+
+def stream_for_testing(stream: str) -> tuple[StreamQuery, ...]:
+    """Draw a stream's test queries: in a log, and in an evaluation, a query's id is its place here."""
+    return draw_stream(STREAMS[stream], "test", TEST_QUERIES, SEED)
+
+
+def write_stream(bench: Bench, stream: str, role: str) -> Path:
+    """Write a stream's log, `train` or `test`; returns its path."""
+    path = bench.log(stream, role)
+    training = draw_stream(STREAMS[stream], "train", TRAINING_QUERIES, SEED)
+    write_log(training if role == "train" else stream_for_testing(stream), path)
+    return path
+
+
+def read_test_queries(bench: Bench, stream: str) -> tuple[Query, ...]:
+    """Write a stream's test log, and analyse it against the denormalised table's schema."""
+    from layoutopt.sql.schema import schema_from
+    from layoutopt.workload.analyze import analyze
+    from layoutopt.workload.log import read_log
+
+    log = write_stream(bench, stream, "test")
+    return analyze(read_log(log), schema_from(str(bench.data.denormalised)), TABLE).queries
+
+
+def data_step(bench: Bench) -> Step:
+    """Generate and denormalise the data."""
+    from layoutopt.bench.tpch.data import prepare
+
+    def make() -> Json:
+        prepare(bench.spark(), bench.data, lambda _: None)
+        return {"scale": bench.data.scale, "bytes": size_of(bench.data.denormalised)}
+
+    name = f"generating TPC-H at scale factor {bench.data.scale:g} and denormalising it"
+    return Step(name, bench.folder / "data.json", make)
+
+
+def num_features(stream: str) -> int:
+    """How many features to find: the default of `analyze`, or what column groups share between them (4.7.5)."""
+    return 64 if stream.startswith("chapter3") else 192
+
+
+def features_step(bench: Bench, stream: str) -> Step:
+    """Analyse a training stream as `layoutopt analyze` does; the product is its features.json."""
+    product = bench.folder / f"{stream}-features.json"
+
+    def make() -> Json:
+        from layoutopt.config.settings import AnalyzeSettings
+        from layoutopt.features.analysis import analyze_log
+
+        log = write_stream(bench, stream, "train")
+        settings = AnalyzeSettings(
+            log=str(log), schema_source=str(bench.data.denormalised), table=TABLE, num_features=num_features(stream)
+        )
+        return analyze_log(settings).document.to_json()
+
+    return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))
+
+
+def read_features(bench: Bench, stream: str, say: Callable[[str], None]) -> FeaturesDocument:
+    """A training stream's features document, made where it is not there."""
+    step = features_step(bench, stream)
+    run(step, say)
+    return FeaturesDocument.loads(step.product.read_bytes())
+
+
+def source_rows(bench: Bench, schema: Schema) -> DataFrame:
+    """The denormalised table in Spark, as a features document has its columns."""
+    from layoutopt.spark.core.source import conformed, open_source
+
+    return conformed(open_source(bench.spark(), str(bench.data.denormalised)), schema, "the features")
+
+
+def _planned_for(stream: str, variant: Variant) -> str:
+    """Name the stream whose features a table is planned with; without features all streams share one table."""
+    return stream if variant.features else next(iter(STREAMS))
+
+
+def table_folder(bench: Bench, stream: str, variant: Variant) -> Path:
+    """Name the folder of a variant's products: different for different parameters."""
+    stream = _planned_for(stream, variant)
+    return bench.folder / key_of(f"{variant.label} {stream}", {**asdict(variant), "stream": stream})
+
+
+def plan_step(bench: Bench, stream: str, variant: Variant) -> Step:
+    """Plan one variant with the features of a stream."""
+    planned_for = _planned_for(stream, variant)
+    folder = table_folder(bench, stream, variant)
+    features = features_step(bench, planned_for)
+    return Step(
+        f"{planned_for}: planning {variant.label}",
+        folder / "planned.json",
+        partial(make_plan_file, bench, variant, features.product, folder),
+        (data_step(bench), features),
+    )
+
+
+def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
+    """Plan, load and evaluate one variant on one stream; the last product is the evaluation on the test stream."""
+    folder = table_folder(bench, stream, variant)
+    load = Step(
+        f"{_planned_for(stream, variant)}: loading {variant.label}",
+        folder / "loaded.json",
+        partial(load_table, bench, folder),
+        (plan_step(bench, stream, variant),),
+    )
+    return Step(
+        f"{stream}: evaluating {variant.label} on the test stream",
+        folder / f"evaluated-{stream}.json",
+        partial(evaluate_table, bench, stream, folder),
+        (load,),
+    )
+
+
+def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
+    """Make a variant's `plan.json` in `folder`; returns the seconds that it took and what it predicts."""
+    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.model.feature import FeatureSet
+    from layoutopt.spark.planning.plan import make_plan
+
+    document = FeaturesDocument.loads(features.read_bytes())
+    if not variant.features:
+        document = replace(document, features=FeatureSet((), document.features.settings))
+    started = time.perf_counter()
+    plan = make_plan(
+        bench.spark(),
+        str(bench.data.denormalised),
+        document,
+        method=variant.method,
+        partition_by=variant.partition_by,
+        block_rows=variant.block_rows,
+        by=variant.by,
+        max_vectors=variant.max_vectors,
+        seed=SEED,
+        storage_budgets=(variant.budget or 1.0,),
+        copies=int(variant.budget or 2),
+    )
+    seconds = time.perf_counter() - started
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.json").write_bytes(plan.dumps())
+    return {"seconds": seconds, "digest": plan.digest, "predicted": dict(plan.predicted)}
+
+
+def load_table(bench: Bench, folder: Path) -> Json:
+    """Load `folder/table` by `folder/plan.json`, afresh; returns the seconds that it took and the bytes stored."""
+    from layoutopt.model.layout import Plan
+    from layoutopt.spark.loading.load import load
+
+    table = folder / "table"
+    shutil.rmtree(table, ignore_errors=True)
+    plan = Plan.loads((folder / "plan.json").read_bytes())
+    started = time.perf_counter()
+    load(bench.spark(), str(bench.data.denormalised), str(table), plan)
+    return {"seconds": time.perf_counter() - started, "bytes": size_of(table / "data")}
+
+
+def evaluate_table(bench: Bench, stream: str, folder: Path) -> Json:
+    """Replay the test stream on a loaded table, and give what its plan and its load took."""
+    from layoutopt.scan.table import open_table
+
+    table = open_table(str(folder / "table"))
+    planned, loaded = (json.loads((folder / name).read_text()) for name in ("planned.json", "loaded.json"))
+    return {
+        **replay(bench, stream, table),
+        "planning_seconds": planned["seconds"],
+        "loading_seconds": loaded["seconds"],
+        "storage_bytes": loaded["bytes"],
+    }
+
+
+def replay(bench: Bench, stream: str, table: Table) -> dict[str, object]:
+    """Replay the test stream on a table's catalog, and once more without filters, which is a full scan."""
+    from layoutopt.inspect.evaluate import evaluate
+    from layoutopt.model.predicates import TRUE, Filter
+
+    queries = read_test_queries(bench, stream)
+    return {
+        "evaluation": evaluate(table, queries),
+        "full_scan": evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries])["totals"],
+        "source_bytes": size_of(bench.data.denormalised),
+    }
+
+
+def rewrite_step(bench: Bench, block_rows: int) -> Step:
+    """Rewrite the source as it is: what a table's loading time and storage are compared with."""
+
+    def make() -> Json:
+        scratch = bench.folder / "scratch"
+        seconds = spark_rewrite_seconds(bench.spark(), bench.data.denormalised, scratch)
+        return {"seconds": seconds, "bytes": rewritten_bytes(bench.data.denormalised, scratch, block_rows)}
+
+    name = f"rewriting the source as it is, in row groups of {block_rows} rows"
+    return Step(name, bench.folder / f"rewritten-{block_rows}.json", make, (data_step(bench),))
+
+
+def matching_step(bench: Bench, stream: str) -> Step:
+    """Count the rows of the source that the test stream's filters match, by Spark: no skipping is trusted here."""
+
+    def make() -> Json:
+        from layoutopt.bench.tpch.denormalise import count_matching
+
+        filters = [query.sql.partition(" WHERE ")[2] for query in stream_for_testing(stream)]
+        return {
+            "rows": count_matching(bench.spark(), bench.data.denormalised, filters),
+            "columns": [len(query.columns) for query in read_test_queries(bench, stream)],
+        }
+
+    name = f"{stream}: counting the rows that match"
+    return Step(name, bench.folder / f"{stream}-matching.json", make, (data_step(bench),))
+
+
+def size_of(folder: Path) -> int:
+    """Count the bytes of all files under a folder, hidden ones (Spark's checksum files) left out."""
+    return sum(
+        path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "_"))
+    )

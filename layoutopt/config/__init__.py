@@ -1,0 +1,1 @@
+"""Settings of every verb, from flags, files and the environment."""

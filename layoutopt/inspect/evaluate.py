@@ -1,0 +1,256 @@
+"""Replaying queries on the catalog alone: what each would read, and what skips the rest (DESIGN 6).
+
+Nothing but footers' sizes is read from data files, unless ``actual`` asks for the rows that really match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from layoutopt.errors import DataFileError
+from layoutopt.inspect.indicators import geometric_means, indicators
+from layoutopt.model.predicates import Node, describe
+from layoutopt.model.query import Query
+from layoutopt.scan.prune import Amount, Bits, Fate, PrunedPlan
+from layoutopt.scan.table import Table
+
+Progress = Callable[[int, int], None]
+
+SUMMED = (
+    "rows_total", "rows_matching", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
+    "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes",
+)  # fmt: skip
+MECHANISMS = {"partition": Fate.PARTITION, "features": Fate.FEATURES, "statistics": Fate.STATISTICS}
+
+
+def evaluate(
+    table: Table,
+    queries: Iterable[Query],
+    actual: bool = False,
+    progress: Progress | None = None,
+    dialect: str = "spark",
+) -> dict[str, Any]:
+    """What each query would read, as the JSON object of ``layoutopt evaluate --json``.
+
+    Args:
+        table: the table at one snapshot.
+        queries: the analysed log; a query that reads the table twice is there twice under one id.
+        actual: also count the rows that match, and those of the blocks that hold such a row, by reading the table
+            once. ``rows_matching`` is None where only Spark could tell.
+        progress: called with (queries done, all queries).
+        dialect: the log's, for ``actual``.
+
+    Raises:
+        CatalogError: a blocks file is damaged.
+        DataFileError: a data file is missing or damaged.
+    """
+    footers = _Footers(table)
+    known: dict[tuple[Node, tuple[str, ...], int | None], dict[str, Any]] = {}
+    listed = list(queries)
+    matching = _Matching(table, listed, dialect) if actual else None
+    results = []
+    for done, query in enumerate(listed):
+        question = matching.question(done) if matching is not None else None
+        key = (query.filter.root, query.columns, question)
+        if key not in known:
+            known[key] = _evaluate_one(table, query, footers, matching, question)
+        results.append({"id": query.id, **known[key]})
+        if progress is not None:
+            progress(done + 1, len(listed))
+    return {
+        "table": table.name,
+        "snapshot": table.catalog.snapshot.number,
+        "queries": results,
+        "totals": _totals(results),
+    }
+
+
+def _evaluate_one(
+    table: Table, query: Query, footers: _Footers, matching: _Matching | None, question: int | None
+) -> dict[str, Any]:
+    root = query.filter.root
+    pruned = table.prune(root, query.columns)
+    scanned = sum(_most_rows(plan, plan.read) for plan in pruned)
+    matched, relevant = (None, None) if matching is None or question is None else matching.rows(question, pruned)
+    return {
+        "columns": list(query.columns),
+        "rows_total": table.rows,
+        **({} if matching is None else {"rows_matching": matched}),
+        "rows_scanned": scanned,
+        "cells_scanned": sum(_cells(plan) for plan in pruned),
+        "tids_scanned": sum(_tids(plan) for plan in pruned),
+        "bytes_scanned": sum(plan.amount(Fate.READ).bytes for plan in pruned),
+        "blocks_total": sum(_blocks_on_path(plan) for plan in pruned),
+        "blocks_scanned": sum(plan.amount(Fate.READ).blocks for plan in pruned),
+        "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
+        "footer_bytes": sum(footers.bytes_of(plan) for plan in pruned),
+        "skipped_by": {name: amount_json(amount_over(pruned, fate)) for name, fate in MECHANISMS.items()},
+        "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
+        "subsumed_by": subsumed_by(table, root),
+        "indicators": indicators(table.rows, scanned, matched, relevant),
+    }
+
+
+class _Matching:
+    """The rows that the queries of a log really match, found in one pass over the table."""
+
+    def __init__(self, table: Table, queries: Sequence[Query], dialect: str) -> None:
+        # Only now: replaying a log on the catalog alone needs no DuckDB.
+        from layoutopt.scan.matches import find_matches, questions_of
+
+        questions, of_query = questions_of(table, queries, dialect)
+        # Where a filter is weaker than its query, its matches are not the query's.
+        self._of_query = [
+            None if index is None or (questions[index].condition is None and not query.exact) else index
+            for query, index in zip(queries, of_query, strict=True)
+        ]
+        self._found = find_matches(table, questions)
+
+    def question(self, place: int) -> int | None:
+        """Which question the query at a place of the log asks; None where its matches are not known."""
+        return self._of_query[place]
+
+    def rows(self, question: int, pruned: Sequence[PrunedPlan]) -> tuple[int, int]:
+        """The matching rows, and the rows of the blocks that hold one, in the layout where these are most."""
+        matching = relevant = 0
+        for found, plan in zip(self._found, pruned, strict=True):
+            matching += int(found.rows[question])
+            relevant += _most_rows(plan, found.block[:, question])
+        return matching, relevant
+
+
+def amount_over(pruned: Sequence[PrunedPlan], *fates: Fate) -> Amount:
+    """Blocks, rows and bytes of these fates over all plans."""
+    total = Amount()
+    for plan in pruned:
+        total += plan.amount(*fates)
+    return total
+
+
+def amount_json(amount: Amount) -> dict[str, int]:
+    """An amount as JSON."""
+    return {"blocks": amount.blocks, "rows": amount.rows, "bytes": amount.bytes}
+
+
+def layout_json(pruned: PrunedPlan) -> dict[str, Any]:
+    """One plan's retrieval path: its digest and, by layout, the columns read from it."""
+    choice = {str(c.layout): list(c.columns) for c in pruned.choice}
+    return {"plan": pruned.source.plan.digest, "columns": choice}
+
+
+def _paths_json(pruned: PrunedPlan) -> dict[str, Any]:
+    """What the path costs in cells and tids, and what the greedy one would (Sun 2017, 5.6.3)."""
+    path = pruned.path
+    return {
+        "compared": path.compared,
+        "exhaustive": path.exhaustive,
+        "cells_and_tids": path.cells_and_tids,
+        "greedy": path.greedy,
+    }
+
+
+def greedy_paths(queries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How good the greedy retrieval path is where queries have a choice and all their paths were compared.
+
+    Args:
+        queries: of an evaluation.
+
+    Returns:
+        ``queries``: how many these are, ``cheapest``: for how many no path is cheaper than the greedy one, and
+        ``worst_ratio``: the most by which it costs more than the cheapest; 2 can't be exceeded.
+    """
+    paths = [[layout["paths"] for layout in query["layouts"]] for query in queries]
+    compared = [some for some in paths if any(p["compared"] > 1 for p in some) and all(p["exhaustive"] for p in some)]
+    best = [sum(path["cells_and_tids"] for path in some) for some in compared]
+    greedy = [sum(path["greedy"] for path in some) for some in compared]
+    ratios = [one / other if other else 1.0 for one, other in zip(greedy, best, strict=True)]
+    return {
+        "queries": len(compared),
+        "cheapest": sum(one == other for one, other in zip(greedy, best, strict=True)),
+        "worst_ratio": round(max(ratios, default=1.0), 6),
+    }
+
+
+def subsumed_by(table: Table, root: Node) -> list[str]:
+    """The features, as texts, that follow from a whole filter: the ones of the text's query vector (3.5)."""
+    found: dict[str, None] = {}
+    for source in table.sources:
+        features = source.features_under(table.settings)
+        for position in features.subsuming(root) if features is not None else ():
+            predicates = source.plan.features.features[position].predicates
+            found[" AND ".join(describe(predicate) for predicate in predicates)] = None
+    return list(found)
+
+
+def _most_rows(pruned: PrunedPlan, chosen: Bits) -> int:
+    return max(pruned.rows_by_layout(chosen).values(), default=0)
+
+
+def _cells(pruned: PrunedPlan) -> int:
+    """Rows times columns, summed over the layouts read (Sun 2017, Eq. 4.1)."""
+    rows = pruned.rows_by_layout(pruned.read)
+    return sum(rows[c.layout] * len(c.columns) for c in pruned.choice)
+
+
+def _tids(pruned: PrunedPlan) -> int:
+    """Tids read: those of every row of every layout read, none where one layout is read (Eq. 4.2)."""
+    rows = pruned.rows_by_layout(pruned.read)
+    return sum(rows.values()) if len(rows) > 1 else 0
+
+
+def _blocks_on_path(pruned: PrunedPlan) -> int:
+    return int((pruned.fate != Fate.OTHER_LAYOUT).sum())
+
+
+class _Footers:
+    """The sizes of data files' footers, each looked up once."""
+
+    def __init__(self, table: Table) -> None:
+        self._files = table.catalog.files
+        self._written = table.catalog.written
+        self._known: dict[str, int] = {}
+
+    def bytes_of(self, pruned: PrunedPlan) -> int:
+        """Bytes of the footers of all files that are opened."""
+        if not self._written or not any(choice.columns for choice in pruned.choice):
+            return 0
+        blocks = pruned.source.blocks
+        return sum(self._size(blocks.files[index]) for index in np.unique(blocks.file[pruned.read]))
+
+    def _size(self, path: str) -> int:
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
+
+    def _read(self, path: str) -> int:
+        try:
+            size = self._files.size(path)
+            with self._files.open_input(path) as file:
+                file.seek(max(0, size - 8))
+                tail = file.read(8)
+        except OSError as error:
+            raise DataFileError(f"the data file {path!r} can't be read ({error}); load its partition again") from error
+        if len(tail) != 8 or tail[4:] != b"PAR1":
+            raise DataFileError(f"the data file {path!r} is cut off or no Parquet; load its partition again")
+        return int.from_bytes(tail[:4], "little") + 8
+
+
+def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    totals: dict[str, Any] = {"queries": len(results)}
+    for name in SUMMED:
+        values = [result[name] for result in results if name in result]
+        if name != "rows_matching" or values:
+            totals[name] = None if None in values else sum(values)
+    totals["indicators"] = geometric_means([result["indicators"] for result in results])
+    totals["greedy_paths"] = greedy_paths(results)
+    totals["skipped_by"] = {
+        mechanism: {unit: sum(result["skipped_by"][mechanism][unit] for result in results) for unit in _UNITS}
+        for mechanism in MECHANISMS
+    }
+    return totals
+
+
+_UNITS = ("blocks", "rows", "bytes")

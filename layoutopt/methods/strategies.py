@@ -1,0 +1,269 @@
+"""The methods: each turns what planning knows into a scheme, with what it expects of it. Methods join by METHODS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from layoutopt.errors import PlanError
+from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.model.predicates import columns_of
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.model.values import key_kind
+from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.bounds import blocking_lower_bound
+from layoutopt.partitioning.calibrate import calibrate_min_rows
+from layoutopt.partitioning.order import ORDER_KINDS
+from layoutopt.partitioning.partition import Weights
+from layoutopt.partitioning.registry import WARD, find_partitioner
+from layoutopt.partitioning.weights import exponent_of
+from layoutopt.partitioning.workload import objective_of
+from layoutopt.search.bounds import cells_lower_bound
+from layoutopt.search.grouping import Group, cost_of
+from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
+from layoutopt.search.local import prefixes
+from layoutopt.search.problem import Problem, Sample, Unit, make_problem
+from layoutopt.search.rows import Computed
+from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.spark.planning.sampling import spread
+from layoutopt.writer.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
+
+PARTITIONER = WARD
+"""What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
+
+# Partitions on which blocks are calibrated and rows scanned predicted; spread evenly over all.
+_SAMPLED_PARTITIONS = 6
+# Partitions by which the number of guiding features is chosen.
+_TRIED_PARTITIONS = 3
+# Columns that an order takes from the workload where the user names none.
+_MOST_ORDER_COLUMNS = 4
+
+
+def sop(planning: Planning) -> Designed:
+    """One layout, blocked by all features (Sun 2017, chapter 3)."""
+    # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
+    return _by_vectors(planning, planning.partitioner, WARD, _best_guides(planning))
+
+
+def qdtree(planning: Planning) -> Designed:
+    """One layout, cut greedily by the features and by slices (Yang et al., SIGMOD 2020)."""
+    return _by_vectors(planning, "qdtree", "qdtree", range(len(planning.features)))
+
+
+def _by_vectors(planning: Planning, algorithm: str, calibrated: str, guides: Sequence[int]) -> Designed:
+    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
+    pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
+    min_rows = calibrate_min_rows(find_partitioner(calibrated), pairs, planning.block_rows, planning.seed)
+    blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
+    scheme = _one_layout(planning, blocking, guides)
+    return Designed(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
+
+
+def _best_guides(planning: Planning) -> Sequence[int]:
+    """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
+    ranked = np.argsort(-planning.features.weights, kind="stable")
+    some = _some(planning, _TRIED_PARTITIONS)
+    sizes = prefixes([partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.max_vectors)
+    choices = [np.sort(ranked[:size]).tolist() for size in sizes]
+    blocking = ByVectors(PARTITIONER)
+    min_rows = min_rows_for(planning.block_rows)
+
+    def read(guides: Sequence[int]) -> float:
+        guided = _guided(some, guides, planning.shares)
+        return predicted_rows(guided, guided.partitions, blocking, min_rows).get("rows_scanned_fraction", 1.0)
+
+    return min(choices, key=read)
+
+
+def _some(planning: Planning, count: int) -> Planning:
+    """The same planning by a few partitions, spread evenly over all."""
+    return replace(planning, partitions=tuple(spread(planning.partitions, count)))
+
+
+def _guided(planning: Planning, guides: Sequence[int], shares: Weights) -> Planning:
+    """The same planning as if there were no features but these; ``shares`` are those of all."""
+    partitions = tuple(_projected(part, guides, shares[:, list(guides)]) for part in planning.partitions)
+    return replace(planning, features=planning.features.only(guides), partitions=partitions)
+
+
+def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
+    vectors = part.vectors.project(guides)
+    return replace(part, vectors=vectors, weights=weights_from(shares, part.query_weights, vectors))
+
+
+def by_order(kind: str, planning: Planning) -> Designed:
+    """One layout, rows ordered by columns or a curve over them."""
+    columns = (
+        () if kind in ("input", PREDICATE_SORT) else planning.by or order_columns(planning.queries, planning.schema)
+    )
+    return Designed(_one_layout(planning, ByOrder(kind, columns)), {})
+
+
+def gsop(planning: Planning) -> Designed:
+    """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
+    problem = problem_of(planning)
+    search = search_groups(problem, find_partitioner(PARTITIONER))
+    return _designed(planning, _scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem)
+
+
+def gsop_by(method: str, planning: Planning) -> Designed:
+    """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
+    problem = problem_of(planning)
+    groups = GROUPINGS[method](problem)
+    exact = Computed(problem, find_partitioner(PARTITIONER))
+    cost = cost_of(problem, groups, exact)
+    return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
+
+
+def problem_of(planning: Planning) -> Problem:
+    """The search problem of what planning knows."""
+    samples = [
+        Sample(
+            vectors=partition.vectors,
+            rows=min(partition.rows, planning.segment_rows),
+            query_weights=partition.query_weights * max(1.0, partition.rows / planning.segment_rows),
+        )
+        for partition in planning.partitions
+    ]
+    return make_problem(
+        planning.queries,
+        planning.features,
+        planning.schema.names,
+        samples,
+        unit=planning.unit,
+        block_rows=planning.block_rows,
+        max_vectors=planning.max_vectors,
+        seed=planning.seed,
+    )
+
+
+def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: Computed) -> Scheme:
+    return with_cuts(planning, scheme_of(problem, groups, exact, planning.partitioner))
+
+
+def with_cuts(planning: Planning, scheme: Scheme) -> Scheme:
+    """The scheme with what each layout's rows of one vector are cut by."""
+    return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
+
+
+def _with_cut(planning: Planning, layout: Layout) -> Layout:
+    if isinstance(layout.blocking, ByOrder):
+        return layout
+    return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
+
+
+def _designed(planning: Planning, scheme: Scheme, cost: float, problem: Problem) -> Designed:
+    """The scheme with the share of a full scan that the training queries read on the samples, in the unit of cost."""
+    unit = planning.unit or Unit.cells(len(planning.schema.names))
+    of_cell = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
+    rows = sum(partition.rows for partition in planning.partitions)
+    full = rows * sum(query.weight * sum(of_cell[name] for name in query.columns) for query in planning.queries)
+    name = "cells_and_tids_fraction" if planning.unit is None else "bytes_fraction"
+    if not full:
+        return Designed(scheme, {name: 0.0})
+    bound = cells_lower_bound(problem, min_rows_for(planning.block_rows))
+    return Designed(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
+
+
+def _one_layout(planning: Planning, blocking: ByVectors | ByOrder, guides: Sequence[int] | None = None) -> Scheme:
+    names = planning.schema.names
+    features = range(len(planning.features)) if guides is None else guides
+    return Scheme((Layout(names, tuple(features), names, blocking),))
+
+
+def predicted_rows(
+    planning: Planning, sample: Sequence[PartitionPairs], blocking: ByVectors, min_rows: int
+) -> dict[str, float]:
+    """What the training queries would scan, by partition bounds and features alone, on sampled partitions.
+
+    Returns:
+        ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``lower_bound_fraction``: what no
+        blocks of that size can beat, and ``gap``, by how much they don't; ``block_rows``: the mean block.
+    """
+    index = FeatureIndex(planning.features)
+    partitioner = find_partitioner(blocking.algorithm)
+    scanned = full = blocks = rows = bound = 0.0
+    for part in sample:
+        objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
+        partition = partitioner(part.vectors, part.weights, min_rows, planning.seed, objective)
+        exponent = exponent_of(part.query_weights, part.vectors.rows)
+        bound += float(np.ldexp(blocking_lower_bound(objective, part.vectors, min_rows), -exponent))
+        sizes = partition.sizes()
+        facts = BlockFacts(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
+        for query, weight in zip(planning.queries, part.query_weights.tolist(), strict=True):
+            full += query.weight * part.vectors.rows
+            if weight:
+                scanned += weight * float(sizes[~cannot_match(query.filter.root, facts, index)].sum())
+        blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
+    if not full or not blocks:
+        return {}
+    return {
+        "rows_scanned_fraction": round(scanned / full, 6),
+        "block_rows": round(rows / blocks, 1),
+        **_against(scanned / full, bound / full),
+    }
+
+
+def _against(objective: float, bound: float) -> dict[str, float]:
+    """The bound, and by what share of it the objective is above it."""
+    return {"lower_bound_fraction": round(bound, 6), **({"gap": round(objective / bound - 1, 6)} if bound else {})}
+
+
+def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
+    """The columns that filters use most, by weight, at most four; of equals the first in the schema.
+
+    Raises:
+        PlanError: no query filters by an orderable column.
+    """
+    orderable = _most_filtered(queries, schema)
+    if not orderable:
+        raise PlanError("no query filters by a column that rows can be ordered by; name columns with --by")
+    return orderable[:_MOST_ORDER_COLUMNS]
+
+
+def cut_param(planning: Planning, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The parameter that says by which column rows of one vector are cut into blocks, if by any.
+
+    The most filtered of these columns that no feature is about: features say nothing of it, so rows of equal vectors
+    are free to be apart by it, and blocks then have narrow ranges that statistics skip by.
+    """
+    said = frozenset().union(*(feature.columns for feature in planning.features))
+    free = [name for name in _most_filtered(planning.queries, planning.schema) if name in columns and name not in said]
+    return ((CUT_BY, free[0]),) if free else ()
+
+
+def _most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
+    """The orderable columns that filters use, the most used (by weight) first; of equals the first in the schema."""
+    used: dict[str, float] = defaultdict(float)
+    for query in queries:
+        for name in columns_of(query.filter.root):
+            used[name] += query.weight
+    orderable = [c.name for c in schema.columns if used[c.name] and key_kind(c.type) is not None]
+    return tuple(sorted(orderable, key=lambda name: -used[name]))
+
+
+BY_ORDER: Mapping[str, Method] = MappingProxyType(
+    {kind: partial(by_order, kind) for kind in ORDER_KINDS if kind != "input"}
+)
+SAMPLED: Mapping[str, Method] = MappingProxyType(
+    {"gsop": gsop, **{method: partial(gsop_by, method) for method in GROUPINGS}}
+)
+"""Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "sop": sop,
+        **SAMPLED,
+        "input-order": partial(by_order, "input"),
+        **BY_ORDER,
+        "qdtree": qdtree,
+        "predicate-sort": partial(by_order, PREDICATE_SORT),
+    }
+)

@@ -1,0 +1,160 @@
+"""From conditions to canonical trees: equal conditions, however written, become equal nodes wherever that is cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Final
+
+from layoutopt.model.predicates.like import ANY_STRING, Pattern, canonical_pattern
+from layoutopt.model.predicates.nodes import (
+    FALSE,
+    TRUE,
+    And,
+    Comparison,
+    Constant,
+    Expr,
+    InSet,
+    Like,
+    Literal,
+    Node,
+    Or,
+    order_of,
+)
+from layoutopt.model.values import ValueSet
+
+_OPPOSITE: Final = {"=": "<>", "<>": "="}
+
+
+def like(subject: Expr, pattern: Pattern, negated: bool = False) -> Literal:
+    """The literal for ``subject [NOT] LIKE pattern``: a set of values where the pattern is a text, a prefix or ``%``.
+
+    Raises:
+        ValueError: the subject is no string.
+    """
+    literal = Like(subject, canonical_pattern(pattern))
+    values = _values_of(literal.pattern)
+    if values is None:
+        return Like(subject, literal.pattern, negated)
+    return InSet(subject, values.complement() if negated else values)
+
+
+def _values_of(pattern: Pattern) -> ValueSet | None:
+    """The strings of a pattern, where these are one string or all that share a prefix."""
+    match pattern:
+        case ():
+            return ValueSet.point("")
+        case (str() as text,):
+            return ValueSet.point(text)
+        case (str() as text, last) if last is ANY_STRING:
+            return ValueSet.prefix(text)
+        case (last,) if last is ANY_STRING:
+            return ValueSet.all()
+    return None
+
+
+def negate(literal: Literal) -> Literal:
+    """The rows for which the literal is FALSE: where it is NULL, neither it nor its negation holds them.
+
+    A set of values is NULL for NULL, except IS [NOT] NULL and sets that name NULL, which are TRUE or FALSE for it. So
+    the negation of all values (IS NOT NULL) is IS NULL. The caller takes NOT down to the literals first.
+
+    >>> from layoutopt.model.predicates.nodes import Col
+    >>> negate(InSet(Col("a", "int"), ValueSet.interval(1, 5))).values.intervals
+    ((None, 1), (5, None))
+    """
+    if isinstance(literal, Like):
+        return Like(literal.subject, literal.pattern, not literal.negated)
+    if isinstance(literal, Comparison):
+        if literal.op in _OPPOSITE:
+            return Comparison(literal.left, _OPPOSITE[literal.op], literal.right)
+        return Comparison(literal.right, "<=" if literal.op == "<" else "<", literal.left)
+    return InSet(literal.subject, literal.values.complement(), literal.values.is_all and not literal.null)
+
+
+def conjunction(nodes: Iterable[Node]) -> Node:
+    """The rows for which every node is TRUE: flattened, sets of one subject intersected, sorted.
+
+    >>> from layoutopt.model.predicates.nodes import Col
+    >>> a = Col("a", "int")
+    >>> both = [InSet(a, ValueSet.interval(1, None)), InSet(a, ValueSet.interval(None, 3))]
+    >>> conjunction(both) == InSet(a, ValueSet.interval(1, 3))
+    True
+    """
+    return _joined(nodes, And, absorbing=FALSE, neutral=TRUE, merge=_intersection)
+
+
+def disjunction(nodes: Iterable[Node]) -> Node:
+    """The rows for which some node is TRUE: flattened, sets of one subject united, sorted.
+
+    >>> from layoutopt.model.predicates.nodes import Col
+    >>> a = Col("a", "boolean")
+    >>> disjunction([InSet(a, ValueSet.point(1)), InSet(a, ValueSet.point(0), null=True)])
+    Constant(value=True)
+    """
+    return _joined(nodes, Or, absorbing=TRUE, neutral=FALSE, merge=_union)
+
+
+def _joined(
+    nodes: Iterable[Node],
+    kind: type[And] | type[Or],
+    *,
+    absorbing: Constant,
+    neutral: Constant,
+    merge: Callable[[InSet, InSet], InSet],
+) -> Node:
+    sets: dict[Expr, list[InSet]] = {}
+    others: set[Node] = set()
+    for part in _flattened(nodes, kind):
+        if part == absorbing:
+            return absorbing
+        if isinstance(part, InSet):
+            sets.setdefault(part.subject, []).append(part)
+        elif part != neutral:
+            others.add(part)
+    merged = {simplified(reduce(merge, group)) for group in sets.values()} | others
+    if absorbing in merged:
+        return absorbing
+    children = sorted(_without_absorbed(merged - {neutral}, kind), key=order_of)
+    if not children:
+        return neutral
+    return children[0] if len(children) == 1 else kind(tuple(children))
+
+
+def _flattened(nodes: Iterable[Node], kind: type[And] | type[Or]) -> Iterable[Node]:
+    for node in nodes:
+        if isinstance(node, kind):
+            yield from node.children  # children are canonical: none of them is of the same kind
+        elif isinstance(node, And | Or):
+            yield node
+        else:
+            yield simplified(node)
+
+
+def _without_absorbed(parts: set[Node], kind: type[And] | type[Or]) -> set[Node]:
+    """``a AND (a OR b)`` is a, and ``a OR (a AND b)`` is a."""
+    dual = Or if kind is And else And
+    return {part for part in parts if not (isinstance(part, dual) and not parts.isdisjoint(part.children))}
+
+
+def simplified(literal: Literal | Constant) -> Literal | Constant:
+    """A literal in canonical form: a constant where it is TRUE of every row or of none, a set where it is one."""
+    if isinstance(literal, Like):
+        literal = like(literal.subject, literal.pattern, literal.negated)
+    elif isinstance(literal, Comparison) and literal.left == literal.right:
+        always = ValueSet.all() if literal.op in ("=", "<=") else ValueSet.empty()
+        literal = InSet(literal.left, always)
+    if isinstance(literal, InSet):
+        if literal.values.is_all and literal.null:
+            return TRUE
+        if literal.values.is_empty and not literal.null:
+            return FALSE
+    return literal
+
+
+def _intersection(a: InSet, b: InSet) -> InSet:
+    return InSet(a.subject, a.values.intersect(b.values), a.null and b.null)
+
+
+def _union(a: InSet, b: InSet) -> InSet:
+    return InSet(a.subject, a.values.union(b.values), a.null or b.null)

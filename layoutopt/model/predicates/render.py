@@ -1,0 +1,208 @@
+"""Filters as texts: Spark SQL rebuilt from the structure, and short descriptions for people.
+
+The SQL fails on no row, whatever the session's ANSI mode: functions stand in their error-free forms and constants have
+the type of what they are compared with. It is TRUE for exactly the rows that the noun is TRUE for, else FALSE or NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+
+from layoutopt.model.predicates.cnf import Filter
+from layoutopt.model.predicates.like import like_text
+from layoutopt.model.predicates.nodes import (
+    And,
+    Call,
+    Col,
+    Comparison,
+    Const,
+    Constant,
+    Expr,
+    InSet,
+    Like,
+    Node,
+    Or,
+    Predicate,
+)
+from layoutopt.model.values import Interval, ValueSet, successor
+from layoutopt.model.values.constants import constant_sql, identifier_sql, short_constant
+from layoutopt.model.values.keys import Key, domain, float_key, key_to_float
+
+Noun = Expr | Node | Predicate | Filter
+_FLOATS: Final = ("float", "double")
+
+
+@dataclass(frozen=True)
+class _Style:
+    """How names and constants are written, and how many values of a list at most."""
+
+    identifier: Callable[[str], str]
+    constant: Callable[[Key | None, str], str]
+    longest_list: int | None = None
+
+
+_All: TypeAlias = Sequence[str]
+"""Conditions that all hold."""
+
+_SQL: Final = _Style(identifier_sql, constant_sql)
+_SHORT: Final = _Style(str, short_constant, longest_list=5)
+
+
+def to_sql(x: Noun) -> str:
+    """The noun as Spark SQL, with quoted identifiers and escaped constants; a filter as its tree.
+
+    >>> to_sql(InSet(Col("a", "int"), ValueSet.interval(1, 5)))
+    '`a` BETWEEN 1 AND 4'
+    """
+    return _text(x, _SQL)
+
+
+def describe(x: Noun) -> str:
+    """The noun in a short text for people, not for machines.
+
+    >>> describe(InSet(Col("a", "string"), ValueSet.point("x").complement()))
+    "a <> 'x'"
+    """
+    return _text(x, _SHORT)
+
+
+def _text(x: Noun, style: _Style) -> str:
+    match x:
+        case Col() | Const() | Call():
+            return _expression(x, style)
+        case Filter():
+            return _text(x.root, style)
+        case Predicate():
+            return _text(x.node, style)
+        case Constant():
+            return str(x.value).upper()
+        case And():
+            return _joined([_text(child, style) for child in x.children], "AND", x.children)
+        case Or():
+            return _joined([_text(child, style) for child in x.children], "OR", x.children)
+        case Comparison():
+            return f"{_expression(x.left, style)} {x.op} {_expression(x.right, style)}"
+        case Like():
+            pattern = style.constant(like_text(x.pattern), "string")
+            return f"{_expression(x.subject, style)} {'NOT ' * x.negated}LIKE {pattern}"
+        case InSet():
+            parts = _set_parts(x, style)
+            return " OR ".join(_all_of(part, bracketed=len(parts) > 1) for part in parts) or "FALSE"
+
+
+def _joined(texts: Sequence[str], connector: str, children: Sequence[Node]) -> str:
+    bracketed = [
+        f"({text})" if _is_compound(child, connector) else text for text, child in zip(texts, children, strict=True)
+    ]
+    return f" {connector} ".join(bracketed)
+
+
+def _is_compound(node: Node, connector: str) -> bool:
+    """Whether the node's text needs brackets among others: nobody should have to know that AND binds more tightly."""
+    if isinstance(node, And | Or):
+        return True
+    parts = _set_parts(node, _SHORT) if isinstance(node, InSet) else []
+    return len(parts) > 1 or (connector == "OR" and any(len(part) > 1 for part in parts))
+
+
+def _all_of(conditions: _All, bracketed: bool) -> str:
+    text = " AND ".join(conditions)
+    return f"({text})" if bracketed and len(conditions) > 1 else text
+
+
+def _expression(x: Expr, style: _Style) -> str:
+    if isinstance(x, Col):
+        return style.identifier(x.name)
+    if isinstance(x, Const):
+        return style.constant(x.value, x.type)
+    arguments = ", ".join(_expression(argument, style) for argument in x.args)
+    return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{x.fn}({arguments})"
+
+
+def _set_parts(x: InSet, style: _Style) -> list[_All]:
+    """The set as an OR of ANDs; none where it is empty."""
+    subject, type = _expression(x.subject, style), x.subject.type
+    parts = _value_parts(subject, x.values, type, style)
+    return [*parts, [f"{subject} IS NULL"]] if x.null else parts
+
+
+def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> list[_All]:
+    if values.is_empty:
+        return []
+    if values.is_all:
+        return [[f"{subject} IS NOT NULL"]]
+    if type == "boolean":
+        return [[subject if values.contains(1) else f"NOT {subject}"]]
+    holes = ValueSet.normalised(values.complement().intervals, type).points()
+    if holes:
+        return [_all_differ(subject, holes, type, style)]
+    points = [low for low, high in values.intervals if low is not None and high == successor(low)]
+    ranges = [(low, high) for low, high in values.intervals if low is None or high != successor(low)]
+    return [*_any_equal(subject, points, type, style), *(_range(subject, pair, type, style) for pair in ranges)]
+
+
+def _any_equal(subject: str, keys: Sequence[Key], type: str, style: _Style) -> list[_All]:
+    # Spark looks long IN lists up by bits, which takes -0.0 and 0.0 as different: floats are compared one by one.
+    if len(keys) < 2 or type in _FLOATS:
+        return [[f"{subject} = {style.constant(key, type)}"] for key in keys]
+    return [[f"{subject} IN ({_list(keys, type, style)})"]]
+
+
+def _all_differ(subject: str, keys: Sequence[Key], type: str, style: _Style) -> _All:
+    if len(keys) < 2 or type in _FLOATS:
+        return [f"{subject} <> {style.constant(key, type)}" for key in keys]
+    return [f"{subject} NOT IN ({_list(keys, type, style)})"]
+
+
+def _list(keys: Sequence[Key], type: str, style: _Style) -> str:
+    shown = keys[: style.longest_list]
+    texts = [style.constant(key, type) for key in shown]
+    return ", ".join(texts) + (f", ... {len(keys) - len(shown)} more" if len(keys) > len(shown) else "")
+
+
+def _range(subject: str, interval: Interval, type: str, style: _Style) -> _All:
+    low, high = interval
+    if isinstance(low, str) and low and ValueSet.prefix(low).intervals == (interval,):
+        return [f"{subject} LIKE {style.constant(like_text((low,)) + '%', 'string')}"]
+    first = None if low is None else _lower(low, type)
+    last = None if high is None else _upper(high, type)
+    if first and last and first[0] == ">=" and last[0] == "<=":
+        return [f"{subject} BETWEEN {style.constant(first[1], type)} AND {style.constant(last[1], type)}"]
+    return [f"{subject} {op} {style.constant(key, type)}" for op, key in filter(None, (first, last))]
+
+
+def _lower(low: Key, type: str) -> tuple[str, Key]:
+    """The bound as people write it: ``> 'a'`` where the lowest key is the one after 'a'."""
+    if type in _FLOATS:
+        before = _float_before(cast(int, low), type)
+        return (">", before) if before is not None and _is_shorter(before, cast(int, low)) else (">=", low)
+    if isinstance(low, str | bytes) and low[-1:] in ("\0", b"\0"):
+        return ">", low[:-1]
+    return ">=", low
+
+
+def _upper(high: Key, type: str) -> tuple[str, Key]:
+    if type in _FLOATS:
+        before = _float_before(cast(int, high), type)
+        return ("<=", before) if before is not None and _is_shorter(before, cast(int, high)) else ("<", high)
+    if isinstance(high, int):
+        return "<=", high - 1
+    return ("<=", high[:-1]) if high[-1:] in ("\0", b"\0") else ("<", high)
+
+
+def _float_before(key: int, type: str) -> int | None:
+    """The key of the number just below, in the type's own precision."""
+    if key <= cast(int, domain(type)[0]):
+        return None
+    if type == "double" or key_to_float(key) != key_to_float(key):
+        return key - 1
+    with np.errstate(over="ignore"):  # numpy warns of the step down from infinity
+        return float_key(float(np.nextafter(np.float32(key_to_float(key)), np.float32(-np.inf))))
+
+
+def _is_shorter(key: int, other: int) -> bool:
+    return len(repr(key_to_float(key))) < len(repr(key_to_float(other)))

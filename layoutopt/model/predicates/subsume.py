@@ -1,0 +1,148 @@
+"""Subsumption (Sun 2017, 3.3.1): does one condition follow from another, for every row there could be?
+
+Everything here is sound and incomplete: TRUE is a proof, FALSE means unsure. A condition holds where it is TRUE; NULL
+is not TRUE. Rows are not looked at, so two different expressions are taken to have any values whatever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from layoutopt.model.predicates.like import ANY_STRING, Pattern, are_disjoint, includes, literal_prefix, matches
+from layoutopt.model.predicates.nodes import And, Comparison, Constant, InSet, Like, Literal, Node, Or, Predicate
+from layoutopt.model.values import Interval, ValueSet, successor
+from layoutopt.model.values.keys import Key
+
+_MOST_PARTS: Final = 256
+"""A set of more intervals than this is compared with a disjunction of several literals only as a whole."""
+
+_STRICTER: Final[dict[str, frozenset[str]]] = {
+    "=": frozenset({"=", "<="}),
+    "<>": frozenset({"<>"}),
+    "<": frozenset({"<", "<=", "<>"}),
+    "<=": frozenset({"<="}),
+}
+"""Comparison of two expressions -> the comparisons of the same two, in that order, that follow from it."""
+
+
+def subsumes(general: Iterable[Predicate], specific: Node) -> bool:
+    """Whether a conjunction of predicates, such as a feature, is TRUE of every row that makes the node TRUE."""
+    return all(implies(specific, predicate) for predicate in general)
+
+
+def implies(node: Node, predicate: Predicate) -> bool:
+    """Whether every row for which the node is TRUE makes the predicate TRUE. Sound; FALSE when unsure."""
+    if node.columns.isdisjoint(predicate.columns):
+        return _implies_whatever(node, predicate)
+    if isinstance(node, And):
+        return any(implies(child, predicate) for child in node.children)
+    if isinstance(node, Or):
+        return all(implies(child, predicate) for child in node.children)
+    return _leaf_implies(node, predicate)
+
+
+def _implies_whatever(node: Node, predicate: Predicate) -> bool:
+    """The cases in which the columns do not matter: a node that is never TRUE, a predicate that always is."""
+    return predicate.is_always_true or (isinstance(node, Constant) and not node.value)
+
+
+@lru_cache(maxsize=1 << 18)
+def _leaf_implies(node: Literal | Constant, predicate: Predicate) -> bool:
+    if isinstance(node, Constant):
+        return _implies_whatever(node, predicate)
+    if any(_literal_implies(node, literal) for literal in predicate.literals):
+        return True
+    if isinstance(node, InSet) and len(predicate.literals) > 1:
+        return _parts_imply(node, predicate)
+    return False
+
+
+def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
+    """Whether each value (or interval, or NULL) of a set makes one of several literals TRUE."""
+    parts = [InSet(literal.subject, ValueSet((interval,))) for interval in literal.values.intervals[:_MOST_PARTS]]
+    if len(literal.values.intervals) > _MOST_PARTS:
+        return False
+    if literal.null:
+        parts.append(InSet(literal.subject, ValueSet.empty(), null=True))
+    if len(parts) < 2:
+        return False
+    return all(any(_literal_implies(part, wanted) for wanted in predicate.literals) for part in parts)
+
+
+def _literal_implies(given: Literal, wanted: Literal) -> bool:
+    if given == wanted:
+        return True
+    if isinstance(wanted, Comparison):
+        return isinstance(given, Comparison) and _comparison_implies(given, wanted)
+    if isinstance(given, Comparison):
+        return wanted.subject in (given.left, given.right) and _is_not_null_test(wanted)
+    if given.subject != wanted.subject:
+        return False
+    if isinstance(given, InSet):
+        return _set_implies(given, wanted)
+    return _is_not_null_test(wanted) or _like_implies(given, wanted)
+
+
+def _is_not_null_test(literal: InSet | Like) -> bool:
+    return isinstance(literal, InSet) and literal.values.is_all
+
+
+def _comparison_implies(given: Comparison, wanted: Comparison) -> bool:
+    if (given.left, given.right) == (wanted.left, wanted.right):
+        return wanted.op in _STRICTER[given.op]
+    if (given.left, given.right) != (wanted.right, wanted.left):
+        return False
+    # = and <> are symmetric, so a < b says a <> b whichever side comes first; < and <= are not.
+    return (wanted.op in ("=", "<>") and wanted.op in _STRICTER[given.op]) or (given.op == "=" and wanted.op == "<=")
+
+
+def _set_implies(given: InSet, wanted: InSet | Like) -> bool:
+    if isinstance(wanted, InSet):
+        return given.values.issubset(wanted.values) and (wanted.null or not given.null)
+    if given.null:
+        return False
+    return all(_interval_in_language(pair, wanted.pattern, wanted.negated) for pair in given.values.intervals)
+
+
+def _like_implies(given: Like, wanted: InSet | Like) -> bool:
+    if isinstance(wanted, InSet):
+        return _like_implies_set(given, wanted.values)
+    if given.negated:
+        return wanted.negated and includes(given.pattern, wanted.pattern)
+    if wanted.negated:
+        return are_disjoint(given.pattern, wanted.pattern)
+    return includes(wanted.pattern, given.pattern)
+
+
+def _like_implies_set(given: Like, values: ValueSet) -> bool:
+    """Whether no string outside of ``values`` satisfies the LIKE: each interval outside lies in the other language."""
+    outside = values.complement().intervals
+    return all(_interval_in_language(pair, given.pattern, not given.negated) for pair in outside)
+
+
+def _interval_in_language(interval: Interval, pattern: Pattern, outside: bool) -> bool:
+    """Whether all strings of an interval match the pattern (or, with ``outside``, whether none does)."""
+    low, high = interval
+    if isinstance(low, str) and high == successor(low):
+        return matches(pattern, low) != outside
+    if outside and ValueSet((interval,)).isdisjoint(ValueSet.prefix(literal_prefix(pattern))):
+        return True
+    covering: Pattern = (_common_prefix(low, high), ANY_STRING)
+    return are_disjoint(covering, pattern) if outside else includes(pattern, covering)
+
+
+def _common_prefix(low: Key | None, high: Key | None) -> str:
+    """A text that every string of an interval starts with.
+
+    >>> _common_prefix("abc", "abd"), _common_prefix("a", "c")
+    ('abc', '')
+    """
+    if not isinstance(low, str) or not isinstance(high, str):
+        return ""
+    interval = ValueSet.interval(low, high)
+    length = len(low)
+    while length and not interval.issubset(ValueSet.prefix(low[:length])):
+        length -= 1
+    return low[:length]

@@ -1,0 +1,245 @@
+"""Sets of keys as sorted half-open intervals.
+
+``x >= 1 AND x <= 2``, ``x BETWEEN 1 AND 2`` and, on whole numbers, ``x IN (1, 2)`` are all ``[1, 3)``: equal sets are
+equal objects. NULL is in no set; see :class:`layoutopt.model.predicates.nodes.InSet` for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from layoutopt.model.hashing import HashedOnce
+from layoutopt.model.values.keys import Key, ceil_float32, domain, successor
+
+Interval = tuple[Key | None, Key | None]
+_SURROGATES: Final = (0xD800, 0xDFFF)
+
+
+@dataclass(frozen=True)
+class ValueSet(HashedOnce):
+    """A set of keys of one kind.
+
+    Attributes:
+        intervals: ``[low, high)`` pairs, sorted, disjoint and not adjacent; None is unbounded. Build sets with the
+            class methods or :meth:`normalised`, which see to that.
+
+    >>> ValueSet.interval(1, 5).union(ValueSet.interval(5, 9)).intervals
+    ((1, 9),)
+    """
+
+    intervals: tuple[Interval, ...]
+
+    __hash__ = HashedOnce.__hash__
+
+    @classmethod
+    def all(cls) -> ValueSet:
+        """Every key."""
+        return _ALL
+
+    @classmethod
+    def empty(cls) -> ValueSet:
+        """No key."""
+        return _EMPTY
+
+    @classmethod
+    def point(cls, key: Key) -> ValueSet:
+        """One key."""
+        return cls(((key, successor(key)),))
+
+    @classmethod
+    def of(cls, keys: Iterable[Key]) -> ValueSet:
+        """These keys."""
+        return cls(_merged((key, successor(key)) for key in keys))
+
+    @classmethod
+    def interval(cls, low: Key | None, high: Key | None) -> ValueSet:
+        """The keys from ``low`` (included) to ``high`` (left out); None is unbounded."""
+        return cls(((low, high),)) if _is_below(low, high) else _EMPTY
+
+    @classmethod
+    def prefix(cls, text: str) -> ValueSet:
+        """The strings that start with a text.
+
+        >>> ValueSet.prefix("ab").intervals
+        (('ab', 'ac'),)
+        """
+        return cls.interval(text or None, _after_prefix(text))
+
+    @classmethod
+    def normalised(cls, intervals: Iterable[Interval], type: str) -> ValueSet:
+        """The values of a type that lie in these intervals, in the one form that equal sets of that type share.
+
+        Bounds at the type's smallest or largest value become None, except that a single value there stays one
+        (``boolean`` {false} is ``[0, 1)``); bounds of ``float`` are moved to values that 32 bits hold.
+
+        >>> ValueSet.normalised([(0, 1), (1, 2)], "boolean") == ValueSet.all()
+        True
+        """
+        smallest, largest = domain(type)
+        if type == "float":
+            intervals = [(_to_float32(low), _to_float32(high)) for low, high in intervals]
+        return cls(_trimmed(_merged(intervals), smallest, largest))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every key is in the set."""
+        return self.intervals == ((None, None),)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no key is in the set."""
+        return not self.intervals
+
+    def union(self, other: ValueSet) -> ValueSet:
+        """The keys in either set."""
+        return ValueSet(_merged((*self.intervals, *other.intervals)))
+
+    def intersect(self, other: ValueSet) -> ValueSet:
+        """The keys in both sets."""
+        found: list[Interval] = []
+        ours, theirs, i, j = self.intervals, other.intervals, 0, 0
+        while i < len(ours) and j < len(theirs):
+            low, high = _higher_low(ours[i][0], theirs[j][0]), _lower_high(ours[i][1], theirs[j][1])
+            if _is_below(low, high):
+                found.append((low, high))
+            if high == ours[i][1]:
+                i += 1
+            else:
+                j += 1
+        return ValueSet(tuple(found))
+
+    def complement(self) -> ValueSet:
+        """The keys that are not in the set; normalise it where a type's smallest or largest value matters."""
+        found: list[Interval] = []
+        low: Key | None = None
+        for first, last in self.intervals:
+            if first is not None:
+                found.append((low, first))
+            if last is None:
+                return ValueSet(tuple(found))
+            low = last
+        return ValueSet((*found, (low, None)))
+
+    def issubset(self, other: ValueSet) -> bool:
+        """Whether every key of this set is in the other."""
+        j = 0
+        for low, high in self.intervals:
+            while j < len(other.intervals) and not _reaches(other.intervals[j][1], high):
+                j += 1
+            if j == len(other.intervals) or not _starts_by(other.intervals[j][0], low):
+                return False
+        return True
+
+    def isdisjoint(self, other: ValueSet) -> bool:
+        """Whether no key is in both sets."""
+        return self.intersect(other).is_empty
+
+    def contains(self, key: Key) -> bool:
+        """Whether a key is in the set."""
+        place = bisect_right(self.intervals, False, key=lambda pair: pair[0] is not None and pair[0] > key)  # type: ignore[operator]
+        if place == 0:
+            return False
+        high = self.intervals[place - 1][1]
+        return high is None or key < high  # type: ignore[operator]
+
+    def overlaps(self, low: Key, high: Key) -> bool:
+        """Whether a key from ``low`` to ``high``, both included, is in the set."""
+        return not self.isdisjoint(ValueSet.interval(low, successor(high)))
+
+    def points(self) -> tuple[Key, ...] | None:
+        """The keys, ascending, where every interval is one key; else None.
+
+        >>> ValueSet.of(["b", "a"]).points(), ValueSet.of([1, 2]).points()
+        (('a', 'b'), None)
+        """
+        if all(low is not None and high == successor(low) for low, high in self.intervals):
+            return tuple(cast(Key, low) for low, _ in self.intervals)
+        return None
+
+    def co_points(self) -> tuple[Key, ...] | None:
+        """The keys that are not in the set, where these are single keys; else None."""
+        return self.complement().points()
+
+
+_ALL: Final = ValueSet(((None, None),))
+_EMPTY: Final = ValueSet(())
+
+
+def _is_below(low: Key | None, high: Key | None) -> bool:
+    return low is None or high is None or low < high  # type: ignore[operator]
+
+
+def _starts_by(low: Key | None, other: Key | None) -> bool:
+    """Whether a lower bound is at or below another one."""
+    return low is None or (other is not None and low <= other)  # type: ignore[operator]
+
+
+def _reaches(high: Key | None, other: Key | None) -> bool:
+    """Whether an upper bound is at or above another one."""
+    return high is None or (other is not None and high >= other)  # type: ignore[operator]
+
+
+def _higher_low(a: Key | None, b: Key | None) -> Key | None:
+    return b if _starts_by(a, b) else a
+
+
+def _lower_high(a: Key | None, b: Key | None) -> Key | None:
+    return b if _reaches(a, b) else a
+
+
+def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Any intervals, sorted and with overlapping and adjacent ones joined; empty ones are dropped."""
+    kept = [pair for pair in intervals if _is_below(*pair)]
+    kept.sort(key=lambda pair: (pair[0] is not None, pair[0]) if pair[0] is not None else (False,))
+    merged: list[Interval] = []
+    for low, high in kept:
+        if merged and (merged[-1][1] is None or low is None or low <= merged[-1][1]):  # type: ignore[operator]
+            merged[-1] = (merged[-1][0], high if _reaches(high, merged[-1][1]) else merged[-1][1])
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _trimmed(merged: tuple[Interval, ...], smallest: Key | None, largest: Key | None) -> tuple[Interval, ...]:
+    """Merged intervals with the bounds at the ends of the domain in their canonical form."""
+    trimmed: list[Interval] = []
+    for low, high in merged:
+        if smallest is not None:
+            if high is not None and high <= smallest:  # type: ignore[operator]
+                continue
+            low = None if low is None or low <= smallest else low  # type: ignore[operator]
+        if largest is not None:
+            if low is not None and low > largest:  # type: ignore[operator]
+                continue
+            high = None if high is None or high > largest else high  # type: ignore[operator]
+        trimmed.append(_edge_point(low, high, smallest, largest))
+    return tuple(trimmed)
+
+
+def _edge_point(low: Key | None, high: Key | None, smallest: Key | None, largest: Key | None) -> Interval:
+    if low is None and smallest is not None and high == successor(smallest):
+        return smallest, high
+    if high is None and largest is not None and low == largest:
+        return low, successor(largest)
+    return low, high
+
+
+def _to_float32(key: Key | None) -> Key | None:
+    if not isinstance(key, int):
+        return None
+    smallest, largest = domain("float")
+    return key if key <= cast(int, smallest) or key > cast(int, largest) else ceil_float32(key)
+
+
+def _after_prefix(text: str) -> str | None:
+    """The smallest string above all strings that start with a text; None where there is none."""
+    stem = text.rstrip("\U0010ffff")
+    if not stem:
+        return None
+    following = ord(stem[-1]) + 1
+    if _SURROGATES[0] <= following <= _SURROGATES[1]:
+        following = _SURROGATES[1] + 1
+    return stem[:-1] + chr(following)

@@ -1,0 +1,93 @@
+"""What `analyze` says of a log: as a JSON value, and as readable tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layoutopt.features.analysis import LogAnalysis
+from layoutopt.features.stability import Curve
+from layoutopt.features.weights import feature_shares, feature_weights
+from layoutopt.model.predicates import describe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COMMON_AT = (0.01, 0.05, 0.1, 0.2, 0.5)
+_STABLE_AT = (0.1, 0.3, 0.5)
+_EXAMPLES = 5
+"""Skipped statements that the readable report quotes; the JSON has all."""
+
+
+def summary(analysis: LogAnalysis, output: Path) -> dict[str, object]:
+    """The JSON value that `analyze --json` prints."""
+    document = analysis.document
+    return {
+        "output": str(output),
+        "table": document.table,
+        "counts": dict(analysis.counts),
+        "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail, "sql": s.sql} for s in document.skipped],
+        "skipped_by_reason": analysis.reasons,
+        "threshold": analysis.threshold,
+        "exclude_columns": list(document.exclude_columns),
+        "features": [
+            {"filter": text, "weight": weight, "queries": queries} for text, weight, queries in _features(analysis)
+        ],
+        "commonality": _points(analysis.commonality, _COMMON_AT),
+        "stability": _points(analysis.stability, _STABLE_AT),
+    }
+
+
+def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> None:
+    """Print the features with their weights, what was skipped and why, commonality and stability."""
+    from rich.table import Table
+    from rich.text import Text
+
+    document = analysis.document
+    table = Table(title=f"Features of {document.table}, the most useful first", title_justify="left")
+    table.add_column("#", justify="right")
+    table.add_column("filter", overflow="fold")
+    table.add_column("queries", justify="right")
+    table.add_column("adds", justify="right")
+    for i, (text, weight, queries) in enumerate(_features(analysis)):
+        table.add_row(str(i), Text(text), f"{queries:.4g}", f"{weight:.4g}")
+    console.print(table)
+    used, statements = analysis.counts["used"], analysis.counts["statements"]
+    console.print(f"{used} of {statements} statements used, T = {analysis.threshold}")
+    _print_skipped(console, analysis)
+    for name, curve, at in (
+        ("Commonality: the most frequent filters, and the queries that use them", analysis.commonality, _COMMON_AT),
+        ("Stability: the queries seen, and all that use their filters", analysis.stability, _STABLE_AT),
+    ):
+        console.print(f"{name}: " + ", ".join(f"{x:.0%} {curve.at(x):.0%}" for x in at))
+    if document.exclude_columns:
+        console.print(Text(f"Filters on these columns make no features: {', '.join(document.exclude_columns)}"))
+    console.print(Text(f"Written: {output}"))
+
+
+def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
+    from rich.text import Text
+
+    if not analysis.reasons:
+        return
+    console.print("Skipped: " + ", ".join(f"{count} {reason}" for reason, count in analysis.reasons.items()))
+    for skipped in analysis.document.skipped[:_EXAMPLES]:
+        console.print(Text(f"  {skipped.id}: {skipped.detail}"))
+    left = len(analysis.document.skipped) - _EXAMPLES
+    if left > 0:
+        console.print(f"  and {left} more; --json lists them all")
+
+
+def _features(analysis: LogAnalysis) -> list[tuple[str, float, float]]:
+    """Each feature's text, its weight, and the queries that it helps (a part of a list counting as a part)."""
+    document = analysis.document
+    weights = np.array([query.weight for query in document.queries])
+    helped = feature_weights(feature_shares(document.features, document.queries), weights).tolist()
+    texts = [" AND ".join(describe(p) for p in feature.predicates) for feature in document.features]
+    return list(zip(texts, document.features.weights.tolist(), helped, strict=True))
+
+
+def _points(curve: Curve, at: tuple[float, ...]) -> dict[str, float]:
+    return {f"{x:g}": round(curve.at(x), 4) for x in at}

@@ -1,0 +1,214 @@
+"""An evaluation as one HTML page that stands alone: tables, plots and reasons, with nothing to fetch from elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from layoutopt.inspect.indicators import NAMES
+from layoutopt.report.plots import COLOURS, factors_plot, fates_plot, shares_plot
+from layoutopt.report.tables import format_bytes
+
+_MOST_QUERIES = 1000
+_LONGEST_PART = 300
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; color: #1c2833; background: #fff; max-width: 1120px; margin: 2em auto;
+  padding: 0 1.2em; }
+h1 { font-size: 1.5em; margin-bottom: 0; } h2 { font-size: 1.15em; margin: 2.2em 0 .5em; }
+.sub, .note { color: #5d6d7e; } .note { font-size: .9em; }
+.cards { display: flex; flex-wrap: wrap; gap: .8em; margin: 1.2em 0; }
+.card { border: 1px solid #d5d8dc; border-radius: 6px; padding: .6em 1em; min-width: 9em; }
+.card b { display: block; font-size: 1.5em; font-variant-numeric: tabular-nums; }
+.bar { display: flex; height: 1.6em; border-radius: 4px; overflow: hidden; }
+.legend span { margin-right: 1.4em; }
+.legend i { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(430px, 1fr)); gap: 1.2em; }
+figure { margin: 0; } figure svg { width: 100%; height: auto; } figcaption { font-weight: 600; }
+.scroll { overflow-x: auto; max-height: 36em; overflow-y: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9em; }
+th, td { padding: .25em .7em; text-align: right; border-bottom: 1px solid #eaecee; vertical-align: top;
+  font-variant-numeric: tabular-nums; }
+thead th { position: sticky; top: 0; background: #f4f6f7; } .text { text-align: left; }
+code { font-size: .88em; white-space: pre-wrap; overflow-wrap: anywhere; }
+.worst { border-left: 3px solid #c0392b; padding: .1em 0 .1em 1em; margin: 1.2em 0; }
+.code { background: #eaf2f8; border-radius: 3px; padding: 0 .35em; white-space: nowrap; }
+.code.skips { background: #e8f6ef; }
+"""
+
+
+def evaluation_page(
+    result: Mapping[str, Any], worst: Sequence[Mapping[str, Any]], skipped: Sequence[Mapping[str, Any]]
+) -> str:
+    """The page.
+
+    Args:
+        result: of :func:`layoutopt.inspect.evaluate.evaluate`.
+        worst: of :func:`layoutopt.inspect.worst.worst_queries`.
+        skipped: the log's statements that could not be used, with ``reason``.
+    """
+    title = f"{result['table']}, snapshot {result['snapshot']}: what a log reads"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="sub">{len(result["queries"]):,} scans replayed on the catalog by layoutopt</p>',
+        _cards(result),
+        _bar(result["totals"]),
+        _plots(result["queries"]),
+        _indicators(result["totals"]["indicators"]),
+        _worst(worst),
+        _queries(result["queries"]),
+        _unused(skipped),
+    ]
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
+
+
+def _cards(result: Mapping[str, Any]) -> str:
+    totals = result["totals"]
+    matching = totals.get("rows_matching")
+    cards = [
+        (_percent(totals["rows_scanned"], totals["rows_total"]), "of the rows are read"),
+        (_percent(totals["rows_scanned_by_statistics"], totals["rows_total"]), "without features"),
+        *([(_percent(matching, totals["rows_total"]), "of the rows match")] if matching is not None else []),
+        (format_bytes(totals["bytes_scanned"]), "of columns read"),
+        (f"{totals['blocks_scanned']:,}", f"of {totals['blocks_total']:,} blocks read"),
+    ]
+    inner = "".join(f'<div class="card"><b>{number}</b>{what}</div>' for number, what in cards)
+    return f'<div class="cards">{inner}</div>'
+
+
+def _bar(totals: Mapping[str, Any]) -> str:
+    """Where the bytes of all queries went, in one bar."""
+    amounts = {"read": totals["bytes_scanned"]} | {name: each["bytes"] for name, each in totals["skipped_by"].items()}
+    whole = sum(amounts.values()) or 1
+    pieces = "".join(
+        f'<div style="width:{100 * amounts[name] / whole:.3f}%;background:{colour}"></div>'
+        for name, colour in COLOURS.items()
+    )
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{_did(name)} {_percent(amounts[name], whole)}</span>'
+        for name, colour in COLOURS.items()
+    )
+    return f'<h2>Where the bytes went</h2><div class="bar">{pieces}</div><p class="legend">{legend}</p>'
+
+
+def _did(name: str) -> str:
+    return name if name == "read" else f"skipped by {name}"
+
+
+def _plots(queries: Sequence[Mapping[str, Any]]) -> str:
+    if not queries:
+        return ""
+    plots = [("What each query reads", shares_plot(queries)), ("What becomes of the rows", fates_plot(queries))]
+    if any(query["indicators"]["layout_factor"] for query in queries):
+        plots.append(("What holds a query back", factors_plot(queries)))
+    figures = "".join(f"<figure><figcaption>{name}</figcaption>{svg}</figure>" for name, svg in plots)
+    return f'<h2>Query by query</h2><div class="plots">{figures}</div>'
+
+
+def _indicators(means: Mapping[str, Any]) -> str:
+    meanings = {
+        "selectivity": "rows that match / all rows",
+        "layout_factor": "rows that match / rows of the blocks that hold one; low: another layout would help",
+        "metadata_factor": "rows of the blocks that hold a match / rows read; low: features or statistics would help",
+        "scanning_factor": "rows read / all rows = selectivity / (layout factor × metadata factor)",
+    }
+    rows = [(name.replace("_", " "), _number(means[name]), meanings[name]) for name in NAMES]
+    unknown = "" if means["selectivity"] is not None else " The others need <code>--actual</code>."
+    note = f'<p class="note">Geometric means over {means["queries"]:,} queries that read or match a row.{unknown}</p>'
+    return "<h2>Skipping indicators</h2>" + note + _table(("indicator", "mean", "is"), rows, text=(0, 2))
+
+
+def _worst(worst: Sequence[Mapping[str, Any]]) -> str:
+    if not worst:
+        return ""
+    note = "Those that read the most rows in vain over all their runs; what a part of a filter skips, it skips alone."
+    return f'<h2>The worst queries, and why</h2><p class="note">{note}</p>' + "".join(map(_one_worst, worst))
+
+
+def _one_worst(one: Mapping[str, Any]) -> str:
+    share = _percent(one["rows_scanned"], one["rows_total"])
+    wasted = f"{one['rows_wasted']:,} of them in vain" if one.get("rows_matching") is not None else "matches unknown"
+    runs = f"{one['runs']:,.0f} runs" if one["runs"] != 1 else "1 run"
+    said = f"<b>query {one['id']}</b>, {runs}: reads {share} of the rows ({wasted})"
+    head = f"<p>{said}<br><code>{escape(one['sql'])}</code></p>"
+    rows = [
+        (
+            f"<code>{escape(_cut(conjunct['text'], _LONGEST_PART))}</code>",
+            f'<span class="code {conjunct["reason"]}">{conjunct["reason"]}</span>',
+            escape("" if conjunct["reason"] == "skips" else conjunct["detail"]),
+            *(f"{count:,}" for count in conjunct["blocks_skipped_alone"].values()),
+        )
+        for conjunct in one["conjuncts"]
+    ]
+    alone = ("blocks out by partition", "by features", "by statistics")
+    columns = ("part of the filter", "code", "why it skips no more", *alone)
+    reasons = _table(columns, rows, text=(0, 1, 2)) if rows else '<p class="note">It has no filter.</p>'
+    return f'<div class="worst">{head}{reasons}</div>'
+
+
+def _queries(queries: Sequence[Mapping[str, Any]]) -> str:
+    actual = any("rows_matching" in query for query in queries)
+    columns = ["query", "rows read", "of all", "by statistics alone", "blocks", "bytes"]
+    columns += ["matching", *(name.replace("_", " ") for name in NAMES[:3])] if actual else []
+    rows = [_query_row(query, actual) for query in queries[:_MOST_QUERIES]]
+    more = len(queries) - len(rows)
+    note = f'<p class="note">{more:,} more are in the JSON.</p>' if more > 0 else ""
+    return f'<h2>All queries</h2><div class="scroll">{_table(columns, rows)}</div>{note}'
+
+
+def _query_row(query: Mapping[str, Any], actual: bool) -> list[str]:
+    total, matching = query["rows_total"], query.get("rows_matching")
+    row = [
+        str(query["id"]),
+        f"{query['rows_scanned']:,}",
+        _percent(query["rows_scanned"], total),
+        _percent(query["rows_scanned_by_statistics"], total),
+        f"{query['blocks_scanned']:,} / {query['blocks_total']:,}",
+        format_bytes(query["bytes_scanned"]),
+    ]
+    if actual:
+        row.append("?" if matching is None else f"{matching:,}")
+        row += [_number(query["indicators"][name]) for name in NAMES[:3]]
+    return row
+
+
+def _unused(skipped: Sequence[Mapping[str, Any]]) -> str:
+    if not skipped:
+        return ""
+    counts = Counter(str(each["reason"]) for each in skipped)
+    rows = [(reason, f"{count:,}") for reason, count in counts.most_common()]
+    return "<h2>Statements that could not be used</h2>" + _table(("reason", "statements"), rows, text=(0,))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[int] = ()) -> str:
+    """A table of cells that are HTML already; the columns in ``text`` stand to the left."""
+    kinds = [' class="text"' if place in text else "" for place in range(len(columns))]
+    head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True))
+    body = "".join(
+        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for cell, kind in zip(row, _padded(kinds, row), strict=True))}</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _padded(kinds: Sequence[str], row: Sequence[str]) -> Sequence[str]:
+    """One kind for each cell: parts that the filter leaves out have no numbers."""
+    return kinds[: len(row)]
+
+
+def _percent(part: float | None, whole: float) -> str:
+    if part is None or not whole:
+        return "-"
+    share = 100 * part / whole
+    return f"{share:.3g} %" if share else "0 %"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,271 @@
+"""What the verbs print: values for `--json`, and readable tables of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from layoutopt.model.predicates import describe
+from layoutopt.model.predicted import curve, of_the_plan, tried
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+    from layoutopt.catalog.vacuum import VacuumReport
+    from layoutopt.model.document import SkippedStatement
+    from layoutopt.model.layout import Plan
+    from layoutopt.spark.loading.load import LoadReport
+    from layoutopt.spark.loading.loads import LoadsReport
+
+_MOST_NAMED = 20
+_MOST_CHANGED = 4
+_CONTROLS = {
+    code: f"\\x{code:02x}"
+    for code in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), 0x2066, 0x2067)
+}
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def plan_report(plan: Plan, output: Path) -> dict[str, object]:
+    """The JSON value of a new plan."""
+    return {
+        "output": str(output),
+        "digest": plan.digest,
+        "table": plan.table,
+        "method": plan.method,
+        "partition_by": plan.partition_by,
+        "block_rows": plan.block_rows,
+        "features": [" AND ".join(describe(p) for p in feature.predicates) for feature in plan.features],
+        "predicted": of_the_plan(plan.predicted),
+        "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
+        "tried": tried(plan.predicted),
+    }
+
+
+def print_plan(console: Console, plan: Plan, output: Path) -> None:
+    """Print what a plan decides."""
+    by = f"by {plan.partition_by}" if plan.partition_by else "in one"
+    console.print(Text(f"{plan.method} for {plan.table}: partitions {by}, {plan.block_rows} rows a block"))
+    console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
+    for name, value in of_the_plan(plan.predicted).items():
+        console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
+    if budgets := curve(plan.predicted):
+        console.print(_curve_table(budgets))
+    if on_held_back := tried(plan.predicted):
+        console.print(_tried_table(on_held_back))
+    console.print(Text(f"Written: {output}"))
+
+
+def print_loads(console: Console, report: LoadsReport) -> None:
+    """Print what the loads that were asked for did, and what was there already."""
+    for one in report.loads:
+        print_load(console, one)
+    if report.already:
+        named = ", ".join(report.already[:_MOST_NAMED]) + (", ..." if len(report.already) > _MOST_NAMED else "")
+        console.print(Text(f"{len(report.already)} partition(s) already loaded, left as they are: {named}"))
+
+
+def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
+    """What each storage budget is expected to give, a line each."""
+    names = list(next(iter(budgets.values())))
+    table = Table(title="predicted for each storage budget", title_justify="left")
+    for heading in ("storage budget", *(name.replace("_", " ") for name in names)):
+        table.add_column(heading, justify="right")
+    for budget, found in budgets.items():
+        table.add_row(f"{budget:g}", *(f"{found[name]:.4g}" for name in names))
+    return table
+
+
+def _tried_table(found: Mapping[str, float]) -> Table:
+    """What each method, or choice of parameters, would read of the queries held back, the best first."""
+    table = Table(title="tried on the later queries of the log, planned from the earlier ones", title_justify="left")
+    table.add_column("tried")
+    table.add_column("bytes read of full scans", justify="right")
+    for label, fraction in found.items():
+        table.add_row(label, f"{fraction:.2%}")
+    return table
+
+
+def print_load(console: Console, report: LoadReport) -> None:
+    """Print what a load did."""
+    partitions = ", ".join(report.partitions[:_MOST_NAMED]) + (", ..." if len(report.partitions) > _MOST_NAMED else "")
+    console.print(f"Snapshot {report.snapshot}: {report.rows:,} rows in {report.blocks:,} blocks, {report.files} files")
+    console.print(f"{format_bytes(report.bytes)} of columns written")
+    console.print(Text(f"{len(report.partitions)} partition(s): {partitions}"))
+    for note in report.notes:
+        console.print(Text(note))
+
+
+def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:
+    """The JSON value of a query's answer: column names, at most `limit` rows, and how many there are."""
+    shown = answer if limit is None else answer.slice(0, limit)
+    columns = [column.to_pylist() for column in shown.columns]
+    return {
+        "columns": list(answer.column_names),
+        "rows": [list(row) for row in zip(*columns, strict=True)],
+        "rows_total": answer.num_rows,
+    }
+
+
+def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
+    """Print a query's answer, at most `limit` rows of it."""
+    report = answer_report(answer, limit)
+    table = Table()
+    for name in answer.column_names:
+        table.add_column(Text(printable(name)), overflow="fold")
+    rows: Any = report["rows"]
+    for row in rows:
+        table.add_row(*(Text("NULL" if value is None else printable(str(value))) for value in row))
+    console.print(table)
+    if len(rows) < answer.num_rows:
+        console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
+
+
+def printable(text: str) -> str:
+    """A text of somebody else's without what moves a terminal's cursor or turns its direction.
+
+    >>> printable("\x1b[2Ja")
+    '\\\\x1b[2Ja'
+    """
+    return text.translate(_CONTROLS)
+
+
+def print_evaluation(
+    console: Console,
+    result: Mapping[str, Any],
+    skipped: Sequence[SkippedStatement],
+    worst: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print what a log would read, a line a query, the sums, the indicators, and why the worst queries skip no more."""
+    totals = result["totals"]
+    table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
+    for name in ("query", "rows", "of all", "by statistics alone", "blocks", "bytes"):
+        table.add_column(name, justify="right")
+    for query in result["queries"]:
+        table.add_row(str(query["id"]), *_evaluation_cells(query))
+    table.add_section()
+    table.add_row("all", *_evaluation_cells(totals))
+    console.print(table)
+    if totals.get("rows_matching") is not None:
+        console.print(f"Rows that match: {totals['rows_matching']:,}")
+    means = totals.get("indicators")
+    if means is not None:
+        shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if name != "queries" and mean]
+        console.print(f"Geometric means over {means['queries']} queries: {', '.join(shown) or '-'}")
+    _print_predictions(console, result)
+    _print_worst(console, worst)
+    if skipped:
+        console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
+
+
+def _print_predictions(console: Console, result: Mapping[str, Any]) -> None:
+    """Print what plans predicted beside what the log reads, and how good the greedy retrieval path would be."""
+    from layoutopt.inspect.predictions import comparison_grid
+
+    predictions = result.get("predictions")
+    if predictions is not None and any(plan["predicted"] for plan in predictions["plans"]):
+        console.print(comparison_grid(predictions))
+    paths = result["totals"].get("greedy_paths")
+    if paths is not None and paths["queries"]:
+        console.print(
+            f"The greedy retrieval path is the cheapest for {paths['cheapest']} of {paths['queries']} queries that can "
+            f"choose; at worst it reads {paths['worst_ratio']:.3g} times as much"
+        )
+
+
+def _print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(title="the worst queries, and what each part of their filters does", title_justify="left")
+    for name in ("query", "runs", "rows read", "in vain", "part of its filter", "reason"):
+        table.add_column(name, justify="left" if name in ("part of its filter", "reason") else "right")
+    for one in worst:
+        numbers = [str(one["id"]), f"{one['runs']:g}", f"{one['rows_scanned']:,}", f"{one['rows_wasted']:,}"]
+        for conjunct in one["conjuncts"] or [{"text": "(no filter)", "reason": "", "detail": ""}]:
+            blocks = max(conjunct.get("blocks_skipped_alone", {}).values(), default=0)
+            detail = f"{blocks:,} blocks by itself" if conjunct["reason"] == "skips" else conjunct["detail"]
+            why = f"{conjunct['reason']}: {detail}"
+            table.add_row(*numbers, Text(printable(conjunct["text"])), Text(printable(why.strip(": "))))
+            numbers = [""] * len(numbers)
+        table.add_section()
+    if worst:
+        console.print(table)
+
+
+def _evaluation_cells(query: Mapping[str, Any]) -> tuple[str, ...]:
+    rows, total, by_statistics = query["rows_scanned"], query["rows_total"], query["rows_scanned_by_statistics"]
+    return (
+        f"{rows:,}",
+        _share(rows, total),
+        _share(by_statistics, total),
+        f"{query['blocks_scanned']:,}/{query['blocks_total']:,}",
+        format_bytes(query["bytes_scanned"]),
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes as people read it.
+
+    >>> format_bytes(900), format_bytes(1_234_567)
+    ('900 B', '1.2 MB')
+    """
+    place = 0
+    while count >= 1000 and place < len(_UNITS) - 1:
+        count, place = count / 1000, place + 1
+    return f"{count:.0f} {_UNITS[0]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
+
+
+def history_report(path: str) -> list[dict[str, object]]:
+    """The JSON value of a table's snapshots, the oldest first.
+
+    Raises:
+        NotATableError: the path holds something else than a table, or nothing.
+        CatalogError: a snapshot is damaged.
+    """
+    from layoutopt.catalog.snapshots import history
+    from layoutopt.catalog.table import Catalog
+
+    return [
+        {
+            "snapshot": entry.number,
+            "parent": entry.parent,
+            "created_at": entry.created_at,
+            "operation": entry.operation,
+            "partitions": entry.partitions,
+            "rows": entry.rows,
+            "changed": list(entry.changed),
+            "load_id": entry.load_id,
+        }
+        for entry in history(Catalog.open(path).files)
+    ]
+
+
+def print_vacuum(console: Console, report: VacuumReport) -> None:
+    """Print what a vacuum removed, or would."""
+    verb = "Would remove" if report.dry_run else "Removed"
+    snapshots = ", ".join(map(str, report.snapshots)) or "none"
+    console.print(f"{verb} snapshots: {snapshots}")
+    console.print(f"{verb} {len(report.files)} files, {format_bytes(report.bytes)}")
+    if report.young:
+        console.print(f"{report.young} files that no snapshot names are left: a load may still need them")
+
+
+def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:
+    """Print a table's snapshots, with the partitions that each added, replaced or dropped."""
+    table = Table()
+    for name in ("snapshot", "created at", "operation", "partitions", "rows"):
+        table.add_column(name, justify="right")
+    table.add_column("changed")
+    for each in snapshots:
+        cells = [str(each[key]) for key in ("snapshot", "created_at", "operation", "partitions")]
+        changed: Any = each["changed"]
+        named = ", ".join(changed[:_MOST_CHANGED]) + (", ..." if len(changed) > _MOST_CHANGED else "")
+        table.add_row(*cells, f"{each['rows']:,}", Text(named))
+    console.print(table)

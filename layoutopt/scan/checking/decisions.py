@@ -1,0 +1,180 @@
+"""The shadow of every scan: with ``LAYOUTOPT_CHECK_SKIPPING=1``, what a query skips is read too, and must not match.
+
+For who trusts, but verifies; the package's own tests all run so. Nothing of what decides to skip is believed: no
+feature, statistic, bound or retrieval path. For each decision the filter's columns are read of all rows of the segments
+of which something is left out, the filter is evaluated row by row, and each row for which it is TRUE must be in a block
+that is read, in every layout that is read for it. Where :mod:`layoutopt.scan.checking.texts` can, it evaluates the
+query's own text too, so that the analysis of the text is not believed either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from layoutopt.errors import SkippingError
+from layoutopt.model.predicates import And, Node, Or, columns_of, describe
+from layoutopt.model.predicates.render import to_sql
+from layoutopt.scan.checking.rows import SegmentRows, segment_rows
+from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.prune import Fate, PrunedPlan
+
+if TYPE_CHECKING:
+    from layoutopt.scan.table import Table
+
+Bits = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+SWITCH: Final = "LAYOUTOPT_CHECK_SKIPPING"
+"""The environment variable that switches the checks on."""
+
+TALLY: Final[Counter[str]] = Counter()
+"""What this process has checked so far, for reports: decisions, blocks and rows read again, and what was undecided."""
+
+
+def is_on() -> bool:
+    """Whether everything that is skipped is to be read again."""
+    return os.environ.get(SWITCH, "") not in ("", "0")
+
+
+def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> None:
+    """Reads what a decision leaves out, and the filter's columns of all rows of those segments.
+
+    Args:
+        table: the table.
+        root: the filter.
+        pruned: what was decided, one item a plan.
+
+    Raises:
+        SkippingError: a row for which the filter is TRUE would not be read, or a partition is in no plan's decision.
+        DataFileError: a data file is missing or damaged.
+    """
+    if not table.catalog.written:
+        return
+    _check_coverage(table, pruned)
+    wanted = columns_of(root)
+    columns = [column for column in table.schema.columns if column.name in wanted]
+    decided = True
+    for plan in pruned:
+        blocks = plan.source.blocks
+        skipped = ~plan.read & np.isin(blocks.layout, [choice.layout for choice in plan.choice])
+        TALLY["blocks"] += int(np.count_nonzero(skipped))
+        TALLY["rows"] += int(blocks.rows[skipped].sum())
+        for segment in segments_with_skips(plan):
+            rows = segment_rows(table.catalog.files, plan.source, segment)
+            content = _content(rows, rows.table(columns))
+            surely, maybe = bounds_of_matches(root, content)
+            lacking = ~delivered(plan, rows)
+            if (maybe & ~surely & lacking).any():
+                from layoutopt.scan.checking.texts import matching_text
+
+                found = matching_text(table.schema, to_sql(root), content, table.settings.time_zone)
+                decided &= found is not None
+                surely = surely if found is None else surely | found
+            report_lost(plan, rows, surely & lacking, describe(root))
+    TALLY["decisions" if decided else "undecided decisions"] += 1
+
+
+def _check_coverage(table: Table, pruned: Sequence[PrunedPlan]) -> None:
+    """Whether something was decided about every partition: what nobody looks at is skipped, too."""
+    covered = {plan.source.entries[index].key for plan in pruned for index in np.unique(plan.source.entry_of)}
+    for entry in table.catalog.partitions:
+        if entry.rows and entry.key not in covered:
+            raise SkippingError(
+                f"nothing was decided about the partition {entry.key!r}, which has {entry.rows} rows; "
+                "run `layoutopt verify`, and report this where nothing is found"
+            )
+
+
+def segments_with_skips(plan: PrunedPlan) -> list[int]:
+    """The segments of which a decision may leave out rows: a block is not read, or a layout need not have every row."""
+    left = ~plan.read | plan.source.plan.scheme.has_tids
+    found: list[int] = np.unique(plan.source.segment_of[left]).tolist()
+    return found
+
+
+def delivered(plan: PrunedPlan, rows: SegmentRows) -> Bits:
+    """The rows that are in a block to be read of each layout on the path, bool[rows]."""
+    inside = [_read_of(plan, rows.block_of(choice.layout)) for choice in plan.choice]
+    return reduce(np.logical_and, inside) if inside else np.zeros(rows.rows, dtype=np.bool_)
+
+
+def _read_of(plan: PrunedPlan, block_of: Ints) -> Bits:
+    found: Bits = (block_of >= 0) & plan.read[block_of]
+    return found
+
+
+def _content(rows: SegmentRows, content: pa.Table) -> pa.Table:
+    """A table without columns has no rows, so that of a constant filter gets one."""
+    return content if content.num_columns else pa.table({"_rows": pa.nulls(rows.rows)})
+
+
+def bounds_of_matches(node: Node, rows: pa.Table) -> tuple[Bits, Bits]:
+    """The rows for which a filter is surely TRUE, and may be TRUE; they differ where it calls functions."""
+    if isinstance(node, And | Or):
+        parts = [bounds_of_matches(child, rows) for child in node.children]
+        combine = np.logical_and if isinstance(node, And) else np.logical_or
+        return reduce(combine, [low for low, _ in parts]), reduce(combine, [high for _, high in parts])
+    found = matching_rows(node, rows)
+    if found is None:
+        return np.zeros(rows.num_rows, dtype=np.bool_), np.ones(rows.num_rows, dtype=np.bool_)
+    return found, found
+
+
+def report_lost(plan: PrunedPlan, rows: SegmentRows, lost: Bits, what: str) -> None:
+    """Fails where a row is lost.
+
+    Raises:
+        SkippingError: it names a block or layout, what skips it, and the filter.
+    """
+    if not lost.any():
+        return
+    place, blocks = int(np.argmax(lost)), plan.source.blocks
+    where = "no layout is read"
+    for choice in plan.choice:
+        block = int(rows.block_of(choice.layout)[place])
+        if block < 0:
+            where = f"layout {choice.layout} lacks one, but is read for it"
+            break
+        if not plan.read[block]:
+            mechanism = Fate(plan.fate[block]).name.lower().replace("_", " ")
+            file = blocks.files[blocks.file[block]]
+            where = f"block {int(blocks.block_id[block])} of {file!r} is skipped by {mechanism}"
+            break
+    raise SkippingError(
+        f"{int(lost.sum())} rows that match {what:.200} would not be read ({where}); "
+        "run `layoutopt verify`, load the partition again, and report this where nothing is found"
+    )
+
+
+def check_late(given: pa.Table, whole: pa.Table, condition: Node) -> None:
+    """Compares rows that were put together late with all rows of the same row groups.
+
+    Args:
+        given: what was read under the condition.
+        whole: the same without one; both in the order of their tids.
+        condition: rows for which it is not TRUE may be missing in ``given``.
+
+    Raises:
+        SkippingError: another row is missing, or has other values.
+    """
+    if not columns_of(condition) <= set(whole.column_names):
+        return
+    expected, found = matching_rows(condition, whole), matching_rows(condition, given)
+    if expected is None or found is None:
+        TALLY["undecided late readings"] += 1
+        return
+    left, right = whole.filter(pa.array(expected)), given.filter(pa.array(found))
+    if not left.equals(right) and repr(left.to_pylist()) != repr(right.to_pylist()):  # NaN is not equal to itself
+        raise SkippingError(
+            f"reading late gives {right.num_rows} of the {left.num_rows} rows that match {describe(condition):.200}, "
+            "or other values; run `layoutopt verify`, and report this where nothing is found"
+        )
+    TALLY["late readings"] += 1

@@ -1,0 +1,1 @@
+"""The rules that prove that rows need not be read."""

@@ -1,0 +1,89 @@
+"""What a catalog knows of blocks: rows, union vectors by feature, and bounds of columns.
+
+Whatever is missing or unknown proves nothing (promise 7 of the design): see :mod:`layoutopt.skipping.cannot_match`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from layoutopt.model.vectors import Bits, Ints, Words, feature_bit
+
+if TYPE_CHECKING:
+    from layoutopt.model.predicates.nodes import Node
+
+UNKNOWN_NULLS = -1
+
+Packed = npt.NDArray[np.uint8]
+Keys = npt.NDArray[Any]
+"""Keys of one kind: int64, or objects that are all int, all str or all bytes (anything where they are not known)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBounds:
+    """What is known of one column in each of ``n`` blocks.
+
+    Attributes:
+        low: a key no larger than any value of the block, ``int64[n]`` or objects; has a meaning where ``known``.
+        high: a key no smaller than any value. Where a float column has, or may have, a NaN, this is ``NAN_KEY``.
+        known: whether ``low`` and ``high`` are, ``bool[n]``.
+        nulls: how many values are NULL, ``int64[n]``; ``UNKNOWN_NULLS`` where that is not known.
+        type: the column's Spark type.
+    """
+
+    low: Keys
+    high: Keys
+    known: Bits
+    nulls: Ints
+    type: str
+
+
+class FeatureBits:
+    """The blocks' union vectors by feature: for each a bitmap over the blocks, so that many tests are few ANDs."""
+
+    def __init__(self, words: Words) -> None:
+        """Takes union vectors ``uint64[n, w]``. A feature's bitmap is made when it is first asked for."""
+        self.n = len(words)
+        self._words = np.asfortranarray(words)
+        self._bitmaps: dict[int, Packed] = {}
+
+    def bitmap(self, feature: int) -> Packed:
+        """The blocks whose union has this feature's bit, packed, ``uint8[ceil(n / 8)]``.
+
+        Raises:
+            ValueError: the words are too few for that feature.
+        """
+        if feature not in self._bitmaps:
+            self._bitmaps[feature] = np.packbits(feature_bit(self._words, feature))
+        return self._bitmaps[feature]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockFacts:
+    """What the catalog knows of ``n`` blocks of one plan.
+
+    Attributes:
+        rows: of each block, ``int64[n]``.
+        bits: the union vectors, or None: features prove nothing.
+        bounds: by column name as filters spell it; a column without bounds might hold anything.
+    """
+
+    rows: Ints
+    bits: FeatureBits | None = None
+    bounds: Mapping[str, ColumnBounds] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        """How many blocks there are."""
+        return len(self.rows)
+
+    @cached_property
+    def proved(self) -> dict[Node, Packed]:
+        """What counts and bounds have proved of literals so far; :mod:`layoutopt.skipping.zone_maps` fills it."""
+        return {}

@@ -1,0 +1,165 @@
+"""cannot_match: the one skipping rule, over all blocks at once, shared by search and scan (DESIGN 2).
+
+A node of a filter's AND/OR tree can't match a block if a feature that subsumes the node has bit 0 in the block's union
+vector (Sun 2017, 3.5), or a statistic of the block proves it; for AND, if any child can't; for OR, if all can't.
+
+The invariant: where the answer is TRUE, no row of the block makes the node TRUE. Whatever is missing or unknown (a
+feature, a bound, a count of NULLs, a kind of literal) proves nothing, so the block might match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.predicates import And, Constant, InSet, Node, Or, columns_of
+from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.values import Interval, ValueSet
+from layoutopt.model.vectors import Bits
+from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockFacts, ColumnBounds, FeatureBits, Packed
+from layoutopt.skipping.zone_maps import Statistics
+
+__all__ = ["UNKNOWN_NULLS", "BlockFacts", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]
+
+# An IN list of so many values or ranges is also tried value by value, as the OR that it is.
+_MOST_PIECES = 64
+
+
+class FeatureIndex:
+    """A plan's features, with the answers of ``subsumes`` remembered. One is shared by all queries of a table."""
+
+    def __init__(self, features: FeatureSet) -> None:
+        self.features = features
+        self._answers: dict[Node, tuple[int, ...]] = {}
+        self._about: dict[frozenset[str], tuple[int, ...]] = {}
+        self._pieces: dict[InSet, tuple[InSet, ...]] = {}
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
+        return tuple(tuple(columns_of(p) for p in feature.predicates) for feature in self.features)
+
+    def subsuming(self, node: Node) -> tuple[int, ...]:
+        """The features that subsume the node: every row that makes the node TRUE makes the feature TRUE (3.3.1)."""
+        if node not in self._answers:
+            self._answers[node] = self._find(node)
+        return self._answers[node]
+
+    def pieces(self, literal: InSet) -> tuple[InSet, ...]:
+        """As the function :func:`pieces`, remembered."""
+        found = self._pieces.get(literal)
+        if found is None:
+            found = self._pieces[literal] = pieces(literal)
+        return found
+
+    def _find(self, node: Node) -> tuple[int, ...]:
+        columns = columns_of(node)
+        if columns not in self._about:
+            # A predicate on other columns is implied by nothing here: saves most of the calls.
+            self._about[columns] = tuple(
+                i for i, predicates in enumerate(self._columns) if all(columns & one for one in predicates)
+            )
+        return tuple(i for i in self._about[columns] if subsumes(self.features.features[i].predicates, node))
+
+
+def cannot_match(
+    node: Node,
+    facts: BlockFacts,
+    features: FeatureSet | FeatureIndex | None,
+    *,
+    by_features: bool = True,
+    by_statistics: bool = True,
+) -> Bits:
+    """The blocks of which it is proved that no row makes the node TRUE, ``bool[n]``.
+
+    Args:
+        node: a filter's root, or any part of it.
+        facts: of the blocks.
+        features: of the plan that the bits belong to; None if there is none. An index remembers what it found.
+        by_features: whether bits are used.
+        by_statistics: whether bounds and counts are used.
+    """
+    index = FeatureIndex(features) if isinstance(features, FeatureSet) else features
+    bits = facts.bits if by_features else None
+    check = _Check(facts.n, bits, index, Statistics(facts) if by_statistics else None)
+    return _unpacked(check.cannot(node), facts.n)
+
+
+@dataclass(frozen=True, eq=False)
+class _Check:
+    """One evaluation of the rule. All its answers are packed, ``uint8[ceil(n / 8)]``."""
+
+    n: int
+    bits: FeatureBits | None
+    index: FeatureIndex | None
+    statistics: Statistics | None
+
+    def cannot(self, node: Node) -> Packed:
+        proved = self._by_features(node)
+        match node:
+            case Constant(value):
+                return proved if value else np.full_like(proved, 255)
+            case And(children):
+                for child in children:
+                    proved |= self.cannot(child)
+            case Or(children):
+                proved |= self._all_of(children)
+            case _:
+                if self.statistics is not None:
+                    proved |= self.statistics.packed(node)
+                if isinstance(node, InSet) and self.bits is not None and self.index is not None:
+                    proved |= self._all_of(self.index.pieces(node))  # bounds have looked at all pieces already
+        return proved
+
+    def _all_of(self, nodes: tuple[Node, ...]) -> Packed:
+        """Blocks that none of the nodes can match; none if there are no nodes."""
+        if not nodes:
+            return self._none()
+        proved = self.cannot(nodes[0])
+        for node in nodes[1:]:
+            if not proved.any():
+                break
+            proved &= self.cannot(node)
+        return proved
+
+    def _by_features(self, node: Node) -> Packed:
+        if self.bits is None or self.index is None:
+            return self._none()
+        found = self.index.subsuming(node)
+        if not found:
+            return self._none()
+        may = self.bits.bitmap(found[0]).copy()
+        for feature in found[1:]:
+            may &= self.bits.bitmap(feature)
+        return ~may
+
+    def _none(self) -> Packed:
+        return np.zeros(-(-self.n // 8), dtype=np.uint8)
+
+
+def pieces(literal: InSet) -> tuple[InSet, ...]:
+    """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
+
+    None if that is a single piece, or if there are too many.
+    """
+    intervals = _single_keys(literal.values) or literal.values.intervals
+    if not 1 < len(intervals) + literal.null <= _MOST_PIECES:
+        return ()
+    found = [InSet(literal.subject, ValueSet((interval,))) for interval in intervals]
+    if literal.null:
+        found.append(InSet(literal.subject, ValueSet.empty(), null=True))
+    return tuple(found)
+
+
+def _single_keys(values: ValueSet) -> list[Interval]:
+    """Integers that stand next to each other (1, 2 and 3 are one interval) as intervals of one key each, if few."""
+    bounded = [(low, high) for low, high in values.intervals if isinstance(low, int) and isinstance(high, int)]
+    if len(bounded) < len(values.intervals) or sum(high - low for low, high in bounded) > _MOST_PIECES:
+        return []
+    return [(key, key + 1) for low, high in bounded for key in range(low, high)]
+
+
+def _unpacked(packed: Packed, n: int) -> Bits:
+    return np.unpackbits(packed, count=n).view(np.bool_)

@@ -1,0 +1,140 @@
+"""What counts and bounds of columns prove about single literals, over all blocks at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layoutopt.model.predicates import Col, Comparison, Expr, InSet, Like, Node, literal_prefix
+from layoutopt.model.values import Interval, Key, ValueSet
+from layoutopt.model.vectors import Bits
+from layoutopt.skipping.block_statistics import BlockFacts, ColumnBounds, Keys, Packed
+
+# Up to so many intervals are compared one after the other, more by binary search.
+_FEW_INTERVALS = 8
+# Types whose keys are the numbers themselves, so that keys of two of them compare as their values do.
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+# What was proved of literals is forgotten beyond so many bytes.
+_MOST_REMEMBERED = 1 << 26
+
+
+class Statistics:
+    """What counts and bounds prove about single literals, ``bool[n]`` each."""
+
+    def __init__(self, facts: BlockFacts) -> None:
+        self.facts = facts
+
+    def packed(self, literal: Node) -> Packed:
+        """As :meth:`cannot`, eight blocks a byte; remembered, since the queries of a log share many literals."""
+        remembered = self.facts.proved
+        found = remembered.get(literal)
+        if found is None:
+            found = np.packbits(self.cannot(literal))
+            if (len(remembered) + 1) * found.nbytes > _MOST_REMEMBERED:
+                remembered.clear()
+            remembered[literal] = found
+        return found
+
+    def cannot(self, literal: Node) -> Bits:
+        """The blocks that hold no row which makes the literal TRUE."""
+        match literal:
+            case InSet(subject, values, null):
+                proved = self._without_values(subject) | self._outside(subject, values)
+                return proved & self._without_nulls(subject) if null else proved
+            case Like(subject, pattern, negated):
+                proved = self._without_values(subject)
+                return proved if negated else proved | self._outside(subject, ValueSet.prefix(literal_prefix(pattern)))
+            case Comparison(left, op, right):
+                return self._without_values(left) | self._without_values(right) | self._apart(left, op, right)
+        return self._nothing()
+
+    def _nothing(self) -> Bits:
+        return np.zeros(self.facts.n, dtype=np.bool_)
+
+    def _bounds(self, subject: Expr) -> ColumnBounds | None:
+        """What is known of a column; nothing of other expressions, nor where the types differ."""
+        bounds = self.facts.bounds.get(subject.name) if isinstance(subject, Col) else None
+        return bounds if bounds is not None and bounds.type == subject.type else None
+
+    def _without_nulls(self, subject: Expr) -> Bits:
+        bounds = self._bounds(subject)
+        return self._nothing() if bounds is None else bounds.nulls == 0
+
+    def _without_values(self, subject: Expr) -> Bits:
+        """Blocks whose rows are all NULL there (or that have no rows)."""
+        bounds = self._bounds(subject)
+        return self._nothing() if bounds is None else bounds.nulls == self.facts.rows
+
+    def _outside(self, subject: Expr, values: ValueSet) -> Bits:
+        """Blocks whose bounds hold none of the values."""
+        if values.is_empty:
+            return ~self._nothing()
+        bounds = self._bounds(subject)
+        if bounds is None or values.is_all:
+            return self._nothing()
+        if bounds.low.dtype == np.int64 and bounds.high.dtype == np.int64:
+            return bounds.known & ~_overlaps(bounds.low, bounds.high, values.intervals)
+        proved, known = self._nothing(), bounds.known  # objects compare only where they are keys
+        proved[known] = ~_overlaps(bounds.low[known], bounds.high[known], values.intervals)
+        return proved
+
+    def _apart(self, left: Expr, op: str, right: Expr) -> Bits:
+        """Blocks where the bounds of two columns leave no pair of values that compares so."""
+        a, b = self._bounds(left), self._bounds(right)
+        proved = self._nothing()
+        if a is None or b is None or not (a.type == b.type or {a.type, b.type} <= _WHOLE_NUMBERS):
+            return proved
+        known = a.known & b.known
+        a_low, a_high, b_low, b_high = a.low[known], a.high[known], b.low[known], b.high[known]
+        if op == "<":
+            proved[known] = a_low >= b_high
+        elif op == "<=":
+            proved[known] = a_low > b_high
+        elif op == "=":
+            proved[known] = (a_low > b_high) | (b_low > a_high)
+        elif op == "<>":
+            proved[known] = (a_low == a_high) & (b_low == b_high) & (a_low == b_low)
+        return proved
+
+
+def _overlaps(low: Keys, high: Keys, intervals: tuple[Interval, ...]) -> Bits:
+    """Whether any of the half-open intervals (sorted, disjoint) meets ``[low, high]``, ``bool[n]``."""
+    if len(intervals) > _FEW_INTERVALS:
+        return _overlaps_any_of_many(low, high, intervals)
+    met = np.zeros(len(low), dtype=np.bool_)
+    for start, end in intervals:
+        met |= _starts_by(start, high) & _ends_above(end, low)
+    return met
+
+
+def _overlaps_any_of_many(low: Keys, high: Keys, intervals: tuple[Interval, ...]) -> Bits:
+    """The same by binary search: only the first interval that ends above ``low`` needs to be looked at."""
+    ends = _as_keys([end for _, end in intervals[:-1]], low)
+    starts = _as_keys([start for start, _ in intervals[1:]], low)
+    interval = np.searchsorted(ends, low, side="right")
+    met = _starts_by(intervals[0][0], high)
+    later = interval > 0
+    met[later] = starts[interval[later] - 1] <= high[later]
+    return met & _ends_above(intervals[-1][1], low)
+
+
+def _starts_by(start: Key | None, high: Keys) -> Bits:
+    """Whether an interval's start is at or below ``high``; None is below everything."""
+    return np.ones(len(high), dtype=np.bool_) if start is None else np.asarray(high >= _scalar(start), dtype=np.bool_)
+
+
+def _ends_above(end: Key | None, low: Keys) -> Bits:
+    """Whether an interval's end, left out of it, is above ``low``; None is above everything."""
+    return np.ones(len(low), dtype=np.bool_) if end is None else np.asarray(low < _scalar(end), dtype=np.bool_)
+
+
+def _scalar(key: Key) -> Key | Keys:
+    """A key to compare with an array. Of bare str and bytes numpy drops NULs at the end, which successors have."""
+    return key if isinstance(key, int) else np.array(key, dtype=np.object_)
+
+
+def _as_keys(keys: list[Key | None], like: Keys) -> Keys:
+    """Keys as an array that compares with ``like``; decimals may lie beyond int64."""
+    array = np.empty(len(keys), dtype=np.object_)
+    array[:] = keys
+    fit = all(isinstance(key, int) and -(2**63) <= key < 2**63 for key in keys)
+    return array.astype(np.int64) if like.dtype == np.int64 and fit else array

@@ -1,0 +1,1 @@
+"""From source rows to a committed table."""

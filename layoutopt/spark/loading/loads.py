@@ -1,0 +1,352 @@
+"""Loads as they are asked for: which partitions, by which plan, and only what the table does not have yet.
+
+Every partition is loaded exactly once however often a load is retried. A partition is *there* if the table has it from
+the same files of the source (:mod:`layoutopt.spark.loading.source_files`), or from other files with the same rows. One that is
+there with other rows, or by another plan than the one given, is refused unless the caller says to replace it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog
+from layoutopt.config.settings import LoadSettings
+from layoutopt.errors import (
+    AlreadyLoadedError,
+    CommitConflictError,
+    LayoutoptError,
+    MissingPartitionError,
+    NotATableError,
+    PlanError,
+    SettingError,
+)
+from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.inspect.status import current_plan
+from layoutopt.model.layout import Plan
+from layoutopt.scan.table import Table
+from layoutopt.spark.core.partition_values import asked_for, partition_values
+from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.source import check_partition_column, conformed, open_source
+from layoutopt.spark.core.stages import Progress, Stages, silent
+from layoutopt.spark.loading.load import Basis, LoadReport, load
+from layoutopt.spark.loading.same_rows import holds_same_rows
+from layoutopt.spark.loading.source_files import (
+    SourcePartition,
+    between,
+    check_reachable,
+    read_partition,
+    source_partitions,
+)
+
+DEFAULT_PLAN = Path("plan.json")
+_GLOB = re.compile(r"[*?\[\]{}\\,]")  # a path with one of these is a pattern to Spark
+
+
+@dataclass(frozen=True)
+class LoadsReport:
+    """What was asked for, done or found done.
+
+    Attributes:
+        table: its path.
+        plan: the digest of the plan that was loaded by.
+        loads: one a commit, in their order.
+        already: the keys of the partitions that the table had already, sorted.
+        seconds: in all.
+    """
+
+    table: str
+    plan: str
+    loads: tuple[LoadReport, ...] = ()
+    already: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The keys of the partitions that were loaded."""
+        return tuple(key for one in self.loads for key in one.partitions)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of the loads."""
+        return tuple(note for one in self.loads for note in one.notes)
+
+    def to_json(self) -> dict[str, object]:
+        """The report as JSON: the sums over the loads, then each."""
+        sums = {name: sum(getattr(one, name) for one in self.loads) for name in _SUMMED}
+        last = self.loads[-1] if self.loads else None
+        return {
+            "table": self.table,
+            "plan": self.plan,
+            "snapshot": None if last is None else last.snapshot,
+            "partitions": list(self.partitions),
+            "already": list(self.already),
+            **sums,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+            "loads": [one.to_json() for one in self.loads],
+        }
+
+
+_SUMMED = ("rows", "segments", "blocks", "files", "bytes")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for, seen against the source and the table's newest snapshot."""
+
+    spark: SparkSession
+    settings: LoadSettings
+    plan: Plan
+    table: Table | None
+    rows: DataFrame
+    log: EventLog = NO_EVENTS
+    say: Progress = silent
+    partitions: tuple[SourcePartition, ...] = field(default=())
+
+    @cached_property
+    def names(self) -> PartitionNames:
+        snapshot = None if self.table is None else self.table.catalog.snapshot
+        return PartitionNames.of(self.plan.schema, self.plan.partition_by, snapshot)
+
+    @property
+    def some(self) -> bool:
+        """Whether only some of the source's partitions are asked for."""
+        settings = self.settings
+        return bool(settings.partition) or settings.first is not None or settings.last is not None
+
+    def key(self, partition: SourcePartition) -> str:
+        return self.names.key(partition.value)
+
+    def entry(self, partition: SourcePartition) -> PartitionEntry | None:
+        return None if self.table is None else self.table.catalog.snapshot.partition(self.key(partition))
+
+
+def load_by(
+    spark: SparkSession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+) -> LoadsReport:
+    """Load what the settings ask for and the table does not have; one commit a partition where some are named.
+
+    Args:
+        spark: the session.
+        settings: of the verb.
+        say: called with a short sentence as each stage begins.
+        log: gets an event for each stage, and one ``load`` at the end that sums up.
+
+    Raises:
+        AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not given.
+        MissingPartitionError: the source has no rows for a named partition, or none in the range.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+    """
+    watch = Stages(say)
+    done: list[LoadReport] = []
+    already: list[str] = []
+    try:
+        with watch.stage("all", "looking at the source"):
+            asked = _look(spark, settings, say, log)
+            for group in _groups(asked):
+                report = _load_group(asked, group, already)
+                done += [] if report is None else [report]
+                asked = replace(asked, table=_newest(settings))
+    except LayoutoptError as error:
+        _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
+        raise
+    result = LoadsReport(
+        settings.table_path, asked.plan.digest, tuple(done), tuple(sorted(already)), watch.seconds["all"]
+    )
+    _sum_up(log, settings, result, watch)
+    return result
+
+
+def _sum_up(
+    log: EventLog, settings: LoadSettings, report: LoadsReport, watch: Stages, error: LayoutoptError | None = None
+) -> None:
+    """The one line that an operator looks for: what came of a load."""
+    said = report.to_json()
+    said |= {
+        "source": settings.source,
+        "seconds": watch.seconds["all"],
+        "exit": 0 if error is None else error.exit_code,
+    }
+    said |= {"outcome": "failed", "error": str(error)} if error is not None else {"outcome": "done"}
+    log.write("load", **{name: value for name, value in said.items() if name != "loads"})
+
+
+def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: EventLog) -> _Asked:
+    table = _newest(settings)
+    plan = _plan(settings, table)
+    check_settings(spark, plan.settings, "the plan")
+    rows = open_source(spark, settings.source, merged=False)
+    if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
+        rows = open_source(spark, settings.source)
+    check_partition_column(rows, plan.partition_by)
+    asked = _Asked(spark, settings, plan, table, rows, log, say)
+    found = _partitions(asked)
+    if plan.partition_by is not None:
+        check_reachable(rows, settings.source, plan.partition_by, found)
+    return replace(asked, partitions=found)
+
+
+def _newest(settings: LoadSettings) -> Table | None:
+    """The table at its newest snapshot, None where nothing was loaded yet."""
+    try:
+        return Table(Catalog.open(settings.table_path))
+    except NotATableError:
+        if TableFiles(settings.table_path).is_file(""):
+            raise
+        return None  # a folder that holds something else is refused by the load
+
+
+def _plan(settings: LoadSettings, table: Table | None) -> Plan:
+    if settings.plan is None and table is not None and table.catalog.partitions:
+        return current_plan(table.catalog)
+    path = settings.plan or DEFAULT_PLAN
+    try:
+        plan = Plan.loads(path.read_bytes())
+    except OSError as error:
+        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `layoutopt plan`") from error
+    if table is not None:
+        _check_plan(plan, table)
+    return plan
+
+
+def _check_plan(plan: Plan, table: Table) -> None:
+    """Refuse what queries over partitions of several plans could not cope with; the commit looks at the columns."""
+    if table.catalog.partitions and plan.table != table.name:
+        raise PlanError(
+            f"the plan calls the table {plan.table!r} but its partitions were loaded as {table.name!r}; "
+            f"analyse the log with --table {table.name} and plan again"
+        )
+    if table.catalog.partitions and plan.settings != table.settings:
+        raise PlanError(
+            f"the plan was made under {plan.settings} but the table's under {table.settings}; plan again under these"
+        )
+
+
+def _partitions(asked: _Asked) -> tuple[SourcePartition, ...]:
+    """The partitions asked for, those that have no rows too where that is allowed."""
+    settings, rows, by = asked.settings, asked.rows, asked.plan.partition_by
+    ranged = settings.first is not None or settings.last is not None
+    if ranged and settings.partition:
+        raise SettingError(f"--partition {settings.partition[0]} and a range are both given; leave one of them out")
+    if ranged:
+        condition = between(rows, by, settings.first, settings.last)
+        found = source_partitions(rows, settings.source, by, condition)
+        if not found and not settings.allow_empty:
+            raise MissingPartitionError(
+                f"{settings.source!r} has no rows from {settings.first} to {settings.last}; load when they have come"
+            )
+        return found
+    if not settings.partition:
+        return source_partitions(rows, settings.source, by)
+    return _named(asked)
+
+
+def _named(asked: _Asked) -> tuple[SourcePartition, ...]:
+    settings, rows, by = asked.settings, asked.rows, asked.plan.partition_by
+    values = partition_values(rows, by, settings.partition)
+    found = source_partitions(rows, settings.source, by, asked_for(rows, str(by), settings.partition))
+    by_value = {partition.value: partition for partition in found}
+    missing = [value for value in values if value not in by_value]
+    if missing and not settings.allow_empty:
+        null = f" (NULL is {by}=__null__)" if missing[0] == "null" else ""
+        raise MissingPartitionError(
+            f"{settings.source!r} has no rows for {asked.names.shown(missing[0])}{null}; load when they have come, "
+            "or give --allow-empty"
+        )
+    return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
+
+
+def _groups(asked: _Asked) -> list[tuple[SourcePartition, ...]]:
+    """What is committed together: each named partition by itself, so that a retry resumes; a whole source at once."""
+    return [(partition,) for partition in asked.partitions] if asked.some else [asked.partitions]
+
+
+def _load_group(asked: _Asked, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
+    """Load what is missing of a group; None where nothing is."""
+    todo = [partition for partition in group if not _is_there(asked, partition)]
+    already += [asked.key(partition) for partition in group if partition not in todo]
+    for key in already[len(already) - len(group) + len(todo) :]:
+        asked.say(f"partition {key} is there")
+    if group and not todo:
+        return None
+    try:
+        return _load(asked, group, todo)
+    except CommitConflictError:
+        # Perhaps this very work was done by another process meanwhile: a task that was given up, but still ran.
+        again = replace(asked, table=_newest(asked.settings), settings=_without_replace(asked.settings))
+        if again.table is None or not all(_is_same(again, partition) for partition in todo):
+            raise
+        already += [asked.key(partition) for partition in todo]
+        return None
+
+
+def _without_replace(settings: LoadSettings) -> LoadSettings:
+    return settings.model_copy(update={"replace": False})
+
+
+def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[SourcePartition]) -> LoadReport:
+    settings, plan = asked.settings, asked.plan
+    # A source without a row still makes a table.
+    values = None if plan.partition_by is None or not todo else tuple(partition.value for partition in todo)
+    whole = not asked.some and len(todo) == len(asked.partitions)
+    basis = Basis(
+        snapshot=None if asked.table is None else asked.table.catalog.snapshot,
+        source=repr(settings.source),
+        values=values,
+        whole=whole or plan.partition_by is None,
+        origins={asked.key(partition): partition.origin for partition in todo},
+        rows={asked.key(partition): partition.rows for partition in todo},
+    )
+    rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
+    return load(asked.spark, rows, settings.table_path, plan, basis=basis, stages=Stages(asked.say, asked.log))
+
+
+def _rows(asked: _Asked, todo: Sequence[SourcePartition]) -> DataFrame:
+    spark, source, by = asked.spark, asked.settings.source, asked.plan.partition_by
+    if by is None or len(todo) != 1 or not todo[0].files or any(_GLOB.search(file.uri) for file in todo[0].files):
+        return open_source(spark, source)
+    return read_partition(spark, source, asked.rows, by, todo[0], asked.plan.schema)
+
+
+def _is_there(asked: _Asked, partition: SourcePartition) -> bool:
+    """Whether the table has the partition already.
+
+    Raises:
+        AlreadyLoadedError: it has other rows in its place, or another plan's.
+    """
+    entry = asked.entry(partition)
+    if asked.settings.replace or entry is None or (entry.rows == 0 and partition.files):
+        return False
+    if _is_same(asked, partition):
+        return True
+    conformed(_rows(asked, [partition]), asked.plan.schema)  # what could not be loaded anyway is said first
+    other = "from other content" if _plan_fits(asked, entry) else f"by the plan {entry.plan[:12]}"
+    raise AlreadyLoadedError(
+        f"partition {entry.key!r} was loaded {other} ({entry.rows} rows); give --replace to load it again"
+    )
+
+
+def _plan_fits(asked: _Asked, entry: PartitionEntry) -> bool:
+    return asked.settings.plan is None or entry.plan == asked.plan.digest
+
+
+def _is_same(asked: _Asked, partition: SourcePartition) -> bool:
+    """Whether the table has these rows by this plan (by any, where none was given)."""
+    entry = asked.entry(partition)
+    if entry is None or asked.table is None or not _plan_fits(asked, entry):
+        return False
+    if entry.source == partition.origin:
+        return True
+    if not partition.files:
+        return entry.rows == 0
+    asked.say(f"comparing partition {entry.key} with the table")
+    return holds_same_rows(asked.spark, _rows(asked, [partition]), asked.table, entry)

@@ -1,0 +1,67 @@
+"""Whether a partition of a table holds the rows of a source: by counts and column checksums, then by whole rows.
+
+Column checksums alone can't see two rows that swapped a value; so rows that agree in them are hashed as wholes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField
+
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.errors import SchemaError
+from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.scan.prune import prune
+from layoutopt.scan.table import Table, TableRead
+from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.source import conformed, hashable_sql, measure_content, quoted
+from layoutopt.spark.session.read import read_to_dataframe
+from layoutopt.sql.scans import TableScan
+
+
+def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entry: PartitionEntry) -> bool:
+    """Whether a partition's rows are these, in any order.
+
+    Args:
+        spark: the session.
+        rows: of the source.
+        table: at one snapshot.
+        entry: the partition there.
+    """
+    schema = table.catalog.plans[entry.plan].schema
+    try:
+        source = conformed(rows, schema)
+    except SchemaError:
+        return False
+    found = measure_content(source, "the source")
+    if found.rows != entry.rows or any(found.sums[name] != sum for name, sum in entry.checksums.items()):
+        return False
+    held = partition_rows(spark, table, entry).select(*[quoted(name) for name in schema.names])
+    return _sum_of_rows(source) == _sum_of_rows(held)
+
+
+def partition_rows(spark: SparkSession, table: Table, entry: PartitionEntry) -> DataFrame:
+    """The rows of one partition of a table."""
+    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
+    others = table.partitions_out(TRUE) | True
+    others[table.catalog.partitions.index(entry)] = False
+    pruned = tuple(prune(source, others, TRUE, scan.columns, table.settings) for source in table.sources)
+    return read_to_dataframe(spark, TableRead(table, scan, pruned))
+
+
+def sum_of_rows(fields: Sequence[StructField]) -> SparkColumn:
+    """The sum of hashes of whole rows. NULLs leave a hash as it is, so where they stand is hashed too."""
+    parts: list[SparkColumn] = []
+    for field in fields:
+        parts += [F.col(quoted(field.name)).isNull(), F.expr(hashable_sql(quoted(field.name), field.dataType))]
+    return F.sum(F.xxhash64(*parts).cast("decimal(38,0)"))
+
+
+def _sum_of_rows(rows: DataFrame) -> int:
+    with clear_failures("the rows of a partition"):
+        row = rows.agg(sum_of_rows(rows.schema.fields).alias("sum")).first()
+    return 0 if row is None or row["sum"] is None else int(row["sum"])

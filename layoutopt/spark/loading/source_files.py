@@ -1,0 +1,180 @@
+"""Which files of a source hold which partitions: what tells a retry of a load from a load of new content.
+
+A partition's *origin* is a digest of its files' paths, sizes and times of change. Nothing but the partition column is
+read for it, and nothing at all where partitions are folders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException, IllegalArgumentException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.errors import SettingError, SourceError
+from layoutopt.model.schema import Schema
+from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
+from layoutopt.spark.core.source import open_source, parquet_reader, quoted
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of the source: its URI, its size in bytes, and when it was changed (microseconds since 1970)."""
+
+    uri: str
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True)
+class SourcePartition:
+    """A partition as the source has it.
+
+    Attributes:
+        value: of the partition column, plain; None is NULL, or that the table has no partitions.
+        files: those that hold rows of it, sorted.
+        rows: how many it has.
+    """
+
+    value: PlainValue
+    files: tuple[SourceFile, ...]
+    rows: int = 0
+
+    @property
+    def origin(self) -> str:
+        """The digest of the files, 64 hexadecimal digits."""
+        lines = [f"{file.uri}\n{file.size}\n{file.modified}\n" for file in self.files]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def source_partitions(
+    rows: DataFrame, source: str, partition_by: str | None, condition: SparkColumn | None = None
+) -> tuple[SourcePartition, ...]:
+    """The partitions that a source has, sorted by value, NULL first.
+
+    Args:
+        rows: the source, read from files.
+        source: names it in messages.
+        partition_by: the partition column, None for none.
+        condition: keeps the partitions that are wanted; None keeps all.
+    """
+    file = rows.metadataColumn("_metadata")
+    kept = rows if condition is None else rows.where(condition)
+    listed = kept.select(
+        partition_column(rows, partition_by).alias("value"),
+        file["file_path"].alias("uri"),
+        file["file_size"].alias("size"),
+        F.unix_micros(file["file_modification_time"]).alias("modified"),
+    )
+    with clear_failures(repr(source)):
+        found = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
+    files: dict[PlainValue, list[SourceFile]] = {}
+    rows_of: dict[PlainValue, int] = {}
+    for row in found:
+        value = row["value"]
+        files.setdefault(value, []).append(SourceFile(row["uri"], row["size"], row["modified"]))
+        rows_of[value] = rows_of.get(value, 0) + row["rows"]
+    by_uri = {value: tuple(sorted(held, key=lambda file: file.uri)) for value, held in files.items()}
+    return tuple(SourcePartition(value, by_uri[value], rows_of[value]) for value in sorted(files, key=null_first))
+
+
+def check_reachable(rows: DataFrame, source: str, partition_by: str, partitions: Sequence[SourcePartition]) -> None:
+    """Prove that the partitions' values select all of their rows, before anything is loaded by them.
+
+    Args:
+        rows: the source.
+        source: names it in messages.
+        partition_by: the partition column.
+        partitions: as they were counted, by the values that the rows really have.
+
+    Raises:
+        SourceError: rows would be left out: a text that is no UTF-8, or a source that changes meanwhile.
+    """
+    counted = sum(partition.rows for partition in partitions)
+    with clear_failures(repr(source)):
+        selected = of_partitions(rows, partition_by, [partition.value for partition in partitions]).count()
+    if selected != counted:
+        raise SourceError(
+            f"{source!r} has {counted} rows in the partitions to load, but {selected} can be told by their value of "
+            f"{partition_by}; load from a source that nobody changes meanwhile, whose texts are UTF-8"
+        )
+
+
+def between(rows: DataFrame, partition_by: str | None, first: str | None, last: str | None) -> SparkColumn:
+    """The condition that a partition's value lies in ``[first, last]``; None leaves an end open.
+
+    Raises:
+        SettingError: there are no partitions, or an end is no value of the column's type.
+    """
+    if partition_by is None:
+        raise SettingError("the plan has no partitions, but a range of them was asked for; leave --from and --to out")
+    column, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
+    condition = column.isNotNull()
+    for flag, text in (("--from", first), ("--to", last)):
+        if text is None:
+            continue
+        row = rows.sparkSession.range(1).select(F.lit(text).try_cast(type).isNull().alias("wrong")).first()
+        if row is None or row["wrong"]:
+            raise SettingError(f"{flag} is {text!r}, which is no {type.simpleString()}; write a {partition_by}")
+        end = F.lit(text).cast(type)
+        condition &= column >= end if flag == "--from" else column <= end
+    return condition
+
+
+def read_partition(
+    spark: SparkSession, source: str, rows: DataFrame, partition_by: str, partition: SourcePartition, schema: Schema
+) -> DataFrame:
+    """The rows of one partition, under the columns that its own files have.
+
+    A source's newer files may have columns that older ones lack; Spark would take the schema of any file for all.
+    A column of ``schema`` that only other partitions' files have is NULL.
+
+    Args:
+        spark: the session.
+        source: the path.
+        rows: the whole source.
+        partition_by: the partition column.
+        partition: what to read.
+        schema: of the plan.
+    """
+    paths = [unquote(file.uri) for file in partition.files]
+    with clear_failures(repr(source)):
+        try:
+            found = _of_files(spark, source, rows, paths)
+        except (
+            AnalysisException,
+            IllegalArgumentException,
+        ):  # a single file or a pattern has no folder of partitions below it
+            found = open_source(spark, source)
+    missing = [column for column in schema.columns if column.name.lower() not in _folded(found)]
+    if missing:
+        everywhere = open_source(spark, source).schema
+        types = {field.name.lower(): field for field in everywhere.fields}
+        known = [types[column.name.lower()] for column in missing if column.name.lower() in types]
+        found = found.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in known))
+    return of_partitions(found, partition_by, [partition.value])
+
+
+def _folded(df: DataFrame) -> set[str]:
+    return {name.lower() for name in df.columns}
+
+
+def _of_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
+    """Some files under their merged schema; columns that folders stand for as the whole source has them.
+
+    Spark guesses the types of these from the folders that it sees, and would guess another from one folder alone.
+    """
+    guessed = parquet_reader(spark, merged=True).option("basePath", source).parquet(*paths)
+    by_folder = {f.name.lower(): f for f in rows.schema.fields if f"/{f.name}=".lower() in paths[0].lower()}
+    fields = [StructField(f.name, by_folder.get(f.name.lower(), f).dataType) for f in guessed.schema.fields]
+    if fields == [StructField(f.name, f.dataType) for f in guessed.schema.fields]:
+        return guessed
+    return parquet_reader(spark, merged=False).option("basePath", source).schema(StructType(fields)).parquet(*paths)

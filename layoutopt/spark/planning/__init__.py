@@ -1,0 +1,1 @@
+"""From features and source rows to a plan."""

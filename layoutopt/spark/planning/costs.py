@@ -1,0 +1,74 @@
+"""What a cell costs in bytes: measured on rows drawn at random, encoded as a load would encode them.
+
+The thesis counts cells; but a text of forty characters is not a flag. A block holds a few of its segment's rows, far
+apart in the source: rows drawn at random are as far apart, so they compress as a block's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.model.feature import FeatureSet
+from layoutopt.search.problem import Unit
+from layoutopt.spark.core.partition_values import of_partitions
+from layoutopt.spark.planning.sampling import rows_drawn
+from layoutopt.writer.encodings import bytes_a_row
+
+_MEASURED_BLOCKS = 2
+_MOST_MEASURED_ROWS = 30_000
+_TID = "_tid"
+
+
+def unit_in_bytes(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    partition: tuple[PlainValue, int],
+    *,
+    block_rows: int,
+    segment_rows: int,
+    codec: str,
+    seed: int,
+) -> Unit:
+    """Compressed bytes of a cell of each column, and of a tid, with each column chunk's share of the footer.
+
+    Args:
+        rows: the source.
+        features: the plan's.
+        partition_by: the partition column, or None.
+        partition: the value and the rows of the partition to measure.
+        block_rows, segment_rows, codec, seed: the plan's.
+    """
+    value, count = partition
+    wanted = min(_MEASURED_BLOCKS * block_rows, _MOST_MEASURED_ROWS)
+    some = rows if partition_by is None else of_partitions(rows, partition_by, [value])
+    sample = rows_drawn(some, features, wanted / max(1, count)).toArrow().slice(0, 2 * wanted)
+    return measured_unit(sample, rows.columns, block_rows, min(count, segment_rows), codec, seed)
+
+
+def measured_unit(
+    sample: pa.Table, columns: Sequence[str], block_rows: int, segment_rows: int, codec: str, seed: int
+) -> Unit:
+    """The unit of rows drawn from a segment, in the source's order; all 1 where there are none.
+
+    Args:
+        sample: the rows.
+        columns: of the table, in order.
+        block_rows: the mean block.
+        segment_rows: of the segment; tids are below.
+        codec: the Parquet compression.
+        seed: of the tids drawn.
+    """
+    if not sample.num_rows:
+        return Unit.cells(len(columns))
+    drawn = np.random.default_rng(seed).integers(0, segment_rows, sample.num_rows)
+    offsets = np.append(np.arange(0, sample.num_rows, block_rows), sample.num_rows)
+    for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        drawn[start:stop].sort()
+    measured = bytes_a_row(sample.append_column(_TID, pa.array(drawn, pa.int32())), offsets, codec)
+    return Unit(np.array([measured[name] for name in columns]), measured[_TID])

@@ -1,0 +1,103 @@
+"""Samples of rows as feature vectors, for methods that search over more features than rows can be counted by.
+
+With hundreds of global features nearly every row has a vector of its own (Sun 2017, 4.5 samples too). Rows are chosen
+by a hash of their content, so that the same source gives the same sample on any number of cores: of all columns but
+long ones (texts, nested) that no feature is about, since reading and hashing those would be most of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.spark.core.featurize import vector_counts
+from layoutopt.spark.core.partition_values import literal, null_first, of_partitions, partition_column
+from layoutopt.spark.core.source import hashable_sql, quoted
+
+T = TypeVar("T")
+
+SAMPLED_PARTITIONS = 3
+SAMPLE_ROWS = 40_000
+"""Rows sampled of one partition."""
+
+_DRAWS = 1_000_000
+_SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
+
+
+def spread(values: Sequence[T], count: int = SAMPLED_PARTITIONS) -> list[T]:
+    """At most ``count`` of the values, spread evenly.
+
+    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998])
+    [1993, 1995, 1997]
+    """
+    count = min(len(values), count)
+    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]
+
+
+def sample_vectors(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    partition_rows: Mapping[PlainValue, int],
+    sample_rows: int = SAMPLE_ROWS,
+) -> dict[PlainValue, VectorCounts]:
+    """About ``sample_rows`` rows' vectors of each of some partitions.
+
+    Args:
+        rows: the source.
+        features: bit ``i`` is feature ``i``.
+        partition_by: the partition column, or None.
+        partition_rows: the rows of each partition to sample, by its value.
+        sample_rows: rows wanted of each.
+    """
+    some = drawn_rows(rows, features, partition_by, partition_rows, sample_rows)
+    return vector_counts(some, features.features, partition_by)
+
+
+def drawn_rows(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    partition_rows: Mapping[PlainValue, int],
+    sample_rows: int = SAMPLE_ROWS,
+) -> DataFrame:
+    """The rows that :func:`sample_vectors` counts, with the same arguments."""
+    draw = _draw(rows, features)
+    drawn_below = {
+        value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
+    }
+    if partition_by is None:
+        return rows.where(draw < F.lit(drawn_below[None]))
+    key, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
+    limit = F.lit(0)
+    for value, below in drawn_below.items():
+        limit = F.when(key.eqNullSafe(literal(value, type)), F.lit(below)).otherwise(limit)
+    return of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
+
+
+def rows_by_partition(rows: DataFrame, partition_by: str | None) -> dict[PlainValue, int]:
+    """The rows of each partition by its value, NULL first; a table without partitions is one, of the value None."""
+    keyed = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
+    counted = keyed.agg(F.count(F.lit(1)).alias("_rows")).toArrow()
+    found = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
+    return {value: found[value] for value in sorted(found, key=null_first)}
+
+
+def rows_drawn(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:
+    """About that share of the rows, all of their columns; the same ones whatever their order."""
+    return rows.where(_draw(rows, features) < F.lit(max(1, round(_DRAWS * min(1.0, share)))))
+
+
+def _draw(rows: DataFrame, features: FeatureSet) -> Column:
+    """A number from 0 to ``_DRAWS - 1`` that depends on a row's content."""
+    used = frozenset().union(*(feature.columns for feature in features))
+    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
+    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in short or rows.schema.fields]
+    return F.pmod(F.xxhash64(*values), F.lit(_DRAWS))

@@ -1,0 +1,131 @@
+"""``spark.read.format("layoutopt")``: an optimised table as a data source in Python.
+
+For those who hold DataFrames, not SQL. It reads every row of the columns that the option ``columns`` names, and takes
+no conditions of Spark's: Spark 4.3.0 keeps what the last pushed condition left with what was loaded, so that all other
+uses of it, in the same query or later, would read that too and lose rows. What skips is `spark.sql` after
+:func:`layoutopt.spark.enable`, whose rows don't travel through Python either, and ``table.scan(...).to_spark(spark)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import datasource as ds
+from pyspark.sql.types import StructType
+
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.errors import SettingError
+from layoutopt.model.predicates import TRUE
+from layoutopt.model.schema import Column, Schema
+from layoutopt.scan.read import SegmentRead, read_segments
+from layoutopt.scan.table import Table, open_table, segments_to_read
+from layoutopt.spark.session.read import schema_ddl
+
+_MOST_PARTITIONS: Final = 64
+
+
+def register_format(spark: SparkSession) -> None:
+    """Let a session read ``spark.read.format("layoutopt").option("columns", "a,b").load("TABLE")``.
+
+    The options are ``columns`` (by default all; a name with commas stands in backticks) and ``snapshot`` (by default
+    the newest). Registering again changes nothing.
+    """
+    java: Any = spark._jsparkSession
+    if java.sessionState().dataSourceManager().dataSourceExists(LayoutoptSource.name()):
+        return
+    # Spark looks for the name in the thread's active session, which may be another one that has it already.
+    jvm: Any = spark._jvm
+    jvm.SparkSession.setActiveSession(java)
+    spark.dataSource.register(LayoutoptSource)
+
+
+class LayoutoptSource(ds.DataSource):
+    """The data source; Spark makes it from the options of one read."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = options
+        known = {"path", "columns", "snapshot"}
+        unknown = [key for key in options if key.casefold() not in known]
+        if unknown:
+            raise SettingError(f"{unknown[0]!r} is no option of the format layoutopt; they are columns and snapshot")
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "layoutopt"
+
+    def schema(self) -> str:
+        """The columns that were asked for, in that order."""
+        return schema_ddl(self._columns(self._table().schema))
+
+    def reader(self, schema: StructType) -> LayoutoptReader:
+        """What reads the columns of a schema."""
+        table = self._table()
+        return LayoutoptReader(table, table.schema.select(schema.names).columns)
+
+    def _table(self) -> Table:
+        path, snapshot = self.options.get("path"), self.options.get("snapshot")
+        if not path:
+            raise SettingError('the format layoutopt has no path; write spark.read.format("layoutopt").load("TABLE")')
+        if snapshot is not None and not snapshot.isdigit():
+            raise SettingError(f"snapshot = {snapshot!r} is no number; take one that `layoutopt history` lists")
+        return open_table(path, snapshot=None if snapshot is None else int(snapshot))
+
+    def _columns(self, schema: Schema) -> tuple[Column, ...]:
+        given = self.options.get("columns")
+        if given is None:
+            return schema.columns
+        return schema.select(_names_in(given)).columns
+
+
+def _names_in(text: str) -> list[str]:
+    """Names between commas; one that has commas, quotes or spaces at its ends stands in backticks, doubled inside.
+
+    >>> _names_in("a, b.c, `d,``e` ")
+    ['a', 'b.c', 'd,`e']
+    """
+    found = re.findall(r"\s*(`(?:[^`]|``)*`|[^,]*?)\s*(?:,|$)", text)
+    return [_unquoted(name) for name in found if name]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
+
+
+@dataclass(frozen=True)
+class SegmentsPartition(ds.InputPartition):
+    """The segments that one task reads."""
+
+    segments: tuple[SegmentRead, ...]
+
+
+class LayoutoptReader(ds.DataSourceReader):
+    """Reads some columns of all rows."""
+
+    def __init__(self, table: Table, columns: Sequence[Column]) -> None:
+        self._table: Table | None = table
+        self._root = table.catalog.files.root
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[ds.InputPartition]:
+        """The segments, dealt out to a bounded number of tasks."""
+        assert self._table is not None, "Spark asks once"
+        pruned = self._table.prune(TRUE, [column.name for column in self._columns])
+        segments = [segment for each in pruned for segment in segments_to_read(each)]
+        self._table = None  # tasks need the catalog no more
+        tasks = max(min(len(segments), _MOST_PARTITIONS), 1)
+        return [SegmentsPartition(tuple(segments[first::tasks])) for first in range(tasks)]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task's segments.
+
+        Raises:
+            DataFileError: a data file is missing or damaged.
+        """
+        assert isinstance(partition, SegmentsPartition)
+        yield from read_segments(TableFiles(self._root), partition.segments, self._columns)

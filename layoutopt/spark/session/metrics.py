@@ -1,0 +1,67 @@
+"""What the queries of a Spark session skipped, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from layoutopt.inspect.evaluate import MECHANISMS, amount_over
+from layoutopt.scan.prune import Amount, Fate
+from layoutopt.scan.table import TableRead
+
+
+@dataclass(frozen=True)
+class ScanMetrics:
+    """What one mention of an optimised table in a query reads and skips, by the catalog.
+
+    Attributes:
+        table: the name that the session knows the table by.
+        path: the table's folder or URL.
+        snapshot: the number of the snapshot that is read.
+        alias: what the text calls the table there.
+        columns: the columns that the query reads there, in schema order.
+        total: all blocks of the layouts read, with their rows and the bytes of those columns.
+        read: what of them is read.
+        skipped_by: what is not, by mechanism: ``partition``, ``features``, ``statistics``.
+        note: why nothing could be skipped, where the text could not be analysed; else empty.
+    """
+
+    table: str
+    path: str
+    snapshot: int
+    alias: str
+    columns: tuple[str, ...]
+    total: Amount
+    read: Amount
+    skipped_by: Mapping[str, Amount]
+    note: str = ""
+
+    @classmethod
+    def of(cls, name: str, read: TableRead) -> ScanMetrics:
+        """The metrics of a read of the table that a session knows by this name."""
+        on_path = [fate for fate in Fate if fate is not Fate.OTHER_LAYOUT]
+        return cls(
+            table=name,
+            path=read.table.catalog.files.root,
+            snapshot=read.table.catalog.snapshot.number,
+            alias=read.scan.alias,
+            columns=read.scan.columns,
+            total=amount_over(read.pruned, *on_path),
+            read=amount_over(read.pruned, Fate.READ),
+            skipped_by={name: amount_over(read.pruned, fate) for name, fate in MECHANISMS.items()},
+        )
+
+    @property
+    def skipped(self) -> Amount:
+        """What is not read, by all mechanisms together."""
+        total = Amount()
+        for amount in self.skipped_by.values():
+            total += amount
+        return total
+
+    def __str__(self) -> str:
+        by = ", ".join(f"{name} {amount.blocks:,}" for name, amount in self.skipped_by.items())
+        read = f"{self.read.blocks:,} of {self.total.blocks:,} blocks, {self.read.rows:,} of {self.total.rows:,} rows"
+        size = f"{self.read.bytes:,} of {self.total.bytes:,} bytes"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.alias}: reads {read}, {size}; blocks skipped by {by}{note}"

@@ -1,0 +1,222 @@
+"""Reading surviving row groups with Spark: its native Parquet reader where one layout is read, Arrow where rows are put
+together from several.
+
+Spark skips row groups by a filter on ``_block`` that it pushes to Parquet. Pushdown loses NaN rows of float columns
+(Spark compares with min/max, which leave NaN out), so float columns, and structs that hold some, are read through an
+identity that Spark can't push through; every other filter of the query may be pushed.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.errors import QueryError
+from layoutopt.model.predicates import TRUE, Filter, Node
+from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.model.types import type_sql
+from layoutopt.scan.checking import decisions as shadow
+from layoutopt.scan.checking.texts import check_text
+from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
+from layoutopt.scan.table import Scan, Table, TableRead
+from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
+from layoutopt.spark.session.checking import check_answer
+from layoutopt.sql.references import quoted
+from layoutopt.sql.splice import splice_views
+
+log = logging.getLogger("layoutopt.spark")
+
+_MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
+# A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
+# Pages have checksums; footers, whose digests only layoutopt knows, are the business of `verify` here.
+# Dates are written as they are: no session's mode for files of unknown writers may move those before 1582.
+STRICT = {
+    "datetimeRebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+
+
+def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The answer to a scan's text as a DataFrame: Spark runs the text, each mention of the table reads what survives.
+
+    Features are used only where the session's settings are those under which they were measured. Where a text may mean
+    something else in the session than what is analysed, the tables are read whole, with a warning.
+
+    Raises:
+        QueryError: the text's mentions of the table can't be told apart.
+        SkippingError: skipping is checked, and a row that the text asks for is skipped.
+        pyspark.errors.PySparkException: Spark can't run the text.
+    """
+    meaning = session_meaning(spark)
+    reads = scan.table.reads_under(scan.sql, meaning.settings)
+    why = meaning.unclear(scan.sql)
+    if why:
+        log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
+        reads = tuple(map(_whole, reads))
+    answer = _answer(spark, scan, reads)
+    if shadow.is_on() and not check_text(scan.sql, reads, meaning.settings):
+        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
+    return answer
+
+
+def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> DataFrame:
+    """What Spark makes of a scan's text over views of what its mentions read."""
+    views: dict[tuple[int, int], str] = {}
+    try:
+        for one in reads:
+            if one.scan.span is None:
+                raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
+            views[one.scan.span] = f"_layoutopt_{uuid.uuid4().hex}"
+            read_to_dataframe(spark, one).createTempView(views[one.scan.span])
+        return spark.sql(splice_views(scan.sql, views))
+    finally:
+        # spark.sql() has resolved the views: the DataFrame needs their names no more.
+        for view in views.values():
+            spark.catalog.dropTempView(view)
+
+
+def _whole(read: TableRead) -> TableRead:
+    """All that the mentioned table holds."""
+    scan = replace(read.scan, columns=read.table.schema.names, filter=Filter.of(TRUE))
+    return TableRead.of(read.table, scan, read.table.settings)
+
+
+def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
+    """The answer to a SQL text over a table, as a DataFrame; raises as :func:`scan_to_dataframe`."""
+    return scan_to_dataframe(spark, table.scan(sql))
+
+
+def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
+    """The rows that survive, under the table's whole schema, so that ``*`` means the same as on the source.
+
+    The native reader leaves unread columns to Spark, which prunes them; elsewhere they are NULL.
+    """
+    if all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
+        read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
+    segments = read.segments
+    if not read.columns:
+        count = sum(sum(file.rows) for segment in segments for file in segment.layouts[0].files)
+        return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
+    if not segments:
+        return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
+    if any(len(segment.layouts) > 1 for segment in segments):
+        rows = _by_arrow(spark, read, segments)
+        present = {column.name for column in read.columns}
+        texts = [_or_null(column, present) for column in read.table.schema.columns]
+        return projected(spark, rows, texts)
+    return _by_native_reader(spark, read)
+
+
+def null_columns(columns: Sequence[SchemaColumn]) -> list[str]:
+    """Columns that nothing reads, as texts of a SELECT list: they are NULL."""
+    return [f"CAST(NULL AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in columns]
+
+
+def _or_null(column: SchemaColumn, present: Collection[str]) -> str:
+    return quoted(column.name) if column.name in present else null_columns([column])[0]
+
+
+def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where: str = "") -> DataFrame:
+    """Expressions over rows, by one text: building as many columns one by one takes Spark's driver some 0.1 s."""
+    view = f"_layoutopt_{uuid.uuid4().hex}"
+    rows.createTempView(view)
+    try:
+        condition = f" WHERE {where}" if where else ""
+        # The class's method: the session's own may have been replaced.
+        return SparkSession.sql(spark, f"SELECT {', '.join(texts)} FROM {view}{condition}")
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
+    """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
+    schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
+    with own_parquet_reader(spark):
+        return spark.read.schema(schema).options(**STRICT).parquet(*paths)
+
+
+def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
+    files = read.table.catalog.files
+    paths: list[str] = []
+    blocks: list[int] = []
+    complete = True
+    for pruned in read.pruned:
+        of = pruned.source.blocks
+        opened = sorted(set(of.file[pruned.read].tolist()))
+        paths += [files.full_path(of.files[index]) for index in opened]
+        blocks += of.block_id[pruned.read].tolist()
+        complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
+    rows = parquet_files(spark, paths, read.columns)
+    present = {column.name for column in read.columns}
+    texts = [unpushable(c) if c.name in present else _or_null(c, present) for c in read.table.schema.columns]
+    return projected(spark, rows, texts, "" if complete else block_condition(sorted(blocks)))
+
+
+def block_condition(blocks: Sequence[int]) -> str:
+    """That a row is of one of these blocks (ascending), as a text.
+
+    Each row group of a file is checked against it on its own, so ranges stand in a tree by whose bounds most row groups
+    are left out after a few comparisons. Of very many ranges the tree has the union with the gaps between neighbours;
+    a list, which Spark checks by rows, then has the blocks themselves.
+    """
+    numbers = np.array(blocks, dtype=np.int64)
+    gaps = np.diff(numbers)
+    cuts = np.flatnonzero(gaps > 1)
+    widest = np.sort(cuts[np.argsort(gaps[cuts], kind="stable")[-(_MOST_RANGES - 1) :]])
+    starts, ends = np.r_[0, widest + 1], np.r_[widest, len(numbers) - 1]
+    tree = _range_tree(numbers[starts].tolist(), numbers[ends].tolist())
+    return tree if len(cuts) < _MOST_RANGES else f"{tree} AND {BLOCK} IN ({', '.join(map(str, blocks))})"
+
+
+def _range_tree(starts: list[int], ends: list[int]) -> str:
+    """That a row's block is in one of these ranges (ascending, both ends included)."""
+    low, high = starts[0], ends[-1]
+    bounds = f"{BLOCK} = {low}" if low == high else f"{BLOCK} BETWEEN {low} AND {high}"
+    if len(starts) == 1:
+        return bounds
+    half = len(starts) // 2
+    return f"({bounds} AND ({_range_tree(starts[:half], ends[:half])} OR {_range_tree(starts[half:], ends[half:])}))"
+
+
+def unpushable(column: SchemaColumn) -> str:
+    """The column; where it holds floats, in an expression that is the column itself, but is not pushed to Parquet."""
+    name = quoted(column.name)
+    if column.type in ("float", "double"):
+        return f"nanvl({name}, {name}) AS {name}"
+    if "struct<" in column.type and ("float" in column.type or "double" in column.type):
+        return f"CASE WHEN {name} IS NOT NULL THEN {name} END AS {name}"
+    return name
+
+
+def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
+    """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
+    numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
+    reader = _segment_reader(read.table.catalog.files.root, list(segments), list(read.columns), read.scan.filter.root)
+    return numbers.mapInArrow(reader, schema_ddl(read.columns))
+
+
+def _segment_reader(
+    root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    checked = shadow.is_on()  # executors have an environment of their own
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            chosen = [segments[number] for number in batch.column(0).to_pylist()]
+            yield from read_segments(TableFiles(root), chosen, columns, condition=condition, checked=checked)
+
+    return read
+
+
+def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
+    """Columns as Spark's schemas are written."""
+    return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)

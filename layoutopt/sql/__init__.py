@@ -1,0 +1,1 @@
+"""SQL texts to queries: the only room that knows sqlglot."""

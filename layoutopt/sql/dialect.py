@@ -1,0 +1,145 @@
+"""SQL texts in and out: every text becomes a syntax tree of Spark's dialect, whatever dialect it was written in."""
+
+from __future__ import annotations
+
+import logging
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from layoutopt.errors import SettingError
+from layoutopt.sql.problems import StatementError
+
+# sqlglot logs what it can't translate; here such a text is reported as a skipped query instead.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
+
+
+class Spark4(Spark):
+    """Spark's dialect as Spark 4 reads it: ``'it''s'`` is one string with a quote in it, not two strings."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark's tokens, with doubled quotes as an escape."""
+
+        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 (sqlglot's own way of configuring a dialect)
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of that name; ``spark`` means Spark 4.
+
+    Raises:
+        SettingError: sqlglot knows no such dialect.
+    """
+    if name.casefold() in ("spark", "spark4"):
+        return Spark4()
+    try:
+        return Dialect.get_or_raise(name.casefold())
+    except ValueError as error:
+        raise SettingError(
+            f"{name!r} is not a SQL dialect that sqlglot reads; try spark, postgres or duckdb"
+        ) from error
+
+
+def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
+    """The tree of the one statement in a text, in Spark's dialect.
+
+    A text of another dialect is translated to Spark's first: a filter then has one meaning, Spark's, and what
+    came from a log in any dialect only ever proposes features, it never decides what is skipped.
+
+    Raises:
+        SettingError: unknown dialect.
+        StatementError: the text can't be parsed (``parse-error``), holds no or several statements, or would be taken
+            for something else than Spark takes it for (``unsupported``).
+    """
+    source = dialect_named(dialect)
+    tree = _parse(sql, source)
+    _refuse_pipes(sql, source)
+    if isinstance(source, Spark4):
+        _refuse_other_precedence(tree)
+        return tree
+    try:
+        translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
+    except (SqlglotError, ValueError, RecursionError) as error:
+        raise StatementError(
+            "parse-error", f"the text can't be translated to Spark's SQL: {_first_line(error)}"
+        ) from error
+    return _parse(translated, Spark4())
+
+
+def _parse(sql: str, dialect: Dialect) -> exp.Expr:
+    try:
+        trees = [tree for tree in sqlglot.parse(sql, read=dialect) if tree is not None]
+    except RecursionError as error:
+        raise StatementError("parse-error", "the text is nested too deeply to be parsed") from error
+    except (SqlglotError, ValueError) as error:
+        raise StatementError("parse-error", f"the text can't be parsed: {_first_line(error)}") from error
+    if not trees:
+        raise StatementError("empty", "the text holds no statement")
+    if len(trees) > 1:
+        raise StatementError("several-statements", f"the text holds {len(trees)} statements; give one at a time")
+    return trees[0]
+
+
+def _refuse_pipes(sql: str, dialect: Dialect) -> None:
+    """Pipes are applied one after the other; sqlglot makes one SELECT of them, in which WHERE comes before LIMIT."""
+    if "|>" in sql and any(token.token_type is TokenType.PIPE_GT for token in dialect.tokenize(sql)):
+        raise StatementError("unsupported", "the text has pipes (|>), whose order is not followed")
+
+
+def _refuse_other_precedence(tree: exp.Expr) -> None:
+    """Where sqlglot and Spark put the parentheses of a text elsewhere.
+
+    Spark reads ``||`` as strongly as ``+``, and all comparisons alike, each from left to right; its LIKE, IN and
+    BETWEEN take whole comparisons.
+    """
+    for node in tree.find_all(*_COMPARISONS, exp.DPipe):
+        left, right = node.this, node.expression
+        if isinstance(node, exp.DPipe):
+            wrong = isinstance(right, exp.Add | exp.Sub)
+        else:
+            wrong = isinstance(right, (*_COMPARISONS, *_PREDICATES)) or isinstance(left, _PREDICATES)
+        if wrong:
+            text = node.sql("spark")[:80]
+            raise StatementError("unsupported", f"{text!r} has operators in a row; write parentheses around some")
+
+
+def split_statements(text: str, dialect: str = "spark") -> list[str]:
+    """The statements of a text, cut at each ``;`` that is in no string, name or comment; empty ones left out.
+
+    Where the text as a whole can't be read (a string never closed), it is cut at each ``;`` that ends a line, so
+    that one broken statement costs no other.
+
+    >>> split_statements("SELECT ';' ; -- ;" + chr(10) + "SELECT 2;")
+    ["SELECT ';'", 'SELECT 2']
+
+    Raises:
+        SettingError: unknown dialect.
+    """
+    try:
+        tokens = dialect_named(dialect).tokenize(text)
+    except (SqlglotError, ValueError):
+        pieces = [piece.strip().removesuffix(";").strip() for piece in text.split(";\n")]
+        return [piece for piece in pieces if piece]
+    statements: list[str] = []
+    current: list[Token] = []
+    for token in tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            statements.append(_slice(text, current))
+            current = []
+    return statements + ([_slice(text, current)] if current else [])
+
+
+def _slice(text: str, tokens: list[Token]) -> str:
+    return text[tokens[0].start : tokens[-1].end + 1]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""Spark's SQL for DuckDB: only what is known to mean the same."""

@@ -1,0 +1,414 @@
+"""Conditions to filters: a SQL condition becomes the model's AND/OR tree of the rows for which it is TRUE.
+
+SQL's logic has three values, so each condition is asked for the rows where it is TRUE or for those where it is FALSE
+(``truth``); NOT swaps the two and is gone. Where a part has no exact meaning here, TRUE stands in for it: with NOT
+already pushed down the tree is monotone, so a part replaced by TRUE only makes the filter weaker, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from sqlglot import exp
+
+from layoutopt.errors import LayoutoptError
+from layoutopt.model.predicates import (
+    ANY_STRING,
+    FALSE,
+    TRUE,
+    Call,
+    Comparison,
+    Constant,
+    Node,
+    Pattern,
+    canonical_pattern,
+    conjunction,
+    disjunction,
+    like,
+    parse_like,
+    simplified,
+)
+from layoutopt.model.predicates.nodes import RUN_CODE
+from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
+from layoutopt.sql.expressions import (
+    Context,
+    Subject,
+    cast_subject,
+    const,
+    materialised,
+    operand,
+    safe_regex,
+)
+from layoutopt.sql.problems import Unusable, UnusableCondition
+from layoutopt.sql.types.beyond_bigint import outcome_for_all
+from layoutopt.sql.types.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, compared_type, is_numeric
+from layoutopt.sql.types.preimage import in_set
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+OTHER_TABLE = "other-table"
+"""The code of a part that is about another scan: no problem, just not this scan's filter."""
+
+
+class FilterReader:
+    """Translates the conditions of one scan and remembers what it had to leave out.
+
+    Attributes:
+        unusable: the parts that TRUE stands in for, in order.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.unusable: list[UnusableCondition] = []
+
+    def node(self, condition: exp.Expr, truth: bool = True) -> Node:
+        """The rows for which the condition is TRUE (or, with ``truth=False``, FALSE); never fails."""
+        condition = condition.unnest()
+        if isinstance(condition, exp.Not):
+            return self.node(condition.this, not truth)
+        if isinstance(condition, exp.And | exp.Or):
+            parts = [self.node(part, truth) for part in _operands(condition)]
+            return conjunction(parts) if isinstance(condition, exp.And) == truth else disjunction(parts)
+        try:
+            return self._leaf(condition, truth)
+        except Unusable as problem:
+            if problem.code != OTHER_TABLE:
+                self._leave_out(condition, problem.code, problem.detail)
+        except (ValueError, OverflowError, ArithmeticError, LayoutoptError) as error:
+            self._leave_out(condition, "inexact", str(error))
+        return TRUE
+
+    def _leave_out(self, condition: exp.Expr, code: str, detail: str) -> None:
+        self.unusable.append(UnusableCondition(code, detail, condition.sql("spark")))
+
+    def _leaf(self, condition: exp.Expr, truth: bool) -> Node:
+        if condition.args.get("negate") and not isinstance(condition.expression, exp.Any | exp.All):
+            truth = not truth  # how sqlglot writes NOT LIKE
+        if isinstance(condition, exp.Boolean):
+            return Constant(bool(condition.this) == truth)
+        if type(condition) in _OPERATORS:
+            return _comparison(condition, truth, self._context)
+        reader = _LEAVES.get(type(condition), _boolean)
+        return reader(condition, truth, self._context)
+
+
+def _operands(condition: exp.Expr) -> list[exp.Expr]:
+    """The operands of a chain of one connector, however deep (no recursion: logs hold chains of thousands)."""
+    kind, found, waiting = type(condition), [], [condition]
+    while waiting:
+        part = waiting.pop().unnest()
+        if type(part) is kind:
+            waiting += [part.args["expression"], part.this]
+        else:
+            found.append(part)
+    return found
+
+
+def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    """The conditions that are joined by AND at the top, left to right."""
+    condition = condition.unnest()
+    return _operands(condition) if isinstance(condition, exp.And) else [condition]
+
+
+def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
+    operator = _OPERATORS[type(node)]
+    if not truth:
+        operator = _OPPOSITE[operator]
+    if isinstance(node.expression, exp.Any | exp.All):
+        raise Unusable("subquery", f"{node.sql('spark')[:80]} compares with every value of a subquery")
+    left, right = operand(node.this, context), operand(node.expression, context)
+    if isinstance(left, TypedConstant):
+        if isinstance(right, TypedConstant):
+            return Constant(_holds(left, operator, right, context))
+        left, right, operator = right, left, _MIRRORED[operator]
+    if not isinstance(right, TypedConstant):
+        return _columns(left, operator, right, context)
+    outcome = outcome_for_all(left.type, operator, right)
+    if outcome is None:
+        return _against_constant(left, operator, right, context)
+    if outcome:
+        raise Unusable("inexact", f"{node.sql('spark')} is TRUE for every number, and for Spark may be for NULL too")
+    return FALSE
+
+
+def _holds(left: TypedConstant, operator: str, right: TypedConstant, context: Context) -> bool:
+    kind, zone = compared_type(left.type, right.type, ansi=context.settings.ansi), context.settings.time_zone
+    first, second = cast_constant(left, kind, zone).value, cast_constant(right, kind, zone).value
+    if first is None or second is None:
+        return False
+    return compare(operator, second, kind).contains(to_key(first, kind))
+
+
+def _against_constant(left: Subject, operator: str, right: TypedConstant, context: Context) -> Node:
+    kind, null = _common([right], left, context)
+    if null:
+        return FALSE  # comparing with NULL is never TRUE and never FALSE
+    viewed, (values,) = _value_sets(left, operator, [right], kind, context)
+    return in_set(viewed.expr, values, False, context.settings.time_zone)
+
+
+def _common(
+    constants: Iterable[TypedConstant], viewed: Subject, context: Context, listed: bool = False
+) -> tuple[str, bool]:
+    """The type that all sides are compared in, and whether one of the constants is NULL."""
+    if key_kind(viewed.type) is None:
+        raise Unusable("unordered-type", f"values of type {viewed.type} are not compared here")
+    kind, null = viewed.type, False
+    for constant in constants:
+        kind = compared_type(kind, constant.type, ansi=context.settings.ansi, listed=listed)
+        null = null or constant.value is None
+    return kind, null
+
+
+def _value_sets(
+    left: Subject, operator: str, constants: Sequence[TypedConstant], kind: str, context: Context
+) -> tuple[Subject, list[ValueSet]]:
+    """The subject as it is compared in type ``kind``, and its values for which each comparison is TRUE."""
+    cast = [cast_constant(constant, kind, context.settings.time_zone).value for constant in constants]
+    values = [value for value in cast if value is not None]
+    if left.type == kind or (kind == "double" and is_numeric(left.type)):
+        try:
+            return left, [compare(operator, value, left.expr.type) for value in values]
+        except ValueError:
+            pass  # not exact on the column's own values: compare what the cast gives instead
+    viewed = cast_subject(left, kind, context)
+    return viewed, [compare(operator, value, viewed.expr.type) for value in values]
+
+
+def _columns(left: Subject, operator: str, right: Subject, context: Context) -> Node:
+    kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
+    if key_kind(kind) is None:
+        raise Unusable("unordered-type", f"values of type {kind} are not compared here")
+    if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
+        first, second = left.expr, right.expr  # whole numbers compare alike in any width
+    else:
+        first, second = (materialised(cast_subject(side, kind, context)) for side in (left, right))
+    if operator in (">", ">="):
+        first, second, operator = second, first, _MIRRORED[operator]
+    return simplified(Comparison(first, operator, second))
+
+
+def _is_null(viewed: Subject, truth: bool, context: Context) -> Node:
+    values = ValueSet.empty() if truth else ValueSet.all()
+    return in_set(viewed.expr, values, truth, context.settings.time_zone)
+
+
+def _is(node: exp.Expr, truth: bool, context: Context) -> Node:
+    target = node.expression
+    if isinstance(target, exp.Not):  # IS NOT NULL in some dialects
+        target, truth = target.this, not truth
+    if isinstance(target, exp.Null):
+        return _null_test(node.this, truth, context)
+    if isinstance(target, exp.Boolean):
+        return _null_safe_equal(exp.NullSafeEQ(this=node.this, expression=target), truth, context)
+    raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
+
+
+def _null_test(tested: exp.Expr, truth: bool, context: Context) -> Node:
+    given = operand(tested, context)
+    if isinstance(given, TypedConstant):
+        return Constant((given.value is None) == truth)
+    return _is_null(given, truth, context)
+
+
+def _null_safe_equal(node: exp.Expr, truth: bool, context: Context) -> Node:
+    left, right = operand(node.this, context), operand(node.expression, context)
+    if isinstance(left, TypedConstant):
+        left, right = right, left
+    if isinstance(left, TypedConstant) or not isinstance(right, TypedConstant):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a column and a constant only")
+    if right.value is None:
+        return _is_null(left, truth, context)
+    kind, _ = _common([right], left, context)
+    viewed, (values,) = _value_sets(left, "=" if truth else "<>", [right], kind, context)
+    return in_set(viewed.expr, values, not truth, context.settings.time_zone)
+
+
+def _null_safe_different(node: exp.Expr, truth: bool, context: Context) -> Node:
+    return _null_safe_equal(node, not truth, context)
+
+
+def _in(node: exp.Expr, truth: bool, context: Context) -> Node:
+    if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+        raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
+    tested = operand(node.this, context)
+    items = [operand(item, context) for item in node.expressions]
+    constants = [item for item in items if isinstance(item, TypedConstant)]
+    if isinstance(tested, TypedConstant) or len(constants) < len(items):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is followed for a list of constants only")
+    kind, null = _common(constants, tested, context, listed=True)
+    if null and not truth:
+        return FALSE  # x NOT IN (..., NULL) is FALSE or NULL, never TRUE
+    viewed, found = _value_sets(tested, "=", [c for c in constants if c.value is not None], kind, context)
+    union = _union(found)
+    wanted = union if truth else union.complement()
+    values = ValueSet.normalised(wanted.intervals, viewed.expr.type)
+    return in_set(viewed.expr, values, False, context.settings.time_zone)
+
+
+def _union(sets: Sequence[ValueSet]) -> ValueSet:
+    """The union of many sets, most of them points."""
+    points = [key for values in sets for key in values.points() or ()]
+    others = [values for values in sets if values.points() is None]
+    united = ValueSet.of(points)
+    for values in others:
+        united = united.union(values)
+    return united
+
+
+def _between(node: exp.Expr, truth: bool, context: Context) -> Node:
+    if node.args.get("symmetric"):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is symmetric, which Spark does not know")
+    bounds = [
+        _comparison(exp.GTE(this=node.this, expression=node.args["low"]), truth, context),
+        _comparison(exp.LTE(this=node.this, expression=node.args["high"]), truth, context),
+    ]
+    return conjunction(bounds) if truth else disjunction(bounds)
+
+
+def _text_constant(node: exp.Expr, context: Context) -> str | None:
+    given = operand(node, context)
+    if not isinstance(given, TypedConstant):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is no constant pattern")
+    value = cast_constant(given, "string", context.settings.time_zone).value
+    return value if isinstance(value, str) else None
+
+
+def _text_subject(node: exp.Expr, context: Context) -> Subject:
+    given = operand(node, context)
+    if isinstance(given, TypedConstant):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is a constant")
+    if given.type == "binary":
+        raise Unusable("unordered-type", f"{node.sql('spark')} is binary, which is not matched as text here")
+    viewed = cast_subject(given, "string", context)
+    return Subject(materialised(viewed), "string")
+
+
+def _like(node: exp.Expr, truth: bool, context: Context, escape: str = "\\") -> Node:
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _like_several(node, truth, context, escape)
+    tested = _text_subject(node.this, context)
+    pattern = _text_constant(node.expression, context)
+    if pattern is None:
+        return FALSE
+    if isinstance(node, exp.ILike):
+        if not pattern.isascii():
+            raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
+        pattern, tested = pattern.lower(), Subject(Call("lower", (tested.expr,), "string"), "string")
+    return _matching(tested, parse_like(pattern, escape), truth)
+
+
+def _matching(tested: Subject, pattern: Pattern, truth: bool) -> Node:
+    return simplified(like(tested.expr, pattern, not truth))
+
+
+def _like_several(node: exp.Expr, truth: bool, context: Context, escape: str) -> Node:
+    quantifier = node.expression
+    patterns = quantifier.this.unnest()
+    if not isinstance(patterns, exp.Tuple):
+        raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
+    # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL
+    wanted = truth != bool(node.args.get("negate"))
+    singles = [type(node)(this=node.this, expression=pattern) for pattern in patterns.expressions]
+    each = [_like(single, wanted, context, escape) for single in singles]
+    return disjunction(each) if isinstance(quantifier, exp.Any) == truth else conjunction(each)
+
+
+def _escaped(node: exp.Expr, truth: bool, context: Context) -> Node:
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
+    if node.this.args.get("negate"):
+        truth = not truth
+    return _like(node.this, truth, context, node.expression.name)
+
+
+def _containing(before: bool, after: bool) -> Callable[[exp.Expr, bool, Context], Node]:
+    def read(node: exp.Expr, truth: bool, context: Context) -> Node:
+        tested = _text_subject(node.this, context)
+        text = _text_constant(node.expression, context)
+        if text is None:
+            return FALSE
+        return _matching(tested, containing(text, before=before, after=after), truth)
+
+    return read
+
+
+def containing(text: str, *, before: bool, after: bool) -> Pattern:
+    """The pattern of strings with that text in them, with anything before or after it."""
+    return canonical_pattern([*[ANY_STRING] * before, text, *[ANY_STRING] * after])
+
+
+def _regex(node: exp.Expr, truth: bool, context: Context) -> Node:
+    tested = _text_subject(node.this, context)
+    pattern = _text_constant(node.expression, context)
+    if pattern is None:
+        return FALSE
+    if not safe_regex(pattern):
+        raise Unusable("can-fail", f"the pattern {pattern!r} may not be one that Java takes")
+    call = Call("rlike", (tested.expr, const(TypedConstant(pattern, "string"))), "boolean")
+    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
+
+
+def _is_nan(node: exp.Expr, truth: bool, context: Context) -> Node:
+    given = operand(node.this, context)
+    if isinstance(given, TypedConstant) or given.expr.type not in ("float", "double"):
+        raise Unusable("coercion", f"{node.sql('spark')} is followed for float and double columns only")
+    nan = ValueSet.point(NAN_KEY)
+    # Spark's isnan(NULL) is FALSE
+    return in_set(given.expr, nan if truth else nan.complement(), not truth, context.settings.time_zone)
+
+
+def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
+    name = node.name.casefold()
+    if name in ("isnull", "isnotnull") and len(node.expressions) == 1:
+        return _null_test(node.expressions[0], truth == (name == "isnull"), context)
+    if name not in context.udfs or name in RUN_CODE:
+        return _boolean(node, truth, context)
+    arguments = []
+    for argument in node.expressions:
+        given = operand(argument, context)
+        arguments.append(const(given) if isinstance(given, TypedConstant) else materialised(given))
+    call = Call(name, tuple(arguments), "boolean")
+    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
+
+
+def _exists(node: exp.Expr, truth: bool, context: Context) -> Node:
+    raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
+
+
+def _boolean(node: exp.Expr, truth: bool, context: Context) -> Node:
+    given = operand(node, context)
+    if isinstance(given, TypedConstant):
+        value = cast_constant(given, "boolean", context.settings.time_zone).value
+        return Constant(value is truth)
+    if given.type != "boolean":
+        raise Unusable("coercion", f"{node.sql('spark')} is {given.type}, not a condition")
+    return in_set(given.expr, ValueSet.point(int(truth)), False, context.settings.time_zone)
+
+
+_LEAVES: dict[type[exp.Expr], Callable[[exp.Expr, bool, Context], Node]] = {
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.NullSafeEQ: _null_safe_equal,
+    exp.EqualNull: _null_safe_equal,
+    exp.NullSafeNEQ: _null_safe_different,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escaped,
+    exp.RegexpLike: _regex,
+    exp.StartsWith: _containing(before=False, after=True),
+    exp.EndsWith: _containing(before=True, after=False),
+    exp.Contains: _containing(before=True, after=True),
+    exp.IsNan: _is_nan,
+    exp.Anonymous: _named,
+    exp.Exists: _exists,
+}

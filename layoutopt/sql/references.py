@@ -1,0 +1,137 @@
+"""Where a text names tables, and putting other relations there while every other character stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from sqlglot import exp
+
+from layoutopt.errors import QueryError
+from layoutopt.sql.dialect import parse_statement
+
+Span = tuple[int, int]
+"""[start, end) in a text."""
+
+
+class Kind(Enum):
+    """What a statement is, as far as its tables are concerned."""
+
+    QUERY = "query"
+    WRITE = "write"
+    """INSERT, or CREATE TABLE ... AS: it has been carried out when Spark returns."""
+    VIEW = "view"
+    """CREATE VIEW: Spark keeps the text, so that its tables are looked up whenever the view is read."""
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A place where a statement names a table.
+
+    Attributes:
+        parts: the name's parts, quotes removed.
+        span: where the name stands.
+        aliased: whether the text gives it another name.
+        sampled: whether TABLESAMPLE follows, before which no alias can stand.
+    """
+
+    parts: tuple[str, ...]
+    span: Span
+    aliased: bool
+    sampled: bool
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another relation can be put there without changing anything else."""
+        return self.aliased or not self.sampled
+
+
+@dataclass(frozen=True)
+class References:
+    """The tables that a statement reads.
+
+    Attributes:
+        kind: what the statement is.
+        tables: the references, in the order of the text, those to common tables included.
+        common: the folded names of the statement's common tables (WITH).
+        view: of CREATE VIEW, the view's name; None where it is qualified.
+        view_columns: the names that CREATE VIEW gives the columns; none where it leaves them.
+    """
+
+    kind: Kind
+    tables: tuple[Reference, ...]
+    common: frozenset[str]
+    view: str | None = None
+    view_columns: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def references_of(sql: str) -> References:
+    """The tables that one statement in Spark's dialect reads.
+
+    Raises:
+        StatementError: the text can't be parsed, or holds no or several statements.
+
+    >>> [each.parts for each in references_of("SELECT * FROM a JOIN b.`c/d` AS e").tables]
+    [('a',), ('b', 'c/d')]
+    """
+    tree = parse_statement(sql, "spark")
+    kind, read = _kind(tree)
+    found = [_reference(table) for table in read.find_all(exp.Table)]
+    common = frozenset(entry.alias.lower() for entry in tree.find_all(exp.CTE))
+    tables = tuple(sorted((each for each in found if each is not None), key=lambda each: each.span))
+    if kind is not Kind.VIEW:
+        return References(kind, tables, common)
+    name = tree.find(exp.Table)
+    columns = [] if name is None or not isinstance(name.parent, exp.Schema) else name.parent.expressions
+    plain = name.name if name is not None and len(name.parts) == 1 else None
+    return References(kind, tables, common, plain, tuple(column.name for column in columns))
+
+
+def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
+    """What a statement is, and the part of it that reads tables."""
+    if isinstance(tree, exp.Query):
+        return Kind.QUERY, tree
+    if isinstance(tree, exp.Insert | exp.Create) and isinstance(tree.expression, exp.Query):
+        is_view = isinstance(tree, exp.Create) and tree.kind != "TABLE"
+        return (Kind.VIEW if is_view else Kind.WRITE), tree.expression
+    return Kind.OTHER, tree
+
+
+def _reference(table: exp.Table) -> Reference | None:
+    """A reference by name; None for table functions and the like."""
+    parts = table.parts
+    places = [part.meta for part in parts if isinstance(part, exp.Identifier)]
+    if len(places) < len(parts) or not all("start" in place and "end" in place for place in places):
+        return None
+    span = min(place["start"] for place in places), max(place["end"] for place in places) + 1
+    names = tuple(part.name for part in parts)
+    return Reference(names, span, bool(table.args.get("alias")), bool(table.args.get("sample")))
+
+
+def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
+    """A text with other relations in the place of tables; each keeps the name that the text calls the table by.
+
+    Args:
+        sql: one statement in Spark's dialect.
+        relations: what to put there (a quoted name, or a query in parentheses), by where the table's name stands.
+
+    Raises:
+        QueryError: the text can't be parsed, or names no table in one of the places.
+    """
+    known = {each.span: each for each in references_of(sql).tables}
+    for span, relation in sorted(relations.items(), reverse=True):
+        reference = known.get(span)
+        if reference is None:
+            raise QueryError(f"there is no table at character {span[0]} of {sql[:60]!r}; write its name out")
+        alias = "" if reference.aliased else f" AS {quoted(reference.parts[-1])}"
+        sql = sql[: span[0]] + relation + alias + sql[span[1] :]
+    return sql
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"

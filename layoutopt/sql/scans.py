@@ -1,0 +1,172 @@
+"""The scans of a statement: for each reference to a table, the columns that it reads and the filter that holds there.
+
+A scan's filter is a condition whose prior application never changes the query's answer: conjuncts of WHERE and of
+inner joins' ON, and around outer joins only what surely drops no row that counts (see ``sources.place``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from layoutopt.errors import LayoutoptError
+from layoutopt.model.feature import Settings
+from layoutopt.model.predicates import TRUE, Filter, Node, conjunction
+from layoutopt.model.schema import Column, Schema
+from layoutopt.sql.dialect import Spark4, dialect_named, parse_statement
+from layoutopt.sql.expressions import Context
+from layoutopt.sql.filters import OTHER_TABLE, FilterReader
+from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
+from layoutopt.sql.scopes.blocks import build
+from layoutopt.sql.scopes.names import Names
+from layoutopt.sql.scopes.nulls import rejects_nulls
+from layoutopt.sql.scopes.queries import Statement
+from layoutopt.sql.scopes.sources import Leaf, Placed
+
+
+@dataclass(frozen=True)
+class TableScan:
+    """One reference to a table in a statement.
+
+    Attributes:
+        table: its name, as the caller's ``tables`` has it.
+        alias: what the statement calls it.
+        columns: the columns that the statement reads there, in schema order, those of the filter included.
+        filter: what holds of every row that counts.
+        unusable: conditions on this table alone that the filter leaves out, each with its reason.
+        span: [start, end) of the table's name in the text; None where the text is not Spark's.
+    """
+
+    table: str
+    alias: str
+    columns: tuple[str, ...]
+    filter: Filter
+    unusable: tuple[UnusableCondition, ...] = ()
+    span: tuple[int, int] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the filter leaves out no condition on this table alone."""
+        return not self.unusable
+
+
+def scans_of(
+    sql: str,
+    tables: Mapping[str, Schema],
+    dialect: str = "spark",
+    *,
+    settings: Settings | None = None,
+    deterministic_udfs: Collection[str] = (),
+    any_qualifier: bool = False,
+) -> list[TableScan]:
+    """The scans of the given tables in one statement, in order of appearance; none where it reads other tables.
+
+    Args:
+        sql: one query (or INSERT or CREATE TABLE ... AS with one).
+        tables: the schemas of the tables to look for, by the names that the text calls them.
+        dialect: the text's; what it means is Spark's in any case.
+        settings: the session's, which decide what literals mean; Spark's defaults in UTC when left out.
+        deterministic_udfs: names of boolean functions that are deterministic and never fail.
+        any_qualifier: whether ``prod.t`` means the table ``t`` (for logs, never for rewriting).
+
+    Raises:
+        SettingError: unknown dialect.
+        StatementError: the statement can't be analysed; its ``code`` says why.
+    """
+    tree = parse_statement(sql, dialect)
+    query = _query_of(tree)
+    statement = Statement(tables, any_qualifier, _uses(tree))
+    try:
+        build(query, statement, None, {}).read(None)
+        udfs = frozenset(name.lower() for name in deterministic_udfs)
+        spans = isinstance(dialect_named(dialect), Spark4)
+        scans = [_scan(leaf, settings or Settings(), udfs, spans) for leaf in statement.scans]
+    except RecursionError as error:
+        raise StatementError("unsupported", "the statement is nested too deeply to be followed") from error
+    return sorted(scans, key=lambda scan: scan.span or (0, 0))
+
+
+def _query_of(tree: exp.Expr) -> exp.Expr:
+    if isinstance(tree, exp.Insert | exp.Create) and isinstance(tree.expression, exp.Query):
+        return tree.expression
+    if isinstance(tree, exp.Query):
+        return tree
+    raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is no query")
+
+
+def _uses(tree: exp.Expr) -> dict[str, int]:
+    uses: dict[str, int] = {}
+    for table in tree.find_all(exp.Table):
+        name = table.name.lower()
+        uses[name] = uses.get(name, 0) + 1
+    return uses
+
+
+def _scan(leaf: Leaf, settings: Settings, udfs: frozenset[str], spans: bool) -> TableScan:
+    assert leaf.table is not None
+    assert leaf.schema is not None
+    unusable: list[UnusableCondition] = []
+    root = conjunction(
+        [_filter_part(placed, leaf, leaf.schema, settings, udfs, unusable) for placed in leaf.conditions]
+    )
+    columns = tuple(name for name in leaf.schema.names if name in leaf.columns)
+    span = _span(leaf.reference) if spans and leaf.reference is not None else None
+    return TableScan(leaf.table, leaf.alias, columns, Filter.of(root), tuple(dict.fromkeys(unusable)), span)
+
+
+def _filter_part(
+    placed: Placed,
+    leaf: Leaf,
+    schema: Schema,
+    settings: Settings,
+    udfs: frozenset[str],
+    unusable: list[UnusableCondition],
+) -> Node:
+    about_leaf_alone = placed.names.about(placed.condition) == {leaf}
+    if placed.way != "blocked":
+        reader = FilterReader(Context(_Resolver(leaf, schema, placed.names), settings, udfs))
+        node = reader.node(placed.condition)
+        if about_leaf_alone:  # a join condition is not this scan's to use
+            unusable += reader.unusable
+        if node == TRUE or placed.way == "free" or rejects_nulls(node):
+            return node
+    if about_leaf_alone:
+        code = "sampled" if leaf.frozen else "outer-join"
+        detail = f"{placed.condition.sql('spark')} can't be applied before the rest of the query"
+        unusable.append(UnusableCondition(code, detail, placed.condition.sql("spark")))
+    return TRUE
+
+
+class _Resolver:
+    """Finds the scan's column that a reference means."""
+
+    def __init__(self, leaf: Leaf, schema: Schema, names: Names) -> None:
+        self._leaf, self._schema, self._names = leaf, schema, names
+
+    def __call__(self, column: exp.Column) -> Column:
+        try:
+            found = self._names.resolve(column)
+        except LayoutoptError as error:
+            raise Unusable("unsupported-expression", str(error)) from error
+        if not found.own:
+            raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
+        if self._leaf not in [leaf for leaf, _ in found.columns]:
+            raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
+        if found.exact is None or found.exact[0] is not self._leaf:
+            raise Unusable(
+                "unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone"
+            )
+        name = found.exact[1]
+        known = self._schema.find(name)
+        if known.name != name:
+            raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
+        return known
+
+
+def _span(reference: exp.Table) -> tuple[int, int] | None:
+    places = [part.meta for part in reference.parts]
+    if not all("start" in place and "end" in place for place in places):
+        return None
+    return min(place["start"] for place in places), max(place["end"] for place in places) + 1

@@ -1,0 +1,230 @@
+"""Schemas from Parquet files and from ``CREATE TABLE`` statements, with Spark's type names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from layoutopt.errors import SchemaError, SourceError
+from layoutopt.model.schema import Column, Schema
+from layoutopt.sql.collations import Collations, collations_of
+from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
+from layoutopt.sql.problems import StatementError
+
+_ARROW_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
+    pa.uint64(): "decimal(20,0)",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.date32(): "date",
+}
+_DDL_TYPES = {
+    exp.DType.BOOLEAN: "boolean",
+    exp.DType.TINYINT: "tinyint",
+    exp.DType.SMALLINT: "smallint",
+    exp.DType.INT: "int",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.FLOAT: "float",
+    exp.DType.DOUBLE: "double",
+    exp.DType.TEXT: "string",
+    exp.DType.VARCHAR: "string",
+    exp.DType.BINARY: "binary",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.TIMESTAMPLTZ: "timestamp",
+    exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
+}
+
+
+def schema_from(source: str | Path, *, table: str | None = None, dialect: str | None = None) -> Schema:
+    """The schema of a Parquet file or folder, of a ``.sql`` file of DDL, or of DDL text.
+
+    Args:
+        source: a path, or text that starts with ``CREATE``.
+        table: which table of the DDL; the only one when left out.
+        dialect: the DDL's; Spark's when left out, then PostgreSQL's where Spark's can't read it.
+
+    Raises:
+        SchemaError: the DDL can't be read, has no such table or several to choose from.
+        SourceError: the path does not exist or is not Parquet.
+    """
+    if isinstance(source, str) and re.match(r"\s*create\s", source, re.IGNORECASE):
+        return _only(schemas_from(source, dialect=dialect), table)
+    path = Path(source)
+    if path.suffix.lower() in (".sql", ".ddl"):
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
+        return _only(schemas_from(text, dialect=dialect), table)
+    return _parquet_schema(path)
+
+
+def schemas_from(ddl: str, *, dialect: str | None = None) -> dict[str, Schema]:
+    """The tables of a text of ``CREATE TABLE`` statements, by name in order.
+
+    Raises:
+        SchemaError: a statement can't be read, or a type is unknown.
+        SettingError: unknown dialect.
+    """
+    dialects = (dialect,) if dialect else ("spark", "postgres")
+    for number, name in enumerate(dialects):
+        try:
+            found = _schemas(ddl, name)
+        except SchemaError:
+            if number == len(dialects) - 1:
+                raise
+            continue
+        return {table: schema.writable() for table, schema in found.items()}
+    raise AssertionError("unreachable: there is at least one dialect")
+
+
+def _schemas(ddl: str, dialect: str) -> dict[str, Schema]:
+    schemas: dict[str, Schema] = {}
+    for statement in split_statements(ddl, dialect):
+        try:
+            tree = dialect_named(dialect).parse(statement)[0]
+        except (SqlglotError, StatementError, RecursionError) as error:
+            start = " ".join(statement.split())[:60]
+            raise SchemaError(
+                f"the DDL {start!r} can't be read as {dialect}; correct it or name its dialect"
+            ) from error
+        if isinstance(tree, exp.Create) and isinstance(tree.this, exp.Schema):
+            schemas[tree.this.this.name] = _ddl_schema(tree.this)
+    return schemas
+
+
+def _ddl_schema(declared: exp.Schema) -> Schema:
+    columns = []
+    for definition in declared.expressions:
+        if not isinstance(definition, exp.ColumnDef):
+            continue  # keys and checks
+        kind = definition.args.get("kind")
+        if not isinstance(kind, exp.DataType):
+            raise SchemaError(f"the column {definition.name!r} has no type; declare one")
+        required = any(
+            isinstance(c.kind, exp.NotNullColumnConstraint) and not c.kind.args.get("allow_null")
+            for c in definition.constraints
+        )
+        collation = definition.find(exp.CollateColumnConstraint)
+        collate = f" collate {collation.this.name}" if collation is not None else ""
+        columns.append(Column(definition.name, spark_type(kind) + collate, nullable=not required))
+    if not columns:
+        raise SchemaError(f"the table {declared.this.name!r} has no columns; declare some")
+    return Schema(tuple(columns))
+
+
+def spark_type(kind: exp.DataType) -> str:
+    """Spark's name of a SQL type; VARCHAR is ``string``, CHAR(n) stays ``char(n)`` (it is compared padded).
+
+    Raises:
+        SchemaError: Spark has no such type.
+    """
+    dtype = kind.this
+    if dtype in (exp.DType.DECIMAL, exp.DType.BIGDECIMAL):
+        params = [int(p.this.name) for p in kind.expressions]
+        precision, scale = (*params, 0)[:2] if params else (10, 0)
+        return f"decimal({precision},{scale})"
+    if dtype in (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BPCHAR):
+        return f"char({kind.expressions[0].name if kind.expressions else 1})"
+    if dtype in _DDL_TYPES and not (dtype in (exp.DType.TEXT, exp.DType.VARCHAR) and kind.args.get("collate")):
+        return _DDL_TYPES[dtype]
+    # Nested and other types can't be compared here, but their columns can be read.
+    text = kind.sql(dialect=Spark4).lower().replace(", ", ",").replace(": ", ":")
+    if dtype in (exp.DType.USERDEFINED, exp.DType.UNKNOWN):
+        raise SchemaError(f"the type {kind.sql()!r} is unknown; use one of Spark's types")
+    return text
+
+
+def _only(schemas: dict[str, Schema], table: str | None) -> Schema:
+    if not schemas:
+        raise SchemaError("the DDL holds no CREATE TABLE with columns; give one")
+    if table is None:
+        if len(schemas) > 1:
+            raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one")
+        return next(iter(schemas.values()))
+    for name, schema in schemas.items():
+        if name.lower() == table.split(".")[-1].lower():
+            return schema
+    if len(schemas) == 1:
+        return next(iter(schemas.values()))
+    raise SchemaError(f"the DDL holds no table {table!r}; it has {', '.join(schemas)}")
+
+
+def _parquet_schema(path: Path) -> Schema:
+    file = path
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith(("_", ".")))
+        if not found:
+            raise SourceError(f"the folder {str(path)!r} holds no .parquet file; give a Parquet file or folder, or DDL")
+        file = found[0]
+    try:
+        arrow = pq.read_schema(file)
+    except OSError as error:
+        raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"the file {str(file)!r} is no readable Parquet file; write it again") from error
+    collated = collations_of(arrow)
+    return Schema(tuple(Column(f.name, _type_of(f, collated.get(f.name, {})), f.nullable) for f in arrow)).writable()
+
+
+def _type_of(field: pa.Field, collations: Collations) -> str:
+    try:
+        return arrow_type_name(field.type, collations, field.name)
+    except SchemaError as error:
+        raise SchemaError(f"column {field.name!r:.80}: {error}") from error
+
+
+def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, path: str = "") -> str:
+    """Spark's name of the type that it reads such a Parquet column as.
+
+    Args:
+        kind: the Arrow type.
+        collations: the collations of the column's texts, by path.
+        path: where the type stands in the column.
+
+    >>> arrow_type_name(pa.list_(pa.int32()))
+    'array<int>'
+    >>> arrow_type_name(pa.list_(pa.string()), {"a.element": "UTF8_LCASE"}, "a")
+    'array<string collate UTF8_LCASE>'
+
+    Raises:
+        SchemaError: no table stores such a column (nanosecond timestamps, times, ...).
+    """
+    if kind in _ARROW_TYPES:
+        name, collation = _ARROW_TYPES[kind], (collations or {}).get(path)
+        return f"{name} collate {collation}" if name == "string" and collation else name
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+
+    def inner(type: pa.DataType, part: str) -> str:
+        return arrow_type_name(type, collations, f"{path}.{part}")
+
+    if pa.types.is_dictionary(kind):
+        return arrow_type_name(kind.value_type, collations, path)
+    if pa.types.is_map(kind):
+        return f"map<{inner(kind.key_type, 'key')},{inner(kind.item_type, 'value')}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{inner(kind.value_type, 'element')}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{f.name}:{inner(f.type, f.name)}' for f in kind)}>"
+    raise SchemaError(f"the Parquet type {str(kind)!r} is none that can be stored; convert the column")

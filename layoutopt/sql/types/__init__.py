@@ -1,0 +1,1 @@
+"""What Spark's types, literals and arithmetic mean, decided before any row is seen."""

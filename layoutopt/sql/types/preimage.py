@@ -1,0 +1,94 @@
+"""Sets of a function's values as sets of its argument's values, where that is exact.
+
+``year(d) = 1994`` holds on exactly one range of dates; a condition on the column itself is one that min/max
+statistics and other conditions on the column can work with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from layoutopt.model.predicates import ANY_STRING, Call, Const, Expr, InSet, Node, conjunction, like
+from layoutopt.model.values import Key, ValueSet
+
+_DAY_MICROS = 86_400_000_000
+# Values beyond these are no dates or timestamps that Spark can hold: a bound there is no bound.
+_DAY_LIMIT = 1 << 31
+_MICRO_LIMIT = 1 << 63
+_Interval = tuple[Key | None, Key | None]
+
+
+def in_set(expr: Expr, values: ValueSet, null: bool, zone: str) -> Node:
+    """The node for "the expression's value is one of these, or NULL where ``null``", on the column where possible.
+
+    Args:
+        expr: the expression.
+        values: keys of the expression's type.
+        null: whether NULL is in the set.
+        zone: the session's time zone; a timestamp's date is a range of instants only in UTC.
+    """
+    while isinstance(expr, Call):
+        shifted = _argument_values(expr, values, zone)
+        if shifted is None:
+            break
+        expr, values = expr.args[0], shifted
+    found = _as_like(expr, values, null)
+    return found if found is not None else conjunction([InSet(expr, values, null)])
+
+
+def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None:
+    argument = call.args[0] if call.args else None
+    if argument is None or isinstance(argument, Const):
+        return None
+    if call.fn == "year" and argument.type == "date":
+        return _mapped(values, _first_day, _DAY_LIMIT, "date")
+    if call.fn == "try_cast" and argument.type == "date" and _zoneless(call.type, zone):
+        return _mapped(values, lambda moment: -(-moment // _DAY_MICROS), _DAY_LIMIT, "date")
+    if call.fn == "try_cast" and call.type == "date" and _zoneless(argument.type, zone):
+        return _mapped(values, lambda day: day * _DAY_MICROS, _MICRO_LIMIT, argument.type)
+    return None
+
+
+def _zoneless(kind: str, zone: str) -> bool:
+    """Whether local midnights are whole multiples of a day in this type."""
+    return kind == "timestamp_ntz" or (kind == "timestamp" and zone == "UTC")
+
+
+def _mapped(values: ValueSet, start: Callable[[int], int], limit: int, kind: str) -> ValueSet:
+    """Each interval's bounds taken to the smallest argument that reaches them; the function must not decrease."""
+    intervals: list[_Interval] = []
+    for low, high in values.intervals:
+        first = start(low) if isinstance(low, int) else None
+        last = start(high) if isinstance(high, int) else None
+        if (first is not None and first >= limit) or (last is not None and last <= -limit):
+            continue
+        intervals.append(
+            (None if first is None or first <= -limit else first, None if last is None or last >= limit else last)
+        )
+    return ValueSet.normalised(tuple(intervals), kind)
+
+
+def _first_day(year: int) -> int:
+    """Days from 1970-01-01 to the first of January of a year of the proleptic Gregorian calendar.
+
+    >>> _first_day(1970), _first_day(1971), _first_day(0)
+    (0, 365, -719528)
+    """
+    before = year - 1
+    return before * 365 + before // 4 - before // 100 + before // 400 - 719162
+
+
+def _as_like(expr: Expr, values: ValueSet, null: bool) -> Node | None:
+    """``instr(s, 'x') > 0`` as ``s LIKE '%x%'``; None for everything else."""
+    if null or not isinstance(expr, Call) or expr.fn != "instr":
+        return None
+    text, sought = expr.args
+    if not isinstance(sought, Const) or not isinstance(sought.value, str) or not sought.value:
+        return None
+    positive = ValueSet.interval(1, None)
+    holds = values.intersect(ValueSet.interval(0, None))
+    if holds == positive:
+        return like(text, (ANY_STRING, sought.value, ANY_STRING))
+    if holds == ValueSet.point(0):
+        return like(text, (ANY_STRING, sought.value, ANY_STRING), negated=True)
+    return None

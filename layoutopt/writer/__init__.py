@@ -1,0 +1,1 @@
+"""One segment to Parquet files, without Spark: route, slice, encode, write, measure."""

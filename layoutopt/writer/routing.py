@@ -1,0 +1,284 @@
+"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark (DESIGN 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.catalog.keys import stored_keys
+from layoutopt.errors import PlanError
+from layoutopt.features.weights import feature_weights
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.predicates import columns_of
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Schema
+from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
+from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.order import order_rows
+from layoutopt.partitioning.partition import Weights, assign_rows
+from layoutopt.partitioning.registry import WARD, find_partitioner
+from layoutopt.partitioning.workload import objective_of
+from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
+from layoutopt.writer.slices import SLICES, facts_of, slice_rows
+
+MIN_ROWS = "min_rows"
+"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
+
+CUT_BY = "cut_by"
+"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
+
+PREDICATE_SORT = "predicate-sort"
+"""The order of rows by their feature bits, the heaviest feature first."""
+
+# Rare vectors compared with all kept ones at once.
+_RARE_CHUNK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """Where a segment's rows go in one layout.
+
+    Attributes:
+        rows: indices of the layout's rows in the order in which they are written, ``int64[k]``.
+        offsets: block ``b`` is ``rows[offsets[b] : offsets[b + 1]]``; ``int64[n_blocks + 1]``.
+        joined_vectors: distinct vectors beyond ``max_vectors`` that were joined to their nearest.
+    """
+
+    rows: Ints
+    offsets: Ints
+    joined_vectors: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Guides:
+    """What guides the blocking of one layout in one segment: its local features, and slices (see ``slices``).
+
+    Attributes:
+        words: the guides' bits of each row, packed, ``uint64[n, w]``.
+        weights: the worth of skipping by each guide, ``float64[g]``.
+        slices: how many of the guides, the last ones, are sets of slices.
+        objective: what queries can't skip, over the guides; None where the partitioner goes by weights alone.
+    """
+
+    words: Words
+    weights: Weights
+    slices: int = 0
+    objective: ClauseObjective | None = None
+
+
+def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:
+    """Put the rows that the layout holds whole into blocks.
+
+    Args:
+        plan: with its parameters and seed.
+        layout: one of the plan's.
+        table: the segment's rows, in the order of the source.
+        words: their feature vectors, ``uint64[n, w]``.
+        guides: of :func:`guides_of`; methods by order need none.
+    """
+    rows = np.flatnonzero(present_rows(layout, words))
+    if isinstance(layout.blocking, ByOrder):
+        if layout.blocking.kind == PREDICATE_SORT:
+            return _route_by_bits(plan, guides, rows)
+        return _route_by_order(plan, layout.blocking, table, rows)
+    ranks = _cut_ranks(plan, layout.blocking, table)
+    return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
+
+
+def present_rows(layout: Layout, words: Words) -> Bits:
+    """The rows that the layout holds whole, ``bool[n]``: all, or R_i where some columns are copies (5.4.1)."""
+    if layout.is_undivided:
+        return np.ones(len(words), dtype=np.bool_)
+    local = project(words, layout.features)
+    some: Bits = (local != 0).any(axis=1)
+    return some
+
+
+def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
+    """Rows in the order given, cut into equal blocks."""
+    ordering = order_rows("input", [], len(rows), block_rows)
+    return _written(rows, ordering.block, ordering.n_blocks)
+
+
+def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
+    """The weight of each training query, ``float64[n_queries]``; 0 where the segment's own bounds exclude it."""
+    return reaching(plan.queries, plan.schema, table)
+
+
+def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weights:
+    """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
+    columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
+    facts = segment_facts(schema, table, columns)
+    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in queries]
+    return np.asarray(reached, dtype=np.float64)
+
+
+def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Weights, reached: Weights) -> Guides:
+    """What guides the layout's blocking in this segment.
+
+    Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
+    by the share of rows that its more selective guides leave (DESIGN 8: both repair Equation 3.1).
+
+    Args:
+        plan: with its queries.
+        layout: one of the plan's.
+        table: the segment's rows.
+        words: their feature vectors, ``uint64[n, w]``.
+        shares: how much of each query each feature covers, ``float64[n_queries, f]``.
+        reached: of :func:`queries_reaching`, ``float64[n_queries]``.
+    """
+    if not plan.queries or not isinstance(layout.blocking, ByVectors):
+        return feature_guides(layout, words, plan.features.weights)
+    local = list(layout.guiding)
+    bits, shares = unpack(project(words, local), len(local)), shares[:, local]
+    ranks = _cut_ranks(plan, layout.blocking, table)
+    slices = 0
+    if ranks is not None:
+        sliced = slice_rows(plan, frozenset(layout.columns), table, ranks)
+        slices = sliced.bits.shape[1]
+        bits, shares = np.hstack([bits, sliced.bits]), np.hstack([shares, sliced.shares])
+    served = served_queries(plan, layout)
+    held = present_rows(layout, words)
+    matching = bits[held].mean(axis=0) if held.any() else np.zeros(bits.shape[1])
+    weights = feature_weights(shares[served], reached[served], matching, marginal=True)
+    objective = None
+    if layout.blocking.algorithm != WARD:
+        guiding = plan.features.only(local)
+        reaching = np.where(served, reached, 0.0)
+        objective = objective_of(plan.queries, guiding, reaching, len(words), shares[:, len(local) :] > 0)
+    return Guides(pack(bits), weights, slices, objective)
+
+
+def served_queries(plan: Plan, layout: Layout) -> Bits:
+    """The training queries that the layout's blocking is for, ``bool[n_queries]``."""
+    if layout.serves is None:
+        columns = set(layout.columns)
+        return np.array([not columns.isdisjoint(query.columns) for query in plan.queries], dtype=np.bool_)
+    served = np.zeros(len(plan.queries), dtype=np.bool_)
+    served[list(layout.serves)] = True
+    return served
+
+
+def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
+    """The layout's local features as guides, with the weights ``float64[f]`` of all of the plan's features."""
+    return Guides(project(words, layout.guiding), np.asarray(weights)[list(layout.guiding)])
+
+
+def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
+    """Each row's rank by the column that the layout is cut by, ``int64[n]``; None if there is none."""
+    name = dict(blocking.params).get(CUT_BY)
+    if name is None:
+        return None
+    column = plan.schema.find(str(name))
+    return _ranks(table[column.name], column.type)
+
+
+def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
+    """The features' weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
+    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
+    return feature_weights(shares, query_weights, matching, marginal=True)
+
+
+def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
+    """The bounds of a whole segment, as of one block, for some columns."""
+    used = schema.select(name for name in schema.names if name in columns)
+    return facts_of(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
+
+
+def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Ints, order: Ints | None) -> Routing:
+    if not len(rows):
+        return Routing(rows, np.zeros(1, dtype=np.int64))
+    n_guides = len(guides.weights)
+    vectors, inverse, counts = distinct(guides.words[rows])
+    most = plan.max_vectors * (SLICES if guides.slices else 1)
+    kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, most)
+    pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
+    min_rows = _min_rows(plan, blocking)
+    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
+    joined = int((kept != np.arange(len(kept))).sum())
+    return _written(rows, assign_rows(partition, inverse, order), partition.n_blocks, joined)
+
+
+def _min_rows(plan: Plan, blocking: ByVectors) -> int:
+    given = dict(blocking.params).get(MIN_ROWS, min_rows_for(plan.block_rows))
+    if isinstance(given, str) or given < 1:
+        raise PlanError(f"the plan's {MIN_ROWS} is {given!r:.80}; plan again, or give a number from 1")
+    return int(given)
+
+
+def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:
+    """For each distinct vector the one that stands for it in blocking, ``int64[d]``; itself within ``max_vectors``.
+
+    The vectors with the most rows stay; every other is joined to the one of them from which it differs in the least
+    weight of features. Union vectors are measured from the rows, so a bad match costs skipping, never an answer.
+
+    Args:
+        vectors: of a segment.
+        weights: of the features, ``float64[f]``.
+        max_vectors: how many may stay.
+    """
+    stands_for = np.arange(len(vectors))
+    if len(vectors) <= max_vectors:
+        return stands_for
+    by_rows = np.argsort(-vectors.counts, kind="stable")
+    kept, rare = np.sort(by_rows[:max_vectors]), np.sort(by_rows[max_vectors:])
+    bits = vectors.bits()
+    weighted = bits[kept] * weights.astype(np.float32)
+    totals = weighted.sum(axis=1)
+    for start in range(0, len(rare), _RARE_CHUNK):
+        some = rare[start : start + _RARE_CHUNK]
+        # The weight of a symmetric difference, but for the part that is the same for all candidates.
+        stands_for[some] = kept[(totals - 2 * (bits[some].astype(np.float32) @ weighted.T)).argmin(axis=1)]
+    return stands_for
+
+
+def _reduced(vectors: Words, counts: Ints, kept: Ints, inverse: Ints, n_features: int) -> tuple[VectorCounts, Ints]:
+    """The pairs after vectors were joined, and each row's vector among them."""
+    stay, which = np.unique(kept, return_inverse=True)
+    summed = np.zeros(len(stay), dtype=np.int64)
+    np.add.at(summed, which, counts)
+    return VectorCounts(vectors[stay], summed, n_features), which[inverse]
+
+
+def _route_by_order(plan: Plan, blocking: ByOrder, table: pa.Table, rows: Ints) -> Routing:
+    types = {name: plan.schema.find(name).type for name in blocking.columns}
+    keys = [_ranks(table[name].take(pa.array(rows)), type) for name, type in types.items()]
+    ordering = order_rows(blocking.kind, keys, len(rows), plan.block_rows)
+    in_order = np.argsort(ordering.rank, kind="stable")
+    return _written(rows[in_order], ordering.block[in_order], ordering.n_blocks)
+
+
+def _route_by_bits(plan: Plan, guides: Guides, rows: Ints) -> Routing:
+    """Rows sorted by their features, the heaviest first, and cut into equal blocks; equal vectors keep their order."""
+    bits = unpack(guides.words[rows], len(guides.weights))
+    keys = [1 - bits[:, i].astype(np.int64) for i in np.argsort(-guides.weights, kind="stable")]
+    ordering = order_rows("sort" if keys else "input", keys, len(rows), plan.block_rows)
+    in_order = np.argsort(ordering.rank, kind="stable")
+    return _written(rows[in_order], ordering.block[in_order], ordering.n_blocks)
+
+
+def _ranks(column: pa.ChunkedArray, type: str) -> Ints:
+    """Dense ranks in Spark's order, ``int64[n]``; NULL first."""
+    keys = stored_keys(column, type)
+    ranks: Ints = np.asarray(pc.rank(keys, sort_keys="ascending", tiebreaker="dense"), dtype=np.int64)
+    return np.where(np.asarray(keys.is_null()), 0, ranks) if keys.null_count else ranks - 1
+
+
+def _written(rows: Ints, block: Ints, n_blocks: int, joined_vectors: int = 0) -> Routing:
+    """Rows sorted by block; within a block they keep their order, so what compresses together stays together."""
+    in_order: npt.NDArray[np.intp] = np.argsort(block, kind="stable")
+    sizes = np.bincount(block, minlength=n_blocks)
+    return Routing(rows[in_order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), joined_vectors)
+
+
+def union_words(words: Words, routing: Routing) -> Words:
+    """The union vector of each block over all features of the plan, measured from its rows, ``uint64[n_blocks, w]``."""
+    if len(routing.offsets) == 1:
+        return np.zeros((0, words.shape[1]), dtype=np.uint64)
+    return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)

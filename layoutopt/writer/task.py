@@ -1,0 +1,325 @@
+"""What one task of a load does: gather a segment, route its rows, write each layout's Parquet files, measure them.
+
+It runs in Spark's Python workers (``mapInArrow``), possibly several times for one segment: a retry, or speculation.
+Every attempt writes files of its own names, and only files named by the rows of the attempt whose result Spark kept are
+committed. Memory follows ``segment_rows``: the segment in Arrow, and one copy of it in the order of its blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layoutopt.catalog.blocks import block_schema
+from layoutopt.catalog.paths import data_path
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
+from layoutopt.errors import BoundError, LayoutoptError, TableError
+from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Column
+from layoutopt.model.vectors import Ints, Words
+from layoutopt.partitioning.partition import Weights
+from layoutopt.spark.core.failures import marked
+from layoutopt.spark.core.featurize import words_of
+from layoutopt.spark.core.segments import POSITION, SEGMENT
+from layoutopt.writer.checksum import is_hashable, sums_by_block
+from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
+from layoutopt.writer.positions import at_positions, position_sums, value_hashes
+from layoutopt.writer.routing import (
+    Guides,
+    Routing,
+    guides_of,
+    in_equal_blocks,
+    present_rows,
+    queries_reaching,
+    route,
+    union_words,
+)
+
+BLOCK = "_block"
+TID = "_tid"
+WHOLE, REST = 0, 1
+
+# What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
+# ``tid_sums``: of each layout and column of the schema, from the segment's rows before they were put into blocks.
+RESULT_SCHEMA = "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>"
+_RESULT = pa.schema(
+    [
+        ("segment", pa.int32()),
+        ("rows", pa.int64()),
+        ("joined_vectors", pa.int64()),
+        ("blocks", pa.binary()),
+        ("tid_sums", pa.list_(pa.list_(pa.int64()))),
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class WriteJob:
+    """What every task of a load needs to know; pickled to the executors.
+
+    Attributes:
+        plan: the plan.
+        shares: how much of each of its queries each of its features covers, ``float64[n_queries, f]``.
+        root: the table's path or URL.
+        load_id: the load's.
+        first_block: ``_block`` of the load's first block; a segment takes ``blocks_a_segment`` numbers from there.
+        keys: each segment's partition key.
+        numbers: each segment's number in its partition.
+        at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
+        rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
+    """
+
+    plan: Plan
+    shares: Weights
+    root: str
+    load_id: str
+    first_block: int
+    keys: tuple[str, ...]
+    numbers: tuple[int, ...]
+    at: Callable[[str], None] | None = None
+    rehearsal: bool = False
+
+    @property
+    def blocks_a_segment(self) -> int:
+        """How many blocks a segment can have at most: one for each row in each layout."""
+        return self.plan.segment_rows * len(self.plan.scheme.layouts)
+
+
+@dataclass(frozen=True, eq=False)
+class GatheredSegment:
+    """A gathered segment: its rows in the order of the source, and their feature vectors ``uint64[n, w]``."""
+
+    id: int
+    table: pa.Table
+    words: Words
+
+
+def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The body of ``mapInArrow``: all rows of one segment in, one row with its blocks out; nothing for no rows.
+
+    Raises:
+        RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
+    """
+    try:
+        segment = gather_segment(job.plan, batches)
+        if segment is not None:
+            yield _result(job, segment)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise marked(
+            TableError(
+                f"the table {job.root!r} can't be written ({reason}), nothing was committed; mend that and retry"
+            )
+        ) from error
+    except LayoutoptError as error:
+        raise marked(error) from error
+
+
+def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
+    """Write a segment's files: its blocks as ``block_schema`` has them, and the most vectors joined in a layout."""
+    reached = queries_reaching(job.plan, segment.table)
+    written = []
+    for index, layout in enumerate(job.plan.scheme.layouts):
+        guides = guides_of(job.plan, layout, segment.table, segment.words, job.shares, reached)
+        written += list(_write_layout(job, segment, index, guides))
+    return pa.concat_tables([table for table, _ in written]), max(count for _, count in written)
+
+
+def stream_of(blocks: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, blocks.schema) as writer:
+        writer.write_table(blocks)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _result(job: WriteJob, segment: GatheredSegment) -> pa.RecordBatch:
+    blocks, joined = write_layouts(job, segment)
+    if job.at is not None:
+        job.at("segment-written")
+    tid_sums = [] if job.rehearsal else _tid_sums(job.plan, segment)
+    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums]]
+    arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
+
+
+def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
+    """What the layouts' columns must sum to as hash(tid, value): from the rows as they came, whose places are the tids.
+
+    By layout and column of the schema; None where a layout stores no row of the column. Empty where there are no tids.
+    """
+    if not plan.scheme.has_tids:
+        return []
+    everywhere = np.ones(len(segment.words), dtype=np.bool_)
+    present = [present_rows(layout, segment.words) for layout in plan.scheme.layouts]
+    sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
+    for column in plan.schema.columns:
+        hashes = value_hashes(segment.table[column.name], column.type)
+        at_tids = None if hashes is None else at_positions(hashes, np.arange(len(hashes)))
+        for layout, held, of_layout in zip(plan.scheme.layouts, present, sums, strict=True):
+            rows = everywhere if column.name in layout.master else held
+            stored = column.name in layout.columns and rows.any()  # of no rows there is no block to compare with
+            of_layout.append(int(at_tids[rows].sum(dtype=np.int64)) if at_tids is not None and stored else None)
+    return sums
+
+
+def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
+    """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
+
+    Raises:
+        BoundError: more rows came than a segment may have, or rows of several segments.
+    """
+    held, rows = [], 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > plan.segment_rows:
+            raise BoundError(
+                f"a segment has more than the {plan.segment_rows} rows of segment_rows; "
+                "raise segment_rows, or load from files that nobody rewrites meanwhile"
+            )
+        held.append(batch)
+    if rows == 0:
+        return None
+    table = pa.Table.from_batches(held)
+    in_order = np.argsort(np.asarray(table[POSITION]), kind="stable")
+    words = words_of(table, len(plan.features))[in_order]
+    ids = np.unique(np.asarray(table[SEGMENT]))
+    if len(ids) != 1:
+        raise BoundError(f"segments {ids.tolist()} came to one task; this is a defect of layoutopt, please report it")
+    columns = _roomy(table.select(list(plan.schema.names)))
+    if (np.diff(in_order) != 1).any():
+        columns = columns.take(pa.array(in_order))
+    return GatheredSegment(int(ids[0]), columns.combine_chunks(), words)
+
+
+def _roomy(table: pa.Table) -> pa.Table:
+    """Texts with 64-bit offsets where a column has more bytes than 32 bits can address in one array."""
+    for i, field in enumerate(table.schema):
+        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(field.type)
+        if large is not None and table.column(i).nbytes >= 2**31 - 1:
+            table = table.set_column(i, field.with_type(large), table.column(i).cast(large))
+    return table
+
+
+def _write_layout(
+    job: WriteJob, segment: GatheredSegment, index: int, guides: Guides
+) -> Iterator[tuple[pa.Table, int]]:
+    """Write a layout's files (a second has the rows that it lacks): the blocks and the joined vectors of each."""
+    layout = job.plan.scheme.layouts[index]
+    routing = route(job.plan, layout, segment.table, segment.words, guides)
+    first = job.first_block + segment.id * job.blocks_a_segment + index * job.plan.segment_rows
+    yield _write_file(job, segment, index, WHOLE, layout.columns, routing, first), routing.joined_vectors
+    rest = np.flatnonzero(~present_rows(layout, segment.words))
+    if len(rest) and layout.master:
+        in_order = in_equal_blocks(rest, job.plan.block_rows)
+        first += len(routing.offsets) - 1
+        yield _write_file(job, segment, index, REST, layout.master, in_order, first), 0
+
+
+def _write_file(
+    job: WriteJob,
+    segment: GatheredSegment,
+    layout: int,
+    part: int,
+    columns: Sequence[str],
+    routing: Routing,
+    first_block: int,
+) -> pa.Table:
+    """Write one file and measure its blocks; one row a block, as ``block_schema`` has it."""
+    plan = job.plan
+    n_blocks = len(routing.offsets) - 1
+    if n_blocks == 0:
+        return block_schema(plan.schema, segment.words.shape[1]).empty_table()
+    key, number = job.keys[segment.id], job.numbers[segment.id]
+    path = data_path(key, job.load_id, layout, number, secrets.token_hex(4), part)
+    content = _content(plan, segment.table, columns, routing, first_block)
+    if job.rehearsal:
+        sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
+        footer = None
+    else:
+        sizes, footer = _write_parquet(job, path, content, routing.offsets)
+        wanted = [column for column in plan.schema.columns if column.name in columns]
+        sums, tid_sums = _checksums(content, wanted, routing.offsets)
+    values: dict[str, Any] = {
+        "file": [path] * n_blocks,
+        "row_group": np.arange(n_blocks),
+        "block": first_block + np.arange(n_blocks),
+        "partition": [key] * n_blocks,
+        "segment": [number] * n_blocks,
+        "layout": [layout] * n_blocks,
+        "part": [part] * n_blocks,
+        "rows": np.diff(routing.offsets),
+        "bytes": sum(sizes.values()),
+        "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
+        "words": list(union_words(segment.words, routing).view(np.int64)),
+        "footer": [footer] * n_blocks,
+        "stats": block_statistics(content.select(list(columns)), routing.offsets, plan.schema, sizes, sums, tid_sums),
+    }
+    schema = block_schema(plan.schema, segment.words.shape[1])
+    arrays = [values[f.name] if f.name == "stats" else pa.array(values[f.name], f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
+    """Each block's checksums by column name; and those at the rows' tids, where there are tids."""
+    sums: dict[str, Ints] = {}
+    tid_sums: dict[str, Ints] = {}
+    tids = np.asarray(content[TID]) if TID in content.column_names else None
+    for column in columns:
+        hashes = (
+            value_hashes(content[column.name], column.type) if tids is not None or is_hashable(column.type) else None
+        )
+        if hashes is not None and is_hashable(column.type):
+            sums[column.name] = sums_by_block(hashes, offsets)
+        if hashes is not None and tids is not None:
+            tid_sums[column.name] = position_sums(hashes, tids, offsets)
+    return sums, tid_sums
+
+
+def _content(plan: Plan, table: pa.Table, columns: Sequence[str], routing: Routing, first_block: int) -> pa.Table:
+    """The rows of a file in the order of its blocks, with ``_block`` and, between several layouts, ``_tid``."""
+    content = table.select(list(columns)).take(pa.array(routing.rows))
+    blocks = np.repeat(first_block + np.arange(len(routing.offsets) - 1), np.diff(routing.offsets))
+    content = content.append_column(pa.field(BLOCK, pa.int64(), nullable=False), pa.array(blocks))
+    if plan.scheme.has_tids:
+        # Parquet stores all smaller integers in 32 bits too; the encoding makes them small.
+        type = pa.int32() if plan.segment_rows <= 2**31 else pa.int64()
+        content = content.append_column(pa.field(TID, type, nullable=False), pa.array(routing.rows, type))
+    return content
+
+
+def _write_parquet(job: WriteJob, path: str, content: pa.Table, offsets: Ints) -> tuple[dict[str, Ints], str]:
+    """Write the blocks as row groups and sync the file.
+
+    Returns the compressed bytes of each column's chunks by block, and the footer's digest.
+    """
+    encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
+    with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
+        keeper = FooterKeeper(file)
+        with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
+            for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+                writer.write_table(content.slice(start, stop - start), row_group_size=stop - start)
+            keeper.keep()
+        metadata = writer.writer.metadata
+        _sync(file)
+    return column_bytes(metadata, content.schema), footer_digest(keeper.footer)
+
+
+def _sync(file: IO[bytes]) -> None:
+    """Make a local file durable before anything names it; other stores do so on close."""
+    file.flush()
+    try:
+        descriptor = file.fileno()
+    except (AttributeError, OSError):
+        return
+    os.fsync(descriptor)

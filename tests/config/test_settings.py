@@ -1,0 +1,110 @@
+"""Settings: one default and one meaning each, files that name what is wrong in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layoutopt.config.settings import (
+    VERBS,
+    AnalyzeSettings,
+    PlanSettings,
+    RestoreSettings,
+    VerbSettings,
+    VerifySettings,
+    key_of,
+    make_settings,
+    read_settings,
+    read_spark_properties,
+    read_values,
+)
+from layoutopt.errors import SettingError
+
+REQUIRED = {"log", "schema", "source", "table", "sql", "experiment"}
+
+
+def conf(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "settings.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", VERBS.values(), ids=VERBS.keys())
+def test_every_setting_has_a_description_and_a_default_or_is_required(kind: type[VerbSettings]) -> None:
+    for name, field in kind.model_fields.items():
+        assert field.description, name
+        needed = key_of(name, field) in REQUIRED or (kind is RestoreSettings and name == "snapshot")
+        needed &= (kind, name) != (VerifySettings, "source")  # of others it is what they read
+        assert field.is_required() == (needed and name != "table"), name
+
+
+@pytest.mark.parametrize("kind", VERBS.values(), ids=VERBS.keys())
+def test_every_default_is_valid(kind: type[VerbSettings]) -> None:
+    required = {
+        name: 3 if name == "snapshot" else "demo" for name, field in kind.model_fields.items() if field.is_required()
+    }
+    defaults = {n: f.default for n, f in kind.model_fields.items() if not f.is_required() and f.default is not None}
+    assert make_settings(kind, {**required, **defaults}) == make_settings(kind, required)
+
+
+def test_a_file_supplies_settings_with_dashes_or_underscores(tmp_path: Path) -> None:
+    path = conf(tmp_path, '[plan]\nsource = "rows"\nblock-rows = 700\nmax_vectors = 9\nby = "a, b"\n')
+    settings = read_settings(path, PlanSettings)
+    assert (settings.source, settings.block_rows, settings.max_vectors) == ("rows", 700, 9)
+    assert settings.by == ("a", "b")
+    assert settings.seed == 0
+
+
+def test_values_hold_only_what_the_file_says(tmp_path: Path) -> None:
+    path = conf(tmp_path, '[analyze]\nschema = "t.sql"\n[load]\nplan = "p.json"\n')
+    assert read_values(path, AnalyzeSettings) == {"schema_source": "t.sql"}
+    assert read_values(path, PlanSettings) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[plan]\nblock_row = 7", "block_row"),
+        ("[plan]\nblock_rows = 0", "block-rows = '0'"),
+        ('[plan]\nblock_rows = "many"', "block-rows = 'many'"),
+        ('[plan]\nmethod = "magic"', "method = 'magic'"),
+        ('[plan]\nsource = " "', "source = ' '"),
+        ("[plane]\nblock_rows = 7", "plane"),
+        ("block_rows = 7", "block_rows"),
+        ("[plan", "TOML"),
+        ("plan = " + "[" * 10_000, "TOML"),
+    ],
+)
+def test_a_bad_file_is_refused_with_what_is_wrong(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        read_values(conf(tmp_path, text), PlanSettings)
+    assert named in str(caught.value)
+    assert "settings.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"nowhere\.toml"):
+        read_values(tmp_path / "nowhere.toml", PlanSettings)
+
+
+def test_a_missing_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="'source' is missing"):
+        read_settings(conf(tmp_path, "[plan]\nseed = 1"), PlanSettings)
+
+
+def test_an_unknown_setting_is_named() -> None:
+    with pytest.raises(SettingError, match="'colour' is no setting"):
+        make_settings(PlanSettings, {"source": "rows", "colour": 1})
+
+
+def test_spark_properties_are_texts(tmp_path: Path) -> None:
+    path = conf(tmp_path, '[spark]\n"spark.a" = true\n"spark.b" = 2\n"spark.c" = "x"\n')
+    assert read_spark_properties(path) == {"spark.a": "true", "spark.b": "2", "spark.c": "x"}
+
+
+def test_a_nested_spark_property_is_refused(tmp_path: Path) -> None:
+    # spark.a without quotes is a table in TOML: a common slip.
+    with pytest.raises(SettingError, match="quote its name"):
+        read_spark_properties(conf(tmp_path, "[spark]\nspark.a = 1\n"))

@@ -1,0 +1,47 @@
+"""What plans predicted, beside what a table really stores and reads."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.inspect.predictions import compare
+from layoutopt.report.tables import print_evaluation
+from tests.inspect.test_evaluate import LOG
+from tests.scan.builder import build, building
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.scan.test_layouts import OVERLAPPING
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+def test_the_predicted_figures_are_measured(tmp_path: Path, rows: pa.Table) -> None:
+    made = building(SCHEMA, CONDITIONS, layouts=OVERLAPPING, segment_rows=40)
+    predicted = {"storage_cells": 1.2, "storage_cells@1.5": 1.4, "cells_and_tids_fraction": 0.4}
+    table = build(tmp_path, rows, replace(made, plan=replace(made.plan, predicted=predicted)))
+    result = evaluate(table, LOG)
+    found = compare(table, result)
+    totals, everything = result["totals"], len(SCHEMA.names) * rows.num_rows
+    # id and kind are stored once more for the rows of feature 0: those of kind air or rail.
+    copied = 2 * sum(kind in ("air", "rail") for kind in rows["kind"].to_pylist())
+    assert found["storage"]["cells"] == everything + copied
+    assert found["measured"]["storage_cells"] == pytest.approx(1 + copied / everything, abs=1e-6)
+    cells = sum(len(query.columns) for query in LOG) * rows.num_rows
+    read = totals["cells_scanned"] + totals["tids_scanned"]
+    assert found["measured"]["cells_and_tids_fraction"] == pytest.approx(read / cells, abs=1e-6)
+    assert 0 < found["measured"]["bytes_fraction"] < 1
+    (plan,) = found["plans"]
+    assert plan["predicted"] == {"storage_cells": 1.2, "cells_and_tids_fraction": 0.4}
+    said = io.StringIO()
+    print_evaluation(Console(file=said, width=120), {**result, "predictions": found}, ())
+    assert "predicted for the training queries" in said.getvalue()
+    assert "storage cells" in said.getvalue()

@@ -1,0 +1,111 @@
+"""What a table holds, and whether its plan still fits: from the catalog alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from layoutopt.cli.app import main
+from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
+from layoutopt.errors import PlanError, StalePlanError
+from layoutopt.inspect.drift import check_drift, drift, skipped_share
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.inspect.status import current_plan, status
+from layoutopt.model.query import Query
+from layoutopt.scan.table import Table
+from layoutopt.sql.scans import scans_of
+from tests.scan.builder import Building, build, building
+from tests.scan.tables import SCHEMA, some_rows
+
+ROWS = some_rows()
+
+
+def of_year(year: int) -> pa.Table:
+    return ROWS.filter(pc.equal(ROWS["year"], year))
+
+
+def queries(*conditions: str) -> tuple[Query, ...]:
+    scans = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": SCHEMA})[0] for text in conditions]
+    return tuple(Query(i, "t", scan.columns, scan.filter, 1.0 + i) for i, scan in enumerate(scans))
+
+
+def built(seed: int, *conditions: str) -> Building:
+    made = building(SCHEMA, ["kind = 'air'"], partition_by="year")
+    return replace(made, plan=replace(made.plan, seed=seed, queries=queries(*conditions)))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """1994 by an old plan, 1995 and 1996 by a new one, then 1994's twin 1994 again by the old."""
+    root = tmp_path_factory.mktemp("status")
+    old, new = built(1, "kind = 'air'"), built(2, "kind = 'air'", "kind = 'air' AND id < 9")
+    build(root, pa.concat_tables([of_year(1994), of_year(1995)]), old, "20260101t000000z-a")
+    build(root, of_year(1996), new, "20260102t000000z-a")
+    return build(root, of_year(1994), old, "20260103t000000z-a")
+
+
+def test_a_status_adds_up(table: Table) -> None:
+    found = status(table.catalog)
+    assert (found.table, found.snapshot, found.rows) == ("t", 2, 300)
+    assert [(p.key, p.rows) for p in found.partitions] == [("1994", 100), ("1995", 100), ("1996", 100)]
+    assert found.blocks == sum(p.blocks for p in found.partitions) == sum(s.blocks.n for s in table.sources)
+    assert found.bytes == sum(int(s.blocks.bytes.sum()) for s in table.sources)
+    by_plan = {plan.digest: plan for plan in found.plans}
+    assert sorted(plan.partitions for plan in found.plans) == [1, 2]
+    # Loading a partition again by the older plan does not bring that plan back.
+    assert by_plan[current_plan(table.catalog).digest].current
+    assert current_plan(table.catalog).seed == 2
+    assert [(load.number, load.changed) for load in found.loads] == [
+        (2, ("1994",)),
+        (1, ("1996",)),
+        (0, ("1994", "1995")),
+    ]
+
+
+def test_a_status_is_printed_and_json(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    root = table.catalog.files.root
+    assert main(["status", root, "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(status(table.catalog).to_json()))
+    assert main(["status", root]) == DONE
+    said = capsys.readouterr().out
+    for text in ("300 rows", "1995", "current", "20260103t000000z-a"):
+        assert text in said
+    assert main(["status", root + "/nowhere"]) == BAD_USAGE
+
+
+def test_a_share_is_what_evaluate_says_by_weight(table: Table) -> None:
+    asked = queries("kind = 'air'", "price > 50", "kind = 'air'")
+    results = evaluate(table, asked)["queries"]
+    scanned = sum(query.weight * result["rows_scanned"] for query, result in zip(asked, results, strict=True))
+    assert skipped_share(table, asked) == pytest.approx(1 - scanned / (300 * sum(query.weight for query in asked)))
+
+
+def test_a_log_that_skips_much_less_is_refused(
+    table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = drift(table, queries("kind = 'air'"))
+    assert (same.queries_then, same.queries_now) == (2, 1)
+    check_drift(same, 0.1)
+    other = drift(table, queries("price > 1"))
+    assert other.skipped_then > 0.5 > other.skipped_now + 0.4
+    with pytest.raises(StalePlanError, match="analyse the log and plan again"):
+        check_drift(other, 0.1)
+    check_drift(other, 1.0)
+    (tmp_path / "log.sql").write_text("SELECT id FROM t WHERE price > 1;")
+    words = ["drift", table.catalog.files.root, str(tmp_path / "log.sql")]
+    assert main([*words, "--json"]) == FAILED
+    said = capsys.readouterr()
+    assert json.loads(said.out)["fallen"] == pytest.approx(other.fallen)
+    assert said.err.count("\n") == 1
+    assert main([*words, "--most", "1"]) == DONE
+
+
+def test_a_plan_without_queries_can_not_drift(tmp_path: Path) -> None:
+    table = build(tmp_path, of_year(1994), built(1))
+    with pytest.raises(PlanError, match="made for no queries"):
+        drift(table, queries("price > 1"))

@@ -1,0 +1,166 @@
+"""Methods with copies: planned within their budget, loaded, and read back as the source has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from layoutopt.errors import SettingError
+from layoutopt.inspect.verify import verify
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicted import curve, of_the_plan
+from layoutopt.model.query import Query
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.session.read import spark_sql
+from tests.methods.test_strategies import as_text, random_queries, rows_of
+from tests.spark.tables import document, every_type, is_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def conflicting(df: DataFrame) -> FeaturesDocument:
+    """Three families that read ``price`` and ``text`` and want other rows; the last one only a tenth of them."""
+    schema = schema_of(df)
+    conditions = [
+        *((is_value(schema, "small", "<", limit), ("small", "price", "text")) for limit in (3000, 9000)),
+        *((is_value(schema, "text", "=", text), ("text", "price", "bin")) for text in ("a", "")),
+        *((is_value(schema, "tiny", "<", limit), ("tiny", "price", "text", "list", "tags")) for limit in (-45, -40)),
+    ]
+    doc = document(schema, [node for node, _ in conditions])
+    queries = (replace(q, columns=columns) for q, (_, columns) in zip(doc.queries, conditions, strict=True))
+    return replace(doc, queries=tuple(queries))
+
+
+def planned(spark: SparkSession, source: DataFrame, method: str = "gsop-r", **settings: Any) -> Plan:
+    return make_plan(spark, source, conflicting(source), method=method, partition_by="year", block_rows=12, **settings)
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession) -> DataFrame:
+    return every_type(spark, 600).cache()
+
+
+@pytest.fixture(scope="module")
+def plan(spark: SparkSession, source: DataFrame) -> Plan:
+    return planned(spark, source, storage_budgets=(1.0, 1.1, 1.4), choose=1.4)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, source: DataFrame, plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    root = tmp_path_factory.mktemp("gsop-r") / "t"
+    load(spark, source, root, replace(plan, segment_rows=120))
+    return open_table(str(root))
+
+
+def stored_cells(table: Table) -> float:
+    """The cells that are stored, over those of the source."""
+    (source,) = table.sources
+    held = sum(int(source.blocks.rows[source.blocks.has_column(name)].sum()) for name in table.schema.names)
+    return held / (table.rows * len(table.schema.names))
+
+
+def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: Plan) -> None:
+    found = curve(plan.predicted)
+    assert list(found) == [1.0, 1.1, 1.4]
+    fractions = [found[budget]["cells_and_tids_fraction"] for budget in found]
+    assert fractions[0] >= fractions[1] >= fractions[2]
+    assert fractions[2] < fractions[0]
+    assert all(found[budget]["storage_cells"] <= budget + 1e-6 for budget in found)
+    assert all(found[budget]["storage_bytes"] > 0 < found[budget]["bytes_fraction"] for budget in found)
+    assert of_the_plan(plan.predicted) == pytest.approx(found[1.4])
+
+
+def test_copies_overlap_and_some_hold_only_rows_that_they_are_for(plan: Plan) -> None:
+    held = [name for layout in plan.scheme.layouts for name in layout.columns]
+    assert len(held) > len(set(held))
+    assert any(not layout.is_undivided for layout in plan.scheme.layouts)
+    assert Plan.loads(plan.dumps()) == plan
+
+
+def test_what_is_stored_is_what_was_predicted(plan: Plan, table: Table) -> None:
+    # Three partitions of 200 rows are all sampled: the prediction is exact.
+    assert stored_cells(table) == pytest.approx(plan.predicted["storage_cells"], abs=0.002)
+
+
+def test_every_cell_is_in_its_master_layout(table: Table) -> None:
+    assert verify(table).problems == ()
+
+
+def test_queries_read_the_copies_that_are_for_them(source: DataFrame, table: Table) -> None:
+    (plan,) = table.catalog.plans.values()
+    copies = {i for i, layout in enumerate(plan.scheme.layouts) if not layout.is_undivided}
+    read: set[int] = set()
+    for query in conflicting(source).queries:
+        (pruned,) = table.prune(query.filter.root, query.columns)
+        read |= {choice.layout for choice in pruned.choice}
+    assert read & copies
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_are_those_of_the_source(spark: SparkSession, source: DataFrame, table: Table, seed: int) -> None:
+    texts = random_queries(source.columns, 10, seed)
+    rng = np.random.default_rng(seed)
+    for column, values in (
+        ("small", (3000, 9000, 10)),
+        ("tiny", (-45, -40, -42)),
+        ("text", ("'a'", "''", "'value 6'")),
+    ):
+        value = values[int(rng.integers(3))]
+        op = "=" if column == "text" else "<"
+        texts.append(f"SELECT price, text, {column} FROM t WHERE {column} {op} {value}")
+        texts.append(f"SELECT tags, price, {column} FROM t WHERE {column} {op} {value} AND flag")
+    source.createOrReplaceTempView("t")
+    try:
+        for number, sql in enumerate(texts):
+            expected = spark.sql(sql)
+            assert rows_of(table.sql(sql)) == rows_of(expected.toArrow()), sql
+            if number % 5 == 0:
+                assert as_text(spark_sql(spark, table, sql)) == as_text(expected), sql
+        assert rows_of(table.sql("SELECT count(*) AS n FROM t")) == ["{'n': 600}"]
+    finally:
+        spark.catalog.dropTempView("t")
+
+
+@pytest.mark.parametrize(("method", "settings"), [("gsop-selective", {}), ("gsop-fullcopy", {"copies": 3})])
+def test_the_basic_ways_make_tables_too(
+    spark: SparkSession, source: DataFrame, tmp_path: Path, method: str, settings: dict[str, Any]
+) -> None:
+    plan = planned(spark, source, method, storage_budgets=(1.3,), **settings)
+    load(spark, source, tmp_path / "t", plan)
+    table = open_table(str(tmp_path / "t"))
+    assert verify(table).ok
+    assert stored_cells(table) == pytest.approx(plan.predicted["storage_cells"], abs=0.002)
+    assert plan.predicted["storage_cells"] == 3 if settings else plan.predicted["storage_cells"] <= 1.3
+    assert rows_of(table.sql("SELECT * FROM t")) == rows_of(source.toArrow())
+
+
+def test_budgets_of_bytes_are_kept_in_bytes(spark: SparkSession, source: DataFrame) -> None:
+    plan = planned(spark, source, storage_budgets=(1.15,), budget_unit="bytes")
+    assert plan.predicted["storage_bytes"] <= 1.15
+
+
+def test_bad_budgets_are_refused(spark: SparkSession, source: DataFrame) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"storage_budgets": (0.9,)}, "--storage-budget is 0.9"),
+        ({"storage_budgets": (1.1, 1.2), "choose": 1.5}, "--choose is 1.5"),
+        ({"copies": 0}, "--copies is 0"),
+    ]
+    for settings, message in cases:
+        with pytest.raises(SettingError, match=message):
+            planned(spark, source, **settings)
+
+
+def test_a_query_of_no_family_is_answered(table: Table) -> None:
+    query = Query(0, "t", ("at", "local"), next(iter(table.catalog.plans.values())).queries[0].filter)
+    assert table.prune(query.filter.root, query.columns)

@@ -1,0 +1,265 @@
+"""Methods that make several layouts: planned, loaded, and read back as the source has it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.catalog.table import Catalog
+from layoutopt.errors import ContentMismatchError, PlanError
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.inspect.verify import verify
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.predicates import TRUE, Filter, Node
+from layoutopt.model.query import Query
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.session.read import spark_sql
+from layoutopt.writer import task as write_task
+from layoutopt.writer.task import WriteJob
+from tests.spark.tables import document, every_type, is_value, plan_of, simple_rows
+from tests.spark.test_verify_loaded import found, rewrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+METHODS = ["gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise"]
+CONDITIONS = [
+    "flag = true",
+    "text = 'a'",
+    "d > 1",
+    "n < 0",
+    "price > 20",
+    "year = 1994",
+    "f IS NULL",
+    "wide >= 0",
+    "tiny > 10",
+]
+
+
+def families(df: DataFrame) -> FeaturesDocument:
+    """Queries of two families that want other rows and read other columns; ``wide`` is read by nobody."""
+    schema = schema_of(df)
+    conditions: list[tuple[Node, tuple[str, ...]]] = [
+        (is_value(schema, "flag", "=", True), ("flag", "tiny", "small", "list")),
+        (is_value(schema, "n", "<", 0), ("tiny", "small", "n")),
+        (is_value(schema, "text", "=", "a"), ("text", "bin", "tags", "price")),
+        (is_value(schema, "d", ">", 1), ("d", "text", "deep")),
+    ]
+    doc = document(schema, [node for node, _ in conditions])
+    queries = (replace(q, columns=columns) for q, (_, columns) in zip(doc.queries, conditions, strict=True))
+    return replace(doc, queries=tuple(queries))
+
+
+def planned(spark: SparkSession, source: DataFrame, method: str = "gsop", **settings: Any) -> Plan:
+    return make_plan(spark, source, families(source), method=method, partition_by="year", block_rows=25, **settings)
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession) -> DataFrame:
+    return every_type(spark, 300).cache()
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, source: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    root = tmp_path_factory.mktemp("gsop") / "t"
+    # Partitions of 100 rows in segments of 60: several segments a partition too.
+    load(spark, source, root, planned(spark, source, segment_rows=60))
+    return open_table(str(root))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_method_has_disjoint_layouts_that_hold_every_column(
+    spark: SparkSession, source: DataFrame, method: str
+) -> None:
+    plan = planned(spark, source, method)
+    held = [name for layout in plan.scheme.layouts for name in layout.columns]
+    assert sorted(held) == sorted(source.columns)
+    assert all(layout.master == layout.columns for layout in plan.scheme.layouts)
+    # What nobody reads has layouts in the source's order, or lies with others where that costs no query anything.
+    unread = {"wide", "at", "local", "day"}
+    for layout in plan.scheme.layouts:
+        assert (layout.blocking == ByOrder("input")) == (set(layout.columns) <= unread | {"year", "f", "inner"})
+    assert 0 < plan.predicted["cells_and_tids_fraction"] <= 2
+    assert Plan.loads(plan.dumps()) == plan
+
+
+def test_gsop_predicts_no_more_than_its_baselines(spark: SparkSession, source: DataFrame) -> None:
+    fractions = {m: planned(spark, source, m).predicted["cells_and_tids_fraction"] for m in METHODS}
+    assert fractions["gsop"] <= fractions["gsop-single"]
+    assert fractions["gsop"] < 1
+    assert len(planned(spark, source, "gsop-single").scheme.layouts) == len(source.columns)
+
+
+def test_the_same_rows_in_another_order_make_the_same_plan(spark: SparkSession, source: DataFrame) -> None:
+    first = planned(spark, source)
+    assert first.scheme.has_tids
+    assert planned(spark, source.repartition(3)).dumps() == first.dumps()
+
+
+def test_a_workload_without_queries_makes_a_plan(spark: SparkSession) -> None:
+    source = simple_rows(spark)
+    schema = schema_of(source)
+    silent = replace(document(schema, [is_value(schema, "kind", "=", 1)]), queries=())
+    plan = make_plan(spark, source, silent, method="gsop", partition_by="day", block_rows=20)
+    assert [layout.blocking for layout in plan.scheme.layouts] == [ByOrder("input")]
+    assert len(make_plan(spark, source, silent, method="sop", partition_by="day").scheme.layouts) == 1
+
+
+def test_an_empty_source_makes_no_groups(spark: SparkSession) -> None:
+    source = simple_rows(spark)
+    schema = schema_of(source)
+    doc = document(schema, [is_value(schema, "kind", "=", 1)])
+    with pytest.raises(PlanError, match="no rows"):
+        make_plan(spark, source.where("false"), doc, method="gsop")
+
+
+def random_queries(names: list[str], count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(count):
+        columns = rng.sample(names, rng.randint(1, 5))
+        tests = [
+            f"{'NOT ' if rng.random() < 0.2 else ''}({test})" for test in rng.sample(CONDITIONS, rng.randint(0, 2))
+        ]
+        where = f" WHERE {rng.choice([' AND ', ' OR ']).join(tests)}" if tests else ""
+        texts.append(f"SELECT {listed(columns)} FROM t{where}")
+    return texts
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def as_text(df: DataFrame) -> list[str]:
+    found = df.selectExpr(f"to_json(struct({listed(df.columns)}), map('ignoreNullFields', 'false')) AS j").collect()
+    return sorted(row.j for row in found)
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def test_every_column_of_every_row_comes_back(spark: SparkSession, source: DataFrame, table: Table) -> None:
+    assert rows_of(table.sql("SELECT * FROM t")) == rows_of(source.toArrow())
+    assert as_text(spark_sql(spark, table, "SELECT * FROM t")) == as_text(source)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_columns_and_conditions_answer_as_the_source_does(
+    spark: SparkSession, source: DataFrame, table: Table, seed: int
+) -> None:
+    source.createOrReplaceTempView("t")
+    try:
+        for number, sql in enumerate(random_queries(source.columns, 12, seed)):
+            expected = spark.sql(sql)
+            assert rows_of(table.sql(sql)) == rows_of(expected.toArrow()), sql
+            if number < 2:
+                assert as_text(spark_sql(spark, table, sql)) == as_text(expected), sql
+    finally:
+        spark.catalog.dropTempView("t")
+
+
+def test_a_query_that_needs_one_layout_reads_no_tid(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns_read = watch_columns(monkeypatch)
+    for plan in table.catalog.plans.values():
+        for layout in plan.scheme.layouts:
+            one = Query(0, "t", layout.columns, Filter.of(TRUE))
+            (found,) = evaluate(table, [one])["queries"]
+            assert found["tids_scanned"] == 0
+            assert table.sql(f"SELECT {listed(layout.columns)} FROM t").num_rows == 300
+    assert columns_read
+    assert "_tid" not in columns_read
+    first, second = (layout.columns[0] for layout in plan.scheme.layouts[:2])
+    assert table.sql(f"SELECT {first}, {second} FROM t").num_rows == 300
+    assert "_tid" in columns_read
+
+
+def watch_columns(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the columns that data files are read for, from now on."""
+    seen: set[str] = set()
+    read = pq.ParquetFile.iter_batches
+
+    def watched(self: pq.ParquetFile, *args: Any, **options: Any) -> Any:
+        seen.update(options["columns"])
+        return read(self, *args, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
+    return seen
+
+
+def test_a_loaded_table_verifies_and_swapped_tids_do_not(
+    spark: SparkSession, source: DataFrame, tmp_path: Path
+) -> None:
+    load(spark, source, tmp_path / "t", planned(spark, source))
+    table = open_table(str(tmp_path / "t"))
+    assert verify(table).problems == ()
+    for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables():
+        for name in source.columns:  # nested ones too
+            assert (blocks.column_tid_sums(name)[blocks.has_column(name)] >= 0).all(), name
+    rewrite(Path(table.files(layout=1)[0]), swap_two_tids)
+    assert {check for check, _ in found(tmp_path / "t")} == {"tid-checksum"}
+
+
+def swap_two_tids(content: pa.Table, sizes: Sequence[int]) -> pa.Table:
+    """The tids of the first two rows change places."""
+    tids = content["_tid"].take(pa.array([1, 0, *range(2, content.num_rows)]))
+    return content.set_column(content.schema.get_field_index("_tid"), content.schema.field("_tid"), tids)
+
+
+def test_one_layout_stores_no_sums_at_tids(spark: SparkSession, tmp_path: Path) -> None:
+    source = simple_rows(spark)
+    load(spark, source, tmp_path / "t", plan_of(families_of_simple(source)))
+    ((_, blocks),) = Catalog.open(str(tmp_path / "t")).block_tables()
+    assert (blocks.column_tid_sums("id") == -1).all()
+    assert (blocks.column_sums("id") >= 0).all()
+
+
+def families_of_simple(source: DataFrame) -> FeaturesDocument:
+    schema = schema_of(source)
+    return document(schema, [is_value(schema, "kind", "=", 1), is_value(schema, "id", "<", 100)])
+
+
+def swapped_in_task(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The task of a load, but two rows of its last file have each other's tid."""
+    honest = write_task._content
+
+    def content(*arguments: Any) -> pa.Table:
+        found = honest(*arguments)
+        tids = found["_tid"].to_pylist()
+        if "text" in found.column_names:
+            tids[0], tids[-1] = tids[-1], tids[0]
+        place = found.schema.get_field_index("_tid")
+        return found.set_column(place, found.schema.field("_tid"), pa.array(tids, pa.int32()))
+
+    with patch.object(write_task, "_content", content):  # only here: workers are used again
+        yield from write_task.write_segment(job, batches)
+
+
+def test_tids_swapped_in_a_task_are_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = simple_rows(spark)
+    doc = families_of_simple(source)
+    groups = [("id", "day"), ("kind", "text")]
+    layouts = tuple(Layout(names, (i,), names, ByVectors("ward")) for i, names in enumerate(groups))
+    plan = plan_of(doc, partition_by="day", scheme=Scheme(layouts))
+    load(spark, source, tmp_path / "t", plan)
+    monkeypatch.setattr("layoutopt.spark.loading.load.write_segment", swapped_in_task)
+    with pytest.raises(ContentMismatchError, match=r"layout 1 has .*text at other row positions"):
+        load(spark, source, tmp_path / "t", plan)
+    assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0
+    assert verify(open_table(str(tmp_path / "t"))).ok

@@ -1,0 +1,126 @@
+"""The worst queries of a log, and the page that shows what a log reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.inspect.worst import worst_queries
+from layoutopt.report.page import evaluation_page
+from layoutopt.scan.table import Table
+from tests.inspect.test_audit import logged
+from tests.scan.builder import build, building
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+LOG = [
+    "SELECT id FROM t WHERE kind = 'air' AND price > 60",
+    "SELECT id FROM t WHERE score > 0.5 AND '<b>' <> kind",
+    "SELECT count(*) FROM t",
+    "SELECT id FROM t WHERE kind = 'no such kind'",
+    "SELECT id FROM t WHERE kind = 'air' AND price > 60",
+    "SELECT id FROM t WHERE id > -5 AND rand() < 0.5",
+]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    return build(tmp_path_factory.mktemp("sop"), some_rows(), building(SCHEMA, CONDITIONS, partition_by="year"))
+
+
+def worst(table: Table, actual: bool) -> list[dict[str, Any]]:
+    queries = logged(LOG)
+    return worst_queries(table, queries, evaluate(table, queries, actual)["queries"])
+
+
+def test_the_worst_come_first_with_their_reasons(table: Table) -> None:
+    found = worst(table, actual=True)
+    assert [one["id"] for one in found] == [5, 3, 0, 1]  # every row matches query 2; queries 0 and 4 are one
+    first = found[0]
+    assert (first["runs"], first["rows_wasted"], first["rows_scanned"]) == (1.0, 300, 300)
+    assert [(one["reason"], one["text"]) for one in first["conjuncts"]] == [
+        ("no-feature", "id >= -4"),
+        ("unusable", "RAND() < 0.5"),
+    ]
+    assert found[2]["runs"] == 2.0
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_without_matching_rows_what_is_read_counts(table: Table) -> None:
+    assert [one["id"] for one in worst(table, actual=False)][:2] == [2, 5]
+    assert len(worst_queries(table, logged(LOG), evaluate(table, logged(LOG))["queries"], most=2)) == 2
+
+
+class Tags(HTMLParser):
+    """Collects what a browser would fetch, and which tags are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        for name, value in attrs:
+            local = (value or "").startswith("#")
+            if name in ("src", "href", "xlink:href", "srcset", "data", "action") and not local:
+                self.fetched.append(f"{tag} {name}={value}")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, (tag, self.open[-3:])
+
+
+@pytest.mark.parametrize("actual", [True, False])
+def test_the_page_stands_alone(table: Table, actual: bool) -> None:
+    queries = logged(LOG)
+    result = evaluate(table, queries, actual)
+    page = evaluation_page(result, worst_queries(table, queries, result["queries"]), [{"reason": "parse-error"}])
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.fetched == []
+    assert not {"script", "link", "img", "iframe"} & tags.seen
+    assert not re.search(r"@import|url\((?!#)", page)
+    assert page.count("<svg") == (3 if actual else 2)
+    assert "&lt;b&gt;" in page
+    assert "'<b>'" not in page
+    for text in ("no-feature", "parse-error", "metadata factor", "skipped by features", "query 5"):
+        assert text in page
+    assert page == evaluation_page(
+        result, worst_queries(table, queries, result["queries"]), [{"reason": "parse-error"}]
+    )
+
+
+def test_an_empty_table_has_a_page(tmp_path: Path) -> None:
+    table = build(tmp_path, pa.table(some_rows()).slice(0, 0), building(SCHEMA, CONDITIONS))
+    result = evaluate(table, logged(LOG), actual=True)
+    assert "<h1>" in evaluation_page(result, [], [])
+
+
+def test_the_command_line_writes_it(table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, page = tmp_path / "log.sql", tmp_path / "report.html"
+    log.write_text(";\n".join(LOG) + ";\n", encoding="utf-8")
+    root = table.catalog.files.root
+    assert main(["evaluate", root, str(log), "--actual", "--html", str(page), "--json"]) == DONE
+    data = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in data["worst"]] == [5, 3, 0, 1]
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert main(["evaluate", root, str(log)]) == DONE
+    printed = capsys.readouterr().out
+    assert "scanning factor" in printed
+    assert "no-feature" in printed

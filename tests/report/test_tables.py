@@ -1,0 +1,110 @@
+"""What the verbs print."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+from rich.console import Console
+
+from layoutopt.model.document import SkippedStatement
+from layoutopt.report.tables import (
+    answer_report,
+    format_bytes,
+    print_answer,
+    print_evaluation,
+    print_history,
+    print_load,
+)
+
+ANSWER = pa.table({"a": [1, None, 3], "b": ["x", "[bold]y[/bold]", None]})
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=200))
+    return out.getvalue()
+
+
+def test_an_answer_is_columns_and_rows() -> None:
+    assert answer_report(ANSWER, None) == {
+        "columns": ["a", "b"],
+        "rows": [[1, "x"], [None, "[bold]y[/bold]"], [3, None]],
+        "rows_total": 3,
+    }
+
+
+def test_a_limit_says_how_many_rows_there_are() -> None:
+    assert answer_report(ANSWER, 1)["rows"] == [[1, "x"]]
+    assert "1 of 3 rows" in printed(lambda console: print_answer(console, ANSWER, 1))
+
+
+def test_values_are_printed_as_they_are() -> None:
+    said = printed(lambda console: print_answer(console, ANSWER, None))
+    assert "[bold]y[/bold]" in said
+    assert "NULL" in said
+
+
+def test_values_do_nothing_to_the_terminal() -> None:
+    hostile = pa.table({"\x1b[31mred": ["\x1b[2J\x9b2J\u202etxt", "two\nlines", "ünï 😀"]})
+    said = printed(lambda console: print_answer(console, hostile, None))
+    assert all(c.isprintable() or c == "\n" for c in said)
+    assert "\\x1b[2J\\x9b2J\\x202etxt" in said
+    assert "ünï 😀" in said
+    assert "rows" not in said
+
+
+def test_equal_column_names_stay_apart() -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert answer_report(twice, None) == {"columns": ["a", "a"], "rows": [[1, 2]], "rows_total": 1}
+
+
+def test_bytes_are_readable() -> None:
+    assert [format_bytes(count) for count in (0, 999, 1000, 5e15)] == ["0 B", "999 B", "1.0 KB", "5000.0 TB"]
+
+
+def test_an_evaluation_has_a_line_a_query_and_the_sums() -> None:
+    query = {
+        "rows_scanned": 25,
+        "rows_total": 100,
+        "rows_scanned_by_statistics": 50,
+        "blocks_scanned": 1,
+        "blocks_total": 4,
+        "bytes_scanned": 1500,
+    }
+    result = {"table": "t", "snapshot": 3, "queries": [{"id": 7, **query}], "totals": {**query, "rows_matching": 11}}
+    skipped = (SkippedStatement(8, "parse-error", "no", "SELEC"),)
+    said = printed(lambda console: print_evaluation(console, result, skipped))
+    assert all(text in said for text in ("t, snapshot 3", " 7 ", "25.0%", "50.0%", "1/4", "1.5 KB", "match: 11"))
+    assert "1 statements could not be used" in said
+
+
+def test_an_empty_table_has_no_share() -> None:
+    query = dict.fromkeys(
+        ("rows_scanned", "rows_total", "rows_scanned_by_statistics", "blocks_scanned", "blocks_total"), 0
+    )
+    totals: dict[str, Any] = {**query, "bytes_scanned": 0}
+    result = {"table": "t", "snapshot": 0, "queries": [], "totals": totals}
+    assert " - " in printed(lambda console: print_evaluation(console, result, ()))
+
+
+def test_a_load_says_what_it_wrote_and_its_notes() -> None:
+    class Report:
+        snapshot, rows, blocks, files, bytes = 2, 1564, 16, 7, 435743
+        partitions = tuple(f"p{i}" for i in range(30))
+        notes = ("rare vectors were joined",)
+
+    said = printed(lambda console: print_load(console, cast("Any", Report())))
+    assert all(text in said for text in ("Snapshot 2", "1,564 rows", "435.7 KB", "30 partition(s): p0, p1"))
+    assert "p20" not in said
+    assert "rare vectors were joined" in said
+
+
+def test_history_has_a_line_a_snapshot() -> None:
+    row = {"snapshot": 4, "created_at": "2026-01-01T00:00:00+00:00", "operation": "load", "partitions": 2, "rows": 1234}
+    few, many = {**row, "changed": ["dt1", "[red]"]}, {**row, "changed": [f"dt{i}" for i in range(9)]}
+    said = printed(lambda console: print_history(console, [few, many]))
+    assert all(text in said for text in ("2026-01-01", "1,234", "dt1, [red]", "dt3, ..."))
+    assert "dt4" not in said

@@ -1,0 +1,330 @@
+"""The check of skipping: whatever skips a row wrongly is found while the query runs, by the rows alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE, FAILED
+from layoutopt.errors import SkippingError
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.model.feature import Settings
+from layoutopt.model.layout import ByVectors, Layout, Plan
+from layoutopt.model.predicates import FALSE, Filter, conjunction
+from layoutopt.model.vectors import pack
+from layoutopt.scan import prune, reconstruct, table
+from layoutopt.scan.checking import decisions as shadow
+from layoutopt.scan.checking import rows as shadow_rows
+from layoutopt.scan.checking.rows import SegmentRows
+from layoutopt.scan.checking.texts import same_rows
+from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.table import Table
+from layoutopt.skipping.cannot_match import cannot_match
+from layoutopt.sql.scans import TableScan, scans_of
+from tests.inspect.test_audit import logged, shrunk
+from tests.scan import builder
+from tests.scan.builder import build, building, by_position
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.scan.test_layouts import GROUPS, OVERLAPPING
+
+AIR = "SELECT id FROM t WHERE kind = 'air'"
+SCHEMES = pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture(autouse=True)
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(shadow.SWITCH, "1")
+
+
+def built(root: Path, rows: pa.Table, layouts: Sequence[Layout] | None = None, **more: Any) -> Table:
+    return build(root, rows, building(SCHEMA, CONDITIONS, layouts=layouts, segment_rows=70, **more))
+
+
+def without_feature(number: int) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    def packed(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        changed = bits.copy()
+        changed[:, number] = False
+        return pack(changed)
+
+    return packed
+
+
+@SCHEMES
+def test_what_is_rightly_skipped_passes_and_is_counted(
+    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None
+) -> None:
+    honest = built(tmp_path, rows, layouts)
+    before = shadow.TALLY.copy()
+    honest.sql(AIR)
+    found = shadow.TALLY - before
+    (plan,) = honest.decide(*asked(AIR))
+    skipped = ~plan.read & np.isin(plan.source.blocks.layout, [choice.layout for choice in plan.choice])
+    assert found["blocks"] == int(skipped.sum()) > 0
+    assert found["rows"] == int(plan.source.blocks.rows[skipped].sum())
+    assert (found["decisions"], found["conditions of texts"]) == (1, 1)
+
+
+def asked(sql: str) -> tuple[Any, tuple[str, ...]]:
+    (scan,) = scans_of(sql, {"t": SCHEMA})
+    return scan.filter.root, scan.columns
+
+
+@SCHEMES
+def test_a_lost_bit_is_found(
+    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builder, "pack", without_feature(0))
+    wrong = built(tmp_path, rows, layouts)
+    with pytest.raises(
+        SkippingError, match=r"rows that match kind = 'air' would not be read \(block \d+ of 'data/all/"
+    ):
+        wrong.sql(AIR)
+    with pytest.raises(SkippingError, match="is skipped by features"):
+        wrong.prune(*asked(AIR))
+    monkeypatch.setenv(shadow.SWITCH, "0")
+    assert wrong.sql(AIR).num_rows < rows["kind"].to_pylist().count("air")  # nobody would have heard of it
+
+
+def test_a_wrong_maximum_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    column = SCHEMA.names.index("id")
+    monkeypatch.setattr(builder, "block_statistics", lambda *args: shrunk(block_statistics(*args), column))
+    wrong = build(tmp_path, rows, building(SCHEMA, blocking=by_position(100)))
+    with pytest.raises(SkippingError, match=r"1 rows that match id = .* is skipped by statistics"):
+        wrong.sql(f"SELECT id FROM t WHERE id = {max(rows['id'].to_pylist()[:100])}")
+
+
+def test_a_wrong_partition_range_is_found(tmp_path: Path, rows: pa.Table) -> None:
+    wrong = built(tmp_path, rows, partition_by="year")
+    facts = wrong.partition_facts
+    bounds = facts.bounds["year"]
+    shifted = replace(bounds, low=bounds.low + 5, high=bounds.high + 5)
+    wrong.__dict__["partition_facts"] = replace(facts, bounds={**facts.bounds, "year": shifted})
+    with pytest.raises(SkippingError, match=r"70 rows that match year = 1995 .*is skipped by partition"):
+        wrong.sql("SELECT id FROM t WHERE year = 1995")
+
+
+def test_a_partition_that_nobody_looks_at_is_found(tmp_path: Path, rows: pa.Table) -> None:
+    first = rows.filter(pa.array([year == 1994 for year in rows["year"].to_pylist()]))
+    build(tmp_path, first, building(SCHEMA, CONDITIONS, partition_by="year"))
+    others = rows.filter(pa.array([year != 1994 for year in rows["year"].to_pylist()]))
+    wrong = build(tmp_path, others, building(SCHEMA, CONDITIONS[:2], partition_by="year"), load_id="load-2")
+    assert wrong.sql("SELECT id FROM t").num_rows == rows.num_rows
+    wrong.__dict__["sources"] = wrong.sources[:1]
+    with pytest.raises(SkippingError, match="nothing was decided about the partition"):
+        wrong.sql("SELECT id FROM t")
+
+
+def test_row_groups_that_are_left_out_of_the_reading_are_found(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = built(tmp_path, rows)
+    right = table.segments_to_read
+    monkeypatch.setattr(table, "segments_to_read", lambda plan: right(plan)[: None if plan.read.all() else -1])
+    with pytest.raises(SkippingError, match="is not the one from all"):
+        wrong.sql(AIR)
+
+
+def test_nothing_decides_what_is_read_without_being_checked() -> None:
+    """Who calls what does not check, by itself: the façade, what checks by itself, and what decides by no filter."""
+    package = Path(shadow.__file__).parent.parent
+    texts = {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    assert {name for name, text in texts.items() if re.search(r"(?<![.\w])(?<!def )prune\(", text)} == {
+        "scan/table.py", "spark/same_rows.py"
+    }  # fmt: skip
+    assert {name for name, text in texts.items() if ".decide(" in text} == {
+        "scan/table.py", "scan/audit.py", "scan/matches.py"
+    }  # fmt: skip
+
+
+@SCHEMES
+@pytest.mark.parametrize("block", range(3))
+def test_one_block_too_many_is_found(
+    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = built(tmp_path, rows, layouts)
+
+    def too_eager(*args: Any, **kwargs: Any) -> Any:
+        found = cannot_match(*args, **kwargs)
+        found[np.flatnonzero(~found)[block % len(found) : block + 1]] = True
+        return found
+
+    monkeypatch.setattr(prune, "cannot_match", too_eager)
+    with pytest.raises(SkippingError):
+        wrong.sql("SELECT id FROM t WHERE id >= 0")
+
+
+def test_a_layout_that_lacks_rows_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = Layout(("id", "kind"), (0,), (), ByVectors())
+    wrong = built(tmp_path, rows, [Layout(SCHEMA.names, (1,), SCHEMA.names, ByVectors()), part])
+    wrong.sql("SELECT id, kind FROM t WHERE id < 100")
+
+    def every_layout(plan: Plan, *_: Any) -> tuple[bool, ...]:
+        return (True,) * len(plan.scheme.layouts)
+
+    monkeypatch.setattr(prune, "local_layouts", every_layout)
+    with pytest.raises(SkippingError, match=r"id <= 99 would not be read \(layout 1 lacks one, but is read for it\)"):
+        wrong.sql("SELECT id, kind FROM t WHERE id < 100")
+
+
+def test_a_segment_dropped_by_mistake_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = built(tmp_path, rows, GROUPS)
+    monkeypatch.setattr(
+        prune, "_drop_lone_segments", lambda source, _, fate: fate.__setitem__(source.segment_of == 1, 2)
+    )
+    with pytest.raises(SkippingError):
+        wrong.sql("SELECT id, price FROM t")
+
+
+def test_a_row_lost_by_reading_late_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = built(tmp_path, rows, GROUPS)
+
+    def forgetful(node: Any, values: pa.Table) -> Any:
+        found = matching_rows(node, values)
+        if found is not None and found.any():
+            found[np.argmax(found)] = False
+        return found
+
+    monkeypatch.setattr(reconstruct, "matching_rows", forgetful)
+    with pytest.raises(SkippingError, match="reading late gives"):
+        wrong.sql("SELECT id, price FROM t WHERE kind = 'air'")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT id FROM t WHERE id >= 100", "rows that match id >= 100 would not be read"),
+        ("SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.id >= 100", "is not the one from all"),
+        (
+            "SELECT avg(score), count(*) FROM (SELECT * FROM t WHERE id >= 100) WHERE score < 5",
+            "is not the one from all",
+        ),
+    ],
+)
+@SCHEMES
+def test_a_text_that_is_misread_is_found(
+    tmp_path: Path,
+    rows: pa.Table,
+    layouts: list[Layout] | None,
+    sql: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = built(tmp_path, rows.sort_by("id"), layouts, blocking=by_position(5))
+    wrong.sql(sql)
+    narrow = scans_of("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
+
+    def misread(*args: Any, **kwargs: Any) -> list[TableScan]:
+        found = scans_of(*args, **kwargs)
+        return [replace(scan, filter=Filter.of(conjunction([scan.filter.root, narrow]))) for scan in found]
+
+    monkeypatch.setattr(table, "scans_of", misread)
+    with pytest.raises(SkippingError, match=message):
+        wrong.sql(sql)
+
+
+def test_a_condition_that_is_never_true_is_not_believed(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = built(tmp_path, rows)
+    nothing = [replace(scans_of(AIR, {"t": SCHEMA})[0], filter=Filter.of(FALSE))]
+    monkeypatch.setattr(table, "scans_of", lambda *args, **kwargs: nothing)
+    with pytest.raises(SkippingError):
+        honest.sql(AIR)
+
+
+def test_functions_are_evaluated_by_an_engine(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    condition = "substring(kind, 1, 2) = 'ai'"
+    honest = build(tmp_path / "honest", rows, building(SCHEMA, [condition]))
+    monkeypatch.setattr(builder, "pack", lambda bits: np.zeros((len(bits), 1), dtype=np.uint64))
+    wrong = build(tmp_path / "wrong", rows, building(SCHEMA, [condition]))
+    root, columns = asked(f"SELECT id FROM t WHERE {condition} AND id < 200")
+    before = shadow.TALLY.copy()
+    honest.prune(root, columns)
+    assert (shadow.TALLY - before)["decisions"] == 1
+    with pytest.raises(SkippingError, match="substring"):
+        wrong.prune(root, columns)
+
+
+def test_what_nobody_here_can_evaluate_is_counted(tmp_path: Path, rows: pa.Table) -> None:
+    kinds = pa.array([kind and kind.lower() for kind in rows["kind"].to_pylist()])
+    plan = building(SCHEMA, ["lower(kind) = 'air'"])
+    honest = build(tmp_path, rows.set_column(2, "kind", kinds), plan)
+    before = shadow.TALLY.copy()
+    (pruned,) = honest.prune(*asked("SELECT id FROM t WHERE lower(kind) = 'air'"))
+    assert not pruned.read.all()
+    assert (shadow.TALLY - before)["undecided decisions"] == 1
+
+
+def test_a_replayed_log_is_checked(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "pack", without_feature(0))
+    wrong = built(tmp_path, rows)
+    with pytest.raises(SkippingError):
+        evaluate(wrong, logged([AIR]))
+
+
+def test_other_settings_are_checked_by_the_filter_alone(tmp_path: Path, rows: pa.Table) -> None:
+    honest = built(tmp_path, rows)
+    before = shadow.TALLY.copy()
+    honest.scan_under(AIR.replace("kind = 'air'", "id < 100"), Settings(ansi=False))
+    assert set(shadow.TALLY - before) == {"decisions", "blocks", "rows", "undecided texts"}
+
+
+def test_the_command_line_fails_with_one_sentence(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(builder, "pack", without_feature(0))
+    built(tmp_path, rows)
+    assert main(["query", str(tmp_path), AIR]) == FAILED
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "would not be read" in error
+    monkeypatch.delenv(shadow.SWITCH)
+    assert main(["query", str(tmp_path), AIR]) == DONE
+
+
+def test_rows_kept_for_the_next_query_are_bounded(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def noted(*args: Any) -> SegmentRows:
+        made.append(args[-1])
+        return SegmentRows(*args)
+
+    monkeypatch.setattr(shadow_rows, "SegmentRows", noted)
+    honest = built(tmp_path, rows)
+    honest.sql(AIR)
+    honest.sql(AIR)
+    assert len(made) == len(set(made)) > 1
+    monkeypatch.setattr(shadow_rows, "_MOST_BYTES", 0)
+    monkeypatch.setattr(shadow_rows, "_KEPT", WeakKeyDictionary())
+    honest.sql(AIR)
+    assert len(shadow_rows._KEPT[honest.sources[0]]) == 1
+
+
+def test_answers_are_compared_as_multisets_up_to_rounding() -> None:
+    def of(*found: tuple[Any, ...]) -> pa.Table:
+        return pa.table({"a": [a for a, _ in found], "b": pa.array([b for _, b in found], pa.float64())})
+
+    nan, tenth = float("nan"), 0.1 + 0.2
+    assert same_rows(of((1, 0.3), (2, nan), (2, None)), of((2, None), (2, nan), (1, tenth)))
+    assert same_rows(of((1, 0.3), (1, -5.0)), of((1, -5.0), (1, tenth)))
+    assert not same_rows(of((1, 0.3), (1, 0.3)), of((1, 0.3)))
+    assert not same_rows(of((1, 0.3), (1, 0.3)), of((1, 0.3), (2, 0.3)))
+    assert not same_rows(of((1, 0.3)), of((1, 0.3001)))
+    assert not same_rows(of((1, nan)), of((1, None)))

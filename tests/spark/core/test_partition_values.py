@@ -1,0 +1,312 @@
+"""Partitions of every type and hostile value: none is lost or taken for another one, however it is asked for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.config.settings import LoadSettings, make_settings
+from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
+from layoutopt.inspect.verify import verify
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.feature import Settings
+from layoutopt.model.layout import Plan
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark import disable, enable, register
+from layoutopt.spark.core.partition_values import is_one_of
+from layoutopt.spark.core.segments import with_segments
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.loads import LoadsReport, load_by
+from layoutopt.spark.loading.source_files import source_partitions
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.tryout import draw_sample
+from tests.spark.tables import plan_of, simple_document
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 4
+BERLIN = "Europe/Berlin"
+# How a value is written in SQL, and how `--partition` asks for it; None where the text is the same.
+Values = Sequence[tuple[str, str]]
+TEXTS: Values = [
+    ("'b'", "p=b"),
+    ("'null'", "p=null"),
+    ("NULL", "p=__null__"),
+    ("'NULL'", "p=NULL"),
+    ("'__null__'", 'p:="__null__"'),
+    ("'x'", "x"),
+    ("'p=null'", "p=p=null"),
+    ("'(NULL)'", "p=(NULL)"),
+    ("'__HIVE_DEFAULT_PARTITION__'", 'p:="__HIVE_DEFAULT_PARTITION__"'),
+    ("'P = b'", "p=P = b"),
+    ("'p=c'", 'P:="p=c"'),
+    ("'a=b'", "p=a=b"),
+    ("''", "p="),
+    ("' b'", "p= b"),
+    ("'ünï/😀..'", "p=ünï/😀.."),
+    ("repeat('y', 200)", "p=" + "y" * 200),
+]
+OF_TYPES: dict[str, Values] = {
+    "date": [
+        ("date'0001-01-01'", "p=0001-01-01"),
+        ("date'1500-02-28'", "p=1500-02-28"),
+        ("date'1582-10-04'", "p=1582-10-04"),
+        ("date'1582-10-15'", "1582-10-15"),
+        ("date'2020-02-29'", "p=2020-02-29"),
+        ("date'9999-12-31'", "p=9999-12-31"),
+        ("cast(NULL AS date)", "p=null"),
+    ],
+    "timestamp": [
+        ("timestamp'2021-10-31 02:30:00+02:00'", "p=2021-10-31 02:30:00"),
+        ("timestamp'2021-10-31 02:30:00+01:00'", "p=2021-10-31 02:30:00+01:00"),
+        ("timestamp'2021-03-28 02:30:00'", "p=2021-03-28 03:30:00"),
+        ("timestamp'1500-01-01 00:00:00'", "p=1500-01-01 00:00:00"),
+        ("timestamp'0001-01-02 00:00:00'", "p=0001-01-02"),
+        ("timestamp'9999-12-31 23:59:59.999999'", "p=9999-12-31 23:59:59.999999"),
+        ("cast(NULL AS timestamp)", "p=__null__"),
+    ],
+    "timestamp_ntz": [
+        ("timestamp_ntz'2020-01-01 01:02:03'", "p=2020-01-01 01:02:03"),
+        ("timestamp_ntz'2021-03-28 02:30:00'", "p=2021-03-28 02:30:00"),
+        ("timestamp_ntz'2021-03-28 03:30:00'", "p=2021-03-28 03:30:00"),
+        ("timestamp_ntz'2021-10-31 02:30:00.000001'", "p=2021-10-31 02:30:00.000001"),
+        ("timestamp_ntz'1500-01-01 00:00:00'", "p=1500-01-01"),
+        ("timestamp_ntz'0001-01-01 00:00:00.000001'", "p=0001-01-01 00:00:00.000001"),
+        ("timestamp_ntz'9999-12-31 23:59:59.999999'", "p=9999-12-31 23:59:59.999999"),
+        ("cast(NULL AS timestamp_ntz)", "p=null"),
+    ],
+    "decimal(38,4)": [
+        ("cast(1.5 AS decimal(38,4))", "p=1.5"),
+        (f"cast(-{'7' * 34}.5678 AS decimal(38,4))", f"p=-{'7' * 34}.5678"),
+        ("cast(NULL AS decimal(38,4))", "null"),
+    ],
+    "boolean": [("true", "p=true"), ("false", "false"), ("cast(NULL AS boolean)", "p=null")],
+    "bigint": [
+        ("cast('-9223372036854775808' AS bigint)", "p=-9223372036854775808"),
+        ("9223372036854775807L", "p=9223372036854775807"),
+        ("0L", "p=0"),
+        ("cast(NULL AS bigint)", "p=null"),
+    ],
+    "tinyint": [("-128Y", "-128"), ("127Y", "p=127")],
+    "string": TEXTS,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _in_berlin() -> Iterator[None]:
+    """Python's own zone is one whose clocks go back; no value may pass through it."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = BERLIN
+    time.tzset()
+    yield
+    os.environ.pop("TZ")
+    if before is not None:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", BERLIN)
+    return session
+
+
+def rows_of(session: SparkSession, values: Sequence[str]) -> DataFrame:
+    """``ROWS`` rows of each value, in ``p``."""
+    of_value = "SELECT {} + id AS id, id % 5 AS kind, {} AS p FROM range({})"
+    parts = [of_value.format(ROWS * i, value, ROWS) for i, value in enumerate(values)]
+    return session.sql(" UNION ALL ".join(parts)).selectExpr("cast(id AS int) AS id", "cast(kind AS int) AS kind", "p")
+
+
+class Place:
+    """A source, a plan, and tables to load it into."""
+
+    def __init__(self, folder: Path, session: SparkSession, values: Sequence[str]) -> None:
+        self.folder, self.session = folder, session
+        rows_of(session, values).coalesce(1).write.parquet(str(folder / "source"))
+        self.source = session.read.parquet(str(folder / "source"))
+        self.write_plan()
+
+    def document(self) -> FeaturesDocument:
+        document = simple_document(self.source)
+        return replace(document, features=replace(document.features, settings=Settings(time_zone=BERLIN)))
+
+    def write_plan(self) -> None:
+        document = self.document()
+        (self.folder / "plan.json").write_bytes(plan_of(document, partition_by="p").dumps())
+
+    def load(self, name: str = "table", **given: object) -> LoadsReport:
+        values = {"source": str(self.folder / "source"), "table_path": str(self.folder / name)}
+        settings = make_settings(LoadSettings, {**values, "plan": self.folder / "plan.json", **given})
+        return load_by(self.session, settings)
+
+    def table(self, name: str = "table") -> Table:
+        return open_table(str(self.folder / name))
+
+    def ids(self, name: str = "table") -> list[int]:
+        return sorted(self.table(name).sql("SELECT id FROM t")["id"].to_pylist())
+
+
+@pytest.mark.parametrize("type", OF_TYPES)
+def test_every_partition_of_a_source_is_loaded(session: SparkSession, tmp_path: Path, type: str) -> None:
+    values = OF_TYPES[type]
+    place = Place(tmp_path, session, [sql for sql, _ in values])
+    report = place.load()
+    assert report.to_json()["rows"] == ROWS * len(values)
+    entries = place.table().catalog.partitions
+    assert [entry.rows for entry in entries] == [ROWS] * len(values)
+    assert place.ids() == list(range(ROWS * len(values)))
+    assert verify(place.table()).ok
+    assert place.load().partitions == ()  # every one is known again
+    register(session, "loaded", str(tmp_path / "table"))
+    enable(session)
+    try:
+        for number, (sql, _) in enumerate(values):
+            found = session.sql(f"SELECT id FROM loaded WHERE p <=> {sql}").collect()
+            assert sorted(row["id"] for row in found) == list(range(ROWS * number, ROWS * (number + 1))), sql
+    finally:
+        disable(session)
+
+
+@pytest.mark.parametrize("type", ["date", "timestamp"])
+def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, type: str) -> None:
+    place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
+    document = place.document()
+    for method in ("sop", "gsop"):
+        make_plan(session, place.source, document, method=method, partition_by="p", block_rows=2, cost="bytes")
+    sample = draw_sample(place.source, document.features, "p", 100)
+    assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
+
+
+@pytest.mark.parametrize("type", ["string", "timestamp", "date"])
+def test_each_partition_can_be_asked_for_and_loaded_again(session: SparkSession, tmp_path: Path, type: str) -> None:
+    values = OF_TYPES[type]
+    place = Place(tmp_path, session, [sql for sql, _ in values])
+    asked = tuple(text for _, text in values)
+    for number, text in enumerate(asked[:3]):
+        place.load(partition=(text,))
+        assert place.ids() == list(range(ROWS * (number + 1)))
+    assert len(place.load(partition=asked).loads) == len(asked) - 3
+    assert place.load(partition=asked).loads == ()
+    again = place.load(partition=asked[:2], replace=True)
+    assert [one.rows for one in again.loads] == [ROWS, ROWS]
+    assert place.ids() == list(range(ROWS * len(values)))
+
+
+def test_what_is_null_to_other_types_is_a_text_among_texts(session: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path, session, ["'b'", "NULL"])
+    with pytest.raises(MissingPartitionError, match=r"no rows for p=null \(NULL is p=__null__\)"):
+        place.load(partition=("p=null",))
+    assert place.load(partition=("p:=null",)).loads[0].rows == ROWS
+    with pytest.raises(SettingError, match="no text in quotes behind :="):
+        place.load(partition=("p:=b",))
+    with pytest.raises(SettingError, match="partitioned by p, not 'q'"):
+        place.load(partition=("q=b",))
+
+
+def test_a_range_of_partitions_takes_its_ends(session: SparkSession, tmp_path: Path) -> None:
+    values = [sql for sql, _ in OF_TYPES["timestamp"]]
+    place = Place(tmp_path, session, values)
+    report = place.load(first="2021-10-31 02:30:00", last="2021-10-31 02:30:00+01:00")
+    assert len(report.loads) == 2
+    assert place.ids() == list(range(2 * ROWS))
+    assert len(place.load("older", last="1582-10-15").loads) == 2
+
+
+def test_folders_named_as_hive_names_them(session: SparkSession, tmp_path: Path) -> None:
+    texts = ["b", "null", "NULL", "p=null", "a=b", "x*", "[y]", "{z}", "%41", "ü 😀", "__null__"]
+    literals = ["'" + text + "'" for text in texts]
+    rows_of(session, [*literals, "NULL"]).repartition(1).write.partitionBy("p").parquet(str(tmp_path / "source"))
+    place = Place.__new__(Place)
+    place.folder, place.session = tmp_path, session
+    place.source = session.read.parquet(str(tmp_path / "source"))
+    place.write_plan()
+    assert place.load().to_json()["rows"] == ROWS * (len(texts) + 1)
+    assert place.ids() == list(range(ROWS * (len(texts) + 1)))
+    for number, text in enumerate(texts[:8]):
+        asked = 'p:="__null__"' if text == "__null__" else f"p={text}"
+        assert place.load("single", partition=(asked,)).loads[0].rows == ROWS, text
+        assert place.ids("single") == list(range(ROWS * (number + 1)))
+
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def _no_nulls(patch: pytest.MonkeyPatch) -> None:
+    """What once befell values that are texts for NULL: they select other rows than theirs."""
+
+    def wrong(df: Any, by: str, values: Sequence[Any]) -> Any:
+        return is_one_of(df, by, [None if value == "null" else value for value in values])
+
+    patch.setattr("layoutopt.spark.core.partition_values.is_one_of", wrong)
+
+
+def _one_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionNames, "key", lambda names, value: "one")
+
+
+def _lost_route(patch: pytest.MonkeyPatch) -> None:
+    def losing(*given: Any) -> Any:
+        return with_segments(*given).where("p IS NULL OR p <> 'b'")
+
+    patch.setattr("layoutopt.spark.loading.load.with_segments", losing)
+
+
+def _lost_partition(patch: pytest.MonkeyPatch) -> None:
+    """A whole source of which a partition is not listed."""
+    patch.setattr("layoutopt.spark.loading.loads.source_partitions", lambda *given: source_partitions(*given)[1:])
+
+
+@pytest.mark.parametrize("broken", [_no_nulls, _one_key, _lost_route, _lost_partition])
+def test_a_load_that_would_lose_a_partition_is_refused(session: SparkSession, tmp_path: Path, broken: Break) -> None:
+    place = Place(tmp_path, session, ["'b'", "'c'", "'null'", "NULL"])
+    with pytest.MonkeyPatch.context() as patch:
+        broken(patch)
+        with pytest.raises((ContentMismatchError, SourceError)):
+            place.load()
+    with pytest.raises(LayoutoptError):
+        place.table()
+
+
+def test_values_that_stand_for_others_rows_are_refused(session: SparkSession, tmp_path: Path) -> None:
+    """Names are compared with what was measured of the rows."""
+    place = Place(tmp_path, session, ["'b'", "'c'"])
+
+    def to_the_other(spark: Any, rows: Any, segments: Any, by: Any) -> Any:
+        first, second = segments
+        return with_segments(spark, rows, (replace(first, value=second.value), replace(second, value=first.value)), by)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layoutopt.spark.loading.load.with_segments", to_the_other)
+        with pytest.raises(ContentMismatchError, match="got rows of other partitions"):
+            place.load()
+
+
+def test_a_load_of_rows_in_hand_takes_texts_and_values(session: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path, session, ["1", "2", "3", "cast(NULL AS int)"])
+    plan = Plan.loads((tmp_path / "plan.json").read_bytes())
+    report = load(session, place.source, tmp_path / "table", plan, partitions=[1, "p=2", None])
+    assert (report.rows, report.partitions) == (3 * ROWS, ("1", "2", "__null__"))
+
+
+def test_loads_at_once_of_both_times_that_clocks_show(session: SparkSession, tmp_path: Path) -> None:
+    values = OF_TYPES["timestamp"][:2]
+    place = Place(tmp_path, session, [sql for sql, _ in values])
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(lambda value: place.load(partition=(value[1],)), values))
+    assert sorted(one.partitions for one in reports) == [("2021-10-31T00%3A30%3A00Z",), ("2021-10-31T01%3A30%3A00Z",)]
+    assert place.ids() == list(range(2 * ROWS))
+    first = open_table(str(tmp_path / "table"), as_of=place.table().catalog.snapshot.created_at)
+    assert first.catalog.snapshot.rows == 2 * ROWS

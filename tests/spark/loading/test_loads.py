@@ -1,0 +1,347 @@
+"""Loads as they are asked for: once each however often they are retried, resumed, refused where rows would be lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from layoutopt.catalog.table import Catalog
+from layoutopt.cli.app import main
+from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
+from layoutopt.config.settings import LoadSettings, make_settings
+from layoutopt.errors import (
+    AlreadyLoadedError,
+    CommitConflictError,
+    MissingPartitionError,
+    PlanError,
+    SchemaError,
+    SettingError,
+    TableError,
+)
+from layoutopt.events import EventLog
+from layoutopt.inspect.verify import verify
+from layoutopt.scan.table import open_table
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.loads import LoadsReport, load_by
+from layoutopt.spark.loading.same_rows import partition_rows
+from tests.spark.tables import plan_of, simple_document
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
+
+
+def day_rows(spark: SparkSession, day: int, rows: int = 40) -> DataFrame:
+    return spark.range(rows, numPartitions=1).selectExpr(
+        f"cast(id + {1000 * day} as int) AS id", "cast(id % 5 as int) AS kind", "concat('row ', id) AS text"
+    )
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Path:
+    """A source with a folder a day, and a plan for it."""
+    for number, day in enumerate(DAYS):
+        day_rows(spark, number).write.parquet(str(tmp_path / "source" / f"dt={day}"))
+    source = spark.read.parquet(str(tmp_path / "source"))
+    (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="dt").dumps())
+    return tmp_path
+
+
+class Log:
+    """A log whose events can be looked at."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        return [line for line in lines if line["event"] == kind]
+
+
+@pytest.fixture
+def ask(spark: SparkSession, place: Path) -> Callable[..., LoadsReport]:
+    """Load with these settings; by the plan unless told."""
+
+    def run(**given: object) -> LoadsReport:
+        values = {"source": str(place / "source"), "table_path": str(place / "table"), "plan": place / "plan.json"}
+        with (place / "log.jsonl").open("a") as stream:
+            return load_by(spark, make_settings(LoadSettings, values | given), log=EventLog(stream))
+
+    return run
+
+
+def held(place: Path) -> dict[str, str]:
+    return {entry.key: entry.load_id for entry in Catalog.open(str(place / "table")).snapshot.partitions}
+
+
+def ids(place: Path) -> list[int]:
+    return sorted(open_table(str(place / "table")).sql("SELECT id FROM t")["id"].to_pylist())
+
+
+def test_a_partition_is_loaded_once_however_often_it_is_asked_for(place: Path, ask: Callable[..., LoadsReport]) -> None:
+    first = ask(partition=(f"dt={DAYS[1]}",))
+    assert (first.partitions, first.already) == ((DAYS[1],), ())
+    before = held(place)
+    again = ask(partition=(f"dt={DAYS[1]}",))
+    assert (again.loads, again.already) == ((), (DAYS[1],))
+    assert held(place) == before
+    # Without a plan the table's own is taken, and a day that is there stays.
+    assert ask(partition=(DAYS[1], DAYS[2]), plan=None).partitions == (DAYS[2],)
+    assert ids(place) == [*range(1000, 1040), *range(2000, 2040)]
+    assert Log(place / "log.jsonl").events("load")[1]["already"] == [DAYS[1]]
+
+
+def test_a_range_resumes_where_it_stopped(
+    place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if named["basis"].values == (days_since_1970(DAYS[1]),):
+            raise TableError("the disk is full, nothing was committed; make room and load again")
+        return load(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("layoutopt.spark.loading.loads.load", failing)
+        with pytest.raises(TableError, match="disk is full"):
+            ask(first=DAYS[0], last=DAYS[2])
+    assert set(held(place)) == {DAYS[0]}
+    (failed,) = Log(place / "log.jsonl").events("load")
+    assert (failed["outcome"], failed["exit"], failed["partitions"]) == ("failed", 1, [DAYS[0]])
+    assert "disk is full" in failed["error"]
+    resumed = ask(first=DAYS[0], last=DAYS[2])
+    assert (resumed.partitions, resumed.already) == (DAYS[1:], (DAYS[0],))
+    assert len(ids(place)) == 120
+
+
+def days_since_1970(text: str) -> int:
+    return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days
+
+
+def test_a_range_is_of_values_and_may_be_open(place: Path, ask: Callable[..., LoadsReport]) -> None:
+    assert ask(first=DAYS[1]).partitions == DAYS[1:]
+    assert ask(last=DAYS[1]).partitions == (DAYS[0],)
+    with pytest.raises(SettingError, match="--from is 'soon', which is no date"):
+        ask(first="soon")
+    with pytest.raises(SettingError, match="both given"):
+        ask(first=DAYS[0], partition=(DAYS[0],))
+    with pytest.raises(MissingPartitionError, match="no rows from 2027"):
+        ask(first="2027-01-01", last="2027-02-01")
+
+
+def test_a_day_that_has_not_come_is_a_failure_that_may_pass(place: Path, ask: Callable[..., LoadsReport]) -> None:
+    with pytest.raises(MissingPartitionError, match="no rows for dt=2026-11-21") as caught:
+        ask(partition=("2026-11-21",))
+    assert caught.value.exit_code == FAILED
+    assert not (place / "table").exists()
+    assert ask(partition=("2026-11-21",), allow_empty=True).partitions == ("2026-11-21",)
+    assert ask(partition=("2026-11-21",), allow_empty=True).already == ("2026-11-21",)
+
+
+def test_an_empty_partition_is_filled_without_asking(
+    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
+) -> None:
+    ask(partition=("2026-11-21",), allow_empty=True)
+    day_rows(spark, 5).write.parquet(str(place / "source" / "dt=2026-11-21"))
+    assert ask(partition=("2026-11-21",)).loads[0].rows == 40
+
+
+def test_files_written_again_with_the_same_rows_are_the_same(
+    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
+) -> None:
+    ask()
+    before = held(place)
+    day_rows(spark, 1).repartition(3).write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[1]}"))
+    assert ask().already == DAYS
+    assert held(place) == before
+
+
+@pytest.mark.parametrize(
+    "change", [["id", "kind", "'other' AS text"], ["id", "if(kind < 2, 1 - kind, kind) AS kind", "text"]],
+    ids=["another value", "two values swapped"],
+)  # fmt: skip
+def test_other_rows_are_refused_until_they_are_to_replace(
+    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport], change: list[str]
+) -> None:
+    ask()
+    changed = day_rows(spark, 1).selectExpr(*change)
+    changed.write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[1]}"))
+    with pytest.raises(AlreadyLoadedError, match=r"2026-11-19' was loaded from other content \(40 rows\)") as caught:
+        ask(partition=(DAYS[1],))
+    assert caught.value.exit_code == 3
+    report = ask(partition=(DAYS[1],), replace=True)
+    assert report.loads[0].rows == 40
+    assert ask(partition=(DAYS[1],)).already == (DAYS[1],)
+    table = open_table(str(place / "table"))
+    entry = table.catalog.snapshot.partition(DAYS[1])
+    assert entry is not None
+    rows = partition_rows(spark, table, entry)
+    assert rows.drop("dt").exceptAll(changed).count() == changed.exceptAll(rows.drop("dt")).count() == 0
+
+
+def test_a_whole_source_is_one_commit_of_what_is_missing(place: Path, ask: Callable[..., LoadsReport]) -> None:
+    ask(partition=(DAYS[1],))
+    report = ask()
+    assert (len(report.loads), report.partitions, report.already) == (1, (DAYS[0], DAYS[2]), (DAYS[1],))
+    assert len(ids(place)) == 120
+
+
+def test_a_load_that_was_given_up_but_committed_is_found_done(
+    place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes load one day: the second finds at its commit that the first was faster, and is content."""
+    ask(partition=(DAYS[0],))
+    racing = {"left": 1}
+
+    def with_somebody_else(*arguments: Any, **named: Any) -> Any:
+        if racing["left"]:
+            racing["left"] = 0
+            ask(partition=(DAYS[1],))
+        return load(*arguments, **named)
+
+    monkeypatch.setattr("layoutopt.spark.loading.loads.load", with_somebody_else)
+    report = ask(partition=(DAYS[1],))
+    assert (report.loads, report.already) == ((), (DAYS[1],))
+    assert len(ids(place)) == 80
+
+
+def test_somebody_elses_other_rows_are_a_conflict(
+    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(partition=(DAYS[0],))
+    racing = {"left": 1}
+
+    def with_somebody_else(*arguments: Any, **named: Any) -> Any:
+        if racing["left"]:
+            racing["left"] = 0
+            kept = day_rows(spark, 7).selectExpr("*", f"date '{DAYS[1]}' AS dt")
+            load(spark, kept, arguments[2], arguments[3])
+        return load(*arguments, **named)
+
+    monkeypatch.setattr("layoutopt.spark.loading.loads.load", with_somebody_else)
+    with pytest.raises(CommitConflictError, match="somebody else"):
+        ask(partition=(DAYS[1],))
+
+
+class TestPlans:
+    """Partitions keep the plan that they were loaded by."""
+
+    def test_a_new_plan_for_new_partitions_and_for_those_reloaded(
+        self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
+    ) -> None:
+        ask(partition=(DAYS[0], DAYS[1]))
+        source = spark.read.parquet(str(place / "source"))
+        plan = plan_of(simple_document(source), partition_by="dt", block_rows=10)
+        (place / "new.json").write_bytes(plan.dumps())
+        with pytest.raises(AlreadyLoadedError, match="by the plan"):
+            ask(plan=place / "new.json", partition=(DAYS[0],))
+        ask(plan=place / "new.json", partition=(DAYS[2],))
+        plans = {entry.key: entry.plan for entry in Catalog.open(str(place / "table")).partitions}
+        assert plans[DAYS[0]] == plans[DAYS[1]] != plans[DAYS[2]] == plan.digest
+        table = open_table(str(place / "table"))
+        for engine in (table.scan("SELECT id FROM t WHERE kind = 3").to_arrow()["id"].to_pylist(), [
+            row["id"] for row in table.scan("SELECT id FROM t WHERE kind = 3").to_spark(spark).collect()
+        ]):  # fmt: skip
+            assert sorted(engine) == [1000 * day + 5 * i + 3 for day in range(3) for i in range(8)]
+        assert any(
+            pruned.read.sum() < pruned.source.blocks.n for pruned in table.scan(where="kind = 3").reads[0].pruned
+        )
+        # The plan of the newest load is the table's from now on.
+        assert ask(plan=None, partition=(DAYS[0],), replace=True).plan == plan.digest
+        assert verify(open_table(str(place / "table"))).ok
+
+    def test_newer_partitions_may_have_more_columns(
+        self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
+    ) -> None:
+        ask(partition=DAYS[:2])
+        more = day_rows(spark, 2).selectExpr("*", "id * 2 AS twice", "array(id) AS list")
+        more.write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[2]}"))
+        with pytest.raises(SchemaError, match="'twice' is not in the plan"):
+            ask(partition=(DAYS[2],))
+        merged = spark.read.option("mergeSchema", "true").parquet(str(place / "source"))
+        (place / "new.json").write_bytes(plan_of(simple_document(merged), partition_by="dt").dumps())
+        ask(plan=place / "new.json", partition=(DAYS[2],))
+        # The old plan still loads, and reloads, partitions of the old columns.
+        ask(plan=place / "plan.json", partition=(DAYS[0],), replace=True)
+        # The new one loads them with NULL.
+        ask(plan=place / "new.json", partition=(DAYS[1],), replace=True)
+        table = open_table(str(place / "table"))
+        assert table.schema.names == ("id", "kind", "text", "dt", "twice", "list")
+        for condition, days in (("twice > 0", [2]), ("twice IS NULL", [0, 1]), ("id >= 0", [0, 1, 2])):
+            sql = f"SELECT id, twice, list FROM t WHERE {condition}"
+            expected = sorted(
+                (1000 * day + i, 2 * (1000 * day + i) if day == 2 else None, [1000 * day + i] if day == 2 else None)
+                for day in days
+                for i in range(40)
+            )
+            found = table.sql(sql).to_pylist()
+            assert sorted(tuple(row.values()) for row in found) == expected, condition
+            by_spark = [tuple(row) for row in table.scan(sql).to_spark(spark).collect()]
+            assert sorted(by_spark) == expected, condition
+        assert verify(table).ok
+
+    def test_another_tables_plan_is_refused(
+        self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
+    ) -> None:
+        ask(partition=(DAYS[0],))
+        source = spark.read.parquet(str(place / "source"))
+        plan = plan_of(simple_document(source), partition_by="dt")
+        (place / "new.json").write_bytes(replace(plan, table="sales").dumps())
+        with pytest.raises(PlanError, match="calls the table 'sales' but its partitions were loaded as 't'"):
+            ask(plan=place / "new.json", partition=(DAYS[1],))
+
+
+def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSession, tmp_path: Path) -> None:
+    """One folder alone would make Spark guess another type of the partition column."""
+    for code in ("01", "A 1"):
+        day_rows(spark, 1).write.parquet(str(tmp_path / "source" / f"code={code}"))
+    source = spark.read.parquet(str(tmp_path / "source"))
+    (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="code").dumps())
+    values = {"source": str(tmp_path / "source"), "table_path": str(tmp_path / "table"), "plan": tmp_path / "plan.json"}
+    for code in ("01", "A 1"):
+        report = load_by(spark, make_settings(LoadSettings, {**values, "partition": (f"code={code}",)}))
+        assert report.loads[0].rows == 40
+
+
+def test_a_single_file_is_a_source_too(spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]) -> None:
+    rows = day_rows(spark, 1).selectExpr("*", "if(kind = 1, date '2026-11-18', date '2026-11-19') AS dt")
+    rows.coalesce(1).write.parquet(str(place / "flat"))
+    (file,) = (place / "flat").glob("*.parquet")
+    assert ask(source=str(file), partition=("2026-11-18",)).loads[0].rows == 8
+    assert ask(source=str(place / "flat")).partitions == ("2026-11-19",)
+
+
+def test_the_command_says_what_it_did_and_exits_as_documented(
+    place: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    source, table, plan, log = (str(place / name) for name in ("source", "table", "plan.json", "log.jsonl"))
+
+    def said(code: int, *words: str) -> Any:
+        assert main(["load", source, table, *words, "--json", "--log-json", log]) == code
+        out = capsys.readouterr()
+        return json.loads(out.out) if code == DONE else out.err
+
+    done = said(DONE, "--plan", plan, "--partition", f"dt={DAYS[0]}", "--partition", f"dt={DAYS[1]}")
+    assert (done["partitions"], done["rows"], len(done["loads"])) == ([DAYS[0], DAYS[1]], 80, 2)
+    assert said(DONE, "--from", DAYS[0], "--to", DAYS[1])["already"] == [DAYS[0], DAYS[1]]
+    assert "no rows for dt=2030-01-01" in said(FAILED, "--partition", "dt=2030-01-01")
+    assert "no date" in said(BAD_USAGE, "--partition", "dt=x")
+    day_rows(spark, 8).write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[0]}"))
+    assert "--replace" in said(3, "--partition", f"dt={DAYS[0]}")
+    events = Log(Path(log))
+    assert [event["exit"] for event in events.events("load")] == [0, 0, 1, 2, 3]
+    stages = [event["stage"] for event in events.events("stage")]
+    assert stages == ["count", "write", "check", "commit"] * 2
+    written = events.events("stage")[1]
+    assert written["blocks"] == done["loads"][0]["blocks"]
+    assert written["seconds"] > 0
+    assert events.events("load")[0]["rows"] == 80
+    assert main(["load", source, table, "--log-json", os.devnull + "/x", "--plan", plan]) == BAD_USAGE

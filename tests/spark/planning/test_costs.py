@@ -1,0 +1,57 @@
+"""What cells cost in bytes."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from layoutopt.spark.planning.costs import measured_unit
+from layoutopt.spark.planning.plan import make_plan
+from tests.spark.tables import simple_document, simple_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def sample(rows: int = 5000) -> pa.Table:
+    draw = random.Random(1)
+    return pa.table(
+        {
+            "flag": [draw.random() < 0.5 for _ in range(rows)],
+            "number": pa.array([draw.randrange(2**31) for _ in range(rows)], pa.int64()),
+            "text": [f"{draw.randrange(10**30):030d}" for _ in range(rows)],
+        }
+    )
+
+
+def test_wide_cells_cost_more_than_narrow_ones() -> None:
+    unit = measured_unit(sample(), ["flag", "number", "text"], 1000, 100_000, "zstd", 0)
+    flag, number, text = unit.cell.tolist()
+    assert 1 / 8 < flag < 0.5
+    assert 3.5 < number < 6
+    assert 12 < text < 20
+    assert 0.5 < unit.tid < 3
+
+
+def test_small_blocks_make_cells_dearer_by_the_footer() -> None:
+    small, large = (measured_unit(sample(), ["flag"], size, 100_000, "zstd", 0).cell[0] for size in (100, 2000))
+    assert small > large + 0.5
+
+
+def test_no_rows_count_cells() -> None:
+    unit = measured_unit(sample(0), ["flag", "text"], 1000, 100, "zstd", 0)
+    assert unit.tid == 1
+    assert np.array_equal(unit.cell, [1, 1])
+
+
+@pytest.mark.spark
+def test_plans_say_what_they_count(spark: SparkSession) -> None:
+    source = simple_rows(spark)
+    document = simple_document(source)
+    by_cost = {cost: make_plan(spark, source, document, method="gsop", cost=cost) for cost in ("cells", "bytes")}
+    assert 0 < by_cost["cells"].predicted["cells_and_tids_fraction"] <= 1
+    assert 0 < by_cost["bytes"].predicted["bytes_fraction"] <= 1

@@ -1,0 +1,57 @@
+"""Samples of rows as vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from layoutopt.spark.core.featurize import vector_counts
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.planning.sampling import sample_vectors, spread
+from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_values_are_spread_evenly() -> None:
+    assert spread([1, 2], 3) == [1, 2]
+    assert spread([], 3) == []
+    assert spread(list(range(100)), 3) == [16, 50, 83]
+
+
+@pytest.mark.spark
+def test_all_rows_are_taken_where_they_are_few(spark: SparkSession) -> None:
+    source = simple_rows(spark)
+    features = simple_document(source).features
+    found = sample_vectors(source, features, "day", {1: 100, 3: 100})
+    expected = vector_counts(source, features.features, "day")
+    assert set(found) == {1, 3}
+    for value, vectors in found.items():
+        assert vectors.words.tolist() == expected[value].words.tolist()
+        assert vectors.counts.tolist() == expected[value].counts.tolist()
+    (whole,) = sample_vectors(source, features, None, {None: 400}).values()
+    assert whole.rows == 400
+
+
+@pytest.mark.spark
+def test_about_as_many_rows_as_wanted_are_drawn_and_the_same_ones_in_any_order(spark: SparkSession) -> None:
+    source = simple_rows(spark, 4000)
+    features = simple_document(source).features
+    first = sample_vectors(source, features, None, {None: 4000}, sample_rows=1000)[None]
+    again = sample_vectors(source.repartition(5), features, None, {None: 4000}, sample_rows=1000)[None]
+    assert 800 < first.rows < 1200
+    assert (first.words.tolist(), first.counts.tolist()) == (again.words.tolist(), again.counts.tolist())
+    # Five kinds of equal frequency stay about equal.
+    assert np.abs(first.counts / first.rows - 0.2).max() < 0.06
+
+
+@pytest.mark.spark
+def test_rows_of_every_type_and_the_null_partition_are_sampled(spark: SparkSession) -> None:
+    source = every_type(spark, 300)
+    schema = schema_of(source)
+    features = document(schema, [is_value(schema, "flag", "=", True)]).features
+    found = sample_vectors(source, features, "year", {None: 100, 1994: 100})
+    assert {value: vectors.rows for value, vectors in found.items()} == {None: 100, 1994: 100}

@@ -1,0 +1,161 @@
+"""Reading through Spark: the same answers as on the source, surviving row groups alone, no NaN lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.feature import Settings
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.session.read import block_condition, read_to_dataframe, scan_to_dataframe, spark_sql
+from tests.scan.builder import build, building, by_position
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.scan.test_layouts import GROUPS, OVERLAPPING
+from tests.spark.tables import document, every_type, is_value, plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+QUERIES = [
+    "SELECT * FROM t",
+    "SELECT count(*) AS n FROM t",
+    "SELECT t.id, score FROM t WHERE kind IN ('air', 'rail') AND price > 60",
+    "SELECT id FROM t WHERE score > 0.25",
+    "SELECT id FROM t WHERE score = double('NaN') OR score >= double('Infinity')",
+    "SELECT id FROM t WHERE NOT score <= 0.5",
+    "SELECT kind, avg(price) AS mean, upper(kind) AS big FROM T WHERE year = 1994 GROUP BY kind",
+    "SELECT a.id, t.id AS other FROM t AS a JOIN t ON a.price = t.price WHERE a.kind = 'air' AND t.kind = 'rail'",
+    "WITH c AS (SELECT id, kind FROM t WHERE price > 50) SELECT x.id FROM c x JOIN c y ON x.id = y.id AND y.id > 9",
+    "SELECT id FROM t WHERE kind LIKE '%p' AND id IN (SELECT id FROM t WHERE year = 1995)",
+    "SELECT id FROM t WHERE kind = 'no such kind'",
+    "WITH c AS (SELECT * FROM t WHERE kind = 'air' UNION ALL SELECT * FROM t WHERE id = 7) SELECT price FROM c",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return some_rows()
+
+
+@pytest.fixture(scope="module", params=["sop", "gsop", "gsop-r"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    layouts = {"sop": None, "gsop": GROUPS, "gsop-r": OVERLAPPING}[request.param]
+    plan = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", segment_rows=60)
+    return build(tmp_path_factory.mktemp(request.param), rows, plan)
+
+
+def answer(df: DataFrame) -> list[str]:
+    return sorted(json.dumps(row.asDict(), default=repr, sort_keys=True) for row in df.collect())
+
+
+def on_the_source(spark: SparkSession, sql: str, rows: pa.Table) -> list[str]:
+    """The answer over the source rows, which lie in no file: nothing is pushed anywhere."""
+    spark.createDataFrame(rows).createOrReplaceTempView("t")
+    try:
+        return answer(spark.sql(sql))
+    finally:
+        spark.catalog.dropTempView("t")
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_answers_equal_those_over_the_source(sql: str, spark: SparkSession, table: Table, rows: pa.Table) -> None:
+    assert answer(spark_sql(spark, table, sql)) == on_the_source(spark, sql, rows)
+
+
+def test_spark_and_duckdb_agree(spark: SparkSession, table: Table) -> None:
+    scan = table.scan("SELECT id, day, kind, price, seen, year FROM t WHERE kind = 'air' AND price > 60")
+    by_spark, by_duckdb = scan.to_spark(spark).toArrow(), scan.to_arrow()
+    assert sorted(map(repr, by_spark.to_pylist())) == sorted(map(repr, by_duckdb.to_pylist()))
+    assert by_spark.schema.names == by_duckdb.schema.names
+
+
+def test_views_of_the_reader_are_gone_afterwards(spark: SparkSession, table: Table) -> None:
+    before = spark.catalog.listTables()  # those of tables that others registered stay
+    frame = spark_sql(spark, table, "SELECT count(*) AS n FROM t")
+    assert spark.catalog.listTables() == before
+    assert frame.collect()[0].n == 300
+
+
+def test_the_native_reader_reads_only_surviving_blocks(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows.sort_by("id"), building(SCHEMA, CONDITIONS, blocking=by_position(30)))
+    (read,) = table.scan("SELECT id, score FROM t WHERE id BETWEEN 95 AND 100").reads
+    frame = read_to_dataframe(spark, read)
+    assert [row.id for row in frame.sort("id").collect()] == list(range(90, 120))
+    assert "EqualTo(_block,3)" in plan_text(frame)
+
+
+def plan_text(frame: DataFrame) -> str:
+    query: Any = frame._jdf.queryExecution()
+    return str(query.toString())
+
+
+@given(st.sets(st.integers(0, 400), min_size=1), st.integers(0, 2**62))
+def test_the_condition_on_blocks_means_exactly_these(chosen: set[int], first: int) -> None:
+    condition = block_condition([first + each for each in sorted(chosen)])
+    everything = [first + each for each in range(-2, 403)]
+    test = re.sub(r"BETWEEN (\d+) AND (\d+)", r"in range(\1, \2 + 1)", condition)
+    test = test.replace(" = ", " == ").replace("AND", "and").replace("OR", "or").replace("IN (", "in (0, ")
+    assert {each for each in everything if eval(test, {"_block": each, "range": range})} == {
+        first + each for each in chosen
+    }
+    assert condition.count("BETWEEN") <= 2 * 64
+
+
+def test_filters_on_floats_are_not_pushed_to_files(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, blocking=by_position(30)))
+    frame = spark_sql(spark, table, "SELECT id FROM t WHERE score > 0.25 AND id > 10")
+    pushed = [line for line in plan_text(frame).splitlines() if "PushedFilters" in line]
+    assert pushed
+    assert all("score" not in line.split("PushedFilters:")[1].split("ReadSchema")[0] for line in pushed)
+    assert any("id" in line.split("PushedFilters:")[1].split("ReadSchema")[0] for line in pushed)
+
+
+def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+    plan = building(SCHEMA, CONDITIONS, settings=Settings(time_zone="Asia/Tokyo"))
+    table = build(tmp_path, rows, plan)
+    sql = "SELECT id FROM t WHERE kind LIKE '%p'"
+    assert table.explain(sql).reads[0].skipped_by["features"].blocks > 0
+    assert answer(scan_to_dataframe(spark, table.scan(sql))) == on_the_source(spark, sql, rows)
+
+
+def test_texts_that_a_session_reads_otherwise_skip_nothing(
+    spark: SparkSession, tmp_path: Path, rows: pa.Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, table = spark.newSession(), build(tmp_path, rows, building(SCHEMA, CONDITIONS))
+    session.createDataFrame(rows).createOrReplaceTempView("t")
+    session.conf.set("which", "rail")
+    substituted = "SELECT id FROM t WHERE kind = '${which}'"
+    assert answer(spark_sql(session, table, substituted)) == answer(session.sql(substituted)) != []
+    session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    quoted = "SELECT id FROM t WHERE \"kind\" = 'air'"
+    assert answer(spark_sql(session, table, quoted)) == answer(session.sql(quoted)) != []
+    assert caplog.text.count("read whole") == 2
+
+
+def test_every_type_comes_back_from_a_load(spark: SparkSession, tmp_path: Path) -> None:
+    source = every_type(spark)
+    schema = schema_of(source)
+    conditions = [is_value(schema, "text", "=", "a"), is_value(schema, "d", ">", 1)]
+    plan = plan_of(document(schema, conditions), partition_by="year")
+    load(spark, source, tmp_path / "t", plan)
+    table = open_table(str(tmp_path / "t"))
+    as_text = f"to_json(struct({', '.join(source.columns)}), map('ignoreNullFields', 'false')) AS j"
+    by_spark = spark_sql(spark, table, f"SELECT * FROM {plan.table}")
+    assert sorted(by_spark.selectExpr(as_text).collect()) == sorted(source.selectExpr(as_text).collect())
+    assert by_spark.schema.simpleString() == source.schema.simpleString()
+    by_duckdb = table.sql(f"SELECT * FROM {plan.table}")
+    assert sorted(map(repr, by_duckdb.to_pylist())) == sorted(map(repr, source.toArrow().to_pylist()))
+    for condition in ("text = 'a'", "d > 1", "year IS NULL", "price < 3.5 AND flag"):
+        found = table.sql(f"SELECT n FROM {plan.table} WHERE {condition}")
+        assert found.num_rows == source.where(condition).count()

@@ -1,0 +1,51 @@
+"""Sets of function values as sets of the column's values: the same rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.predicates import Call, Col, InSet
+from layoutopt.model.values import ValueSet, to_key
+from layoutopt.sql.types.preimage import in_set
+
+_YEARS = st.lists(st.tuples(st.integers(1, 9999), st.integers(1, 9999)), max_size=3).map(
+    lambda pairs: [pair for pair in pairs if pair[0] < pair[1]]
+)
+
+
+@given(years=_YEARS, day=st.dates())
+def test_years_of_dates(years: list[tuple[int, int]], day: dt.date) -> None:
+    values = ValueSet.normalised(years, "int")
+    node = in_set(Call("year", (Col("d", "date"),), "int"), values, False, "UTC")
+    holds = isinstance(node, InSet) and node.values.contains(to_key(day, "date"))
+    assert holds == values.contains(day.year)
+
+
+@given(
+    low=st.dates(),
+    high=st.dates(),
+    moment=st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 1, 1)),
+)
+def test_dates_of_timestamps(low: dt.date, high: dt.date, moment: dt.datetime) -> None:
+    keys = sorted((to_key(low, "date"), to_key(high, "date")))
+    values = ValueSet.normalised([(keys[0], keys[1])], "date")
+    node = in_set(Call("try_cast", (Col("n", "timestamp_ntz"),), "date"), values, False, "Europe/Berlin")
+    holds = isinstance(node, InSet) and node.values.contains(to_key(moment, "timestamp_ntz"))
+    assert holds == values.contains(to_key(moment.date(), "date"))
+
+
+@given(moments=st.tuples(st.datetimes(), st.datetimes()), day=st.dates())
+def test_dates_as_timestamps(moments: tuple[dt.datetime, dt.datetime], day: dt.date) -> None:
+    keys = sorted(to_key(moment, "timestamp_ntz") for moment in moments)
+    values = ValueSet.normalised([(keys[0], keys[1])], "timestamp_ntz")
+    node = in_set(Call("try_cast", (Col("d", "date"),), "timestamp_ntz"), values, False, "UTC")
+    midnight = to_key(dt.datetime(day.year, day.month, day.day), "timestamp_ntz")
+    assert (isinstance(node, InSet) and node.values.contains(to_key(day, "date"))) == values.contains(midnight)
+
+
+def test_null_is_carried_through() -> None:
+    node = in_set(Call("year", (Col("d", "date"),), "int"), ValueSet.empty(), True, "UTC")
+    assert node == InSet(Col("d", "date"), ValueSet.empty(), True)
