@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from rich.console import Console
 
+    from layoutopt.inspect.condition import BlockConditions
     from layoutopt.inspect.dry_run import DryRun
     from layoutopt.inspect.verify import VerifyReport
-    from layoutopt.scan.condition import BlockConditions
     from layoutopt.scan.explain import Explanation
     from layoutopt.scan.table import Scan, Table
 
@@ -92,10 +92,11 @@ def plan(settings: PlanSettings, session: Session) -> None:
 
     document = FeaturesDocument.loads(_read(settings.features, "layoutopt analyze"))
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    from layoutopt.report.tuning_plot import plot
     from layoutopt.spark.planning.automatic import plan_best
 
     with session.working("planning") as work:
-        made = plan_best(_spark(session), settings, document, work.say)
+        made = plan_best(_spark(session), settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
 
@@ -157,7 +158,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     scan = _scan(_open(settings.table_path, settings), settings.sql)
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
-        from layoutopt.scan.condition import block_conditions
+        from layoutopt.inspect.condition import block_conditions
 
         result = block_conditions(scan)
     elif settings.bytes:
@@ -378,7 +379,7 @@ def _check_plan_is_there(settings: LoadSettings) -> None:
 
 
 def _open(path: str, at: SnapshotSettings | None = None) -> Table:
-    from layoutopt.scan.startup import start_quickly
+    from layoutopt.cli.startup import start_quickly
 
     start_quickly()
     from layoutopt.scan.table import open_table
@@ -447,7 +448,7 @@ def _spark(session: Session) -> SparkSession:
 
 
 def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table:
-    from layoutopt.scan.startup import keep_what_is_loaded
+    from layoutopt.cli.startup import keep_what_is_loaded
 
     scan = table.scan(settings.sql)
     if settings.engine == "spark":

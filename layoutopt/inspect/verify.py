@@ -23,14 +23,15 @@ from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.statistics import measure
 from layoutopt.errors import DataFileError, SchemaError, SettingError
 from layoutopt.inspect.masters import Positions, master_columns, misplaced_rests
+from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.predicates import Node, columns_of, conjunction, describe, disjunction
 from layoutopt.model.schema import Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.arrow_types import empty_table
+from layoutopt.scan.files import damaged, open_parquet
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import BLOCK, TID, damaged, open_parquet
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS
 from layoutopt.writer.checksum import is_hashable, sums_by_block

@@ -11,8 +11,9 @@ from types import MappingProxyType
 import numpy as np
 
 from layoutopt.errors import PlanError
-from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.features.weights import marginal_weights
+from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning, spread
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -32,8 +33,6 @@ from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import Computed
 from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
-from layoutopt.spark.planning.sampling import spread
-from layoutopt.writer.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
@@ -95,7 +94,7 @@ def _guided(planning: Planning, guides: Sequence[int], shares: Weights) -> Plann
 
 def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
     vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=weights_from(shares, part.query_weights, vectors))
+    return replace(part, vectors=vectors, weights=marginal_weights(shares, part.query_weights, vectors))
 
 
 def by_order(kind: str, planning: Planning) -> Designed:

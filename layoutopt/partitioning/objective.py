@@ -58,7 +58,7 @@ class FeatureObjective:
 class ClauseObjective:
     """What queries really skip: a block is read once by a query, unless any clause of the query skips it.
 
-    A clause is a set of features (:mod:`layoutopt.skipping.skip_sets`): it skips a block where all of them have bit 0. A
+    A clause is a set of features (``skipping.skip_sets``): it skips a block where all of them have bit 0. A
     clause of one feature is a feature that subsumes the query (Sun 2017, 3.5).
 
     Attributes:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import feature_weights
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.columns import word_names
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -26,15 +27,6 @@ from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
 from layoutopt.writer.slices import SLICES, facts_of, slice_rows
-
-MIN_ROWS = "min_rows"
-"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
-
-CUT_BY = "cut_by"
-"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
-
-PREDICATE_SORT = "predicate-sort"
-"""The order of rows by their feature bits, the heaviest feature first."""
 
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
@@ -179,12 +171,6 @@ def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
     return _ranks(table[column.name], column.type)
 
 
-def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
-    """The features' weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
-    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
-    return feature_weights(shares, query_weights, matching, marginal=True)
-
-
 def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
     """The bounds of a whole segment, as of one block, for some columns."""
     used = schema.select(name for name in schema.names if name in columns)
@@ -282,3 +268,9 @@ def union_words(words: Words, routing: Routing) -> Words:
     if len(routing.offsets) == 1:
         return np.zeros((0, words.shape[1]), dtype=np.uint64)
     return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)
+
+
+def words_of(table: pa.Table, n_features: int) -> Words:
+    """The feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
+    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
+    return np.stack(columns, axis=1).view(np.uint64)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.errors import LayoutoptError, QueryError
-from layoutopt.scan.condition import block_conditions
+from layoutopt.inspect.condition import block_conditions
 from layoutopt.scan.table import Scan
 from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.spark.session.datasource import register_format

@@ -1,8 +1,8 @@
 """The nouns of filters: expressions, literals, predicates and the AND/OR trees made of them.
 
 A literal stands for the rows for which it is TRUE. Under SQL's three-valued logic a comparison with NULL is not TRUE,
-so NULL is outside of every literal that does not name it. Build trees with :mod:`layoutopt.model.predicates.normal`, which
-brings equal conditions to equal trees.
+so NULL is outside of every literal that does not name it. Build trees with
+:mod:`~layoutopt.model.predicates.normal`, which brings equal conditions to equal trees.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class InSet(HashedOnce):
 class Like(HashedOnce):
     """The subject matches a pattern (or, ``negated``, it is not NULL and does not).
 
-    Patterns without wildcards or with a trailing ``%`` alone are :class:`InSet`; :func:`layoutopt.model.predicates.normal.like`
-    makes the right one.
+    Patterns without wildcards or with a trailing ``%`` alone are :class:`InSet`;
+    :func:`layoutopt.model.predicates.normal.like` makes the right one.
 
     Raises:
         ValueError: the subject is no string.

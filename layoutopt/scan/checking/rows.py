@@ -1,4 +1,4 @@
-"""The rows of a segment as its files have them, whatever a query skips: what :mod:`layoutopt.scan.checking.decisions` believes.
+"""The rows of a segment as its files have them, whatever a query skips.
 
 Every row group of a layout is read. A row's place is its tid, or its position in the files where a plan has one layout.
 """
@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SkippingError
+from layoutopt.model.columns import TID
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
+from layoutopt.scan.files import BATCH_ROWS, read_file
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import BATCH_ROWS, TID, FileRead, read_file
+from layoutopt.scan.segments import FileRead
 
 Ints = npt.NDArray[np.int64]
 

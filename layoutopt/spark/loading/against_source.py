@@ -18,7 +18,8 @@ from layoutopt.errors import SchemaError
 from layoutopt.inspect.verify import MOST_PROBLEMS, Problem, SourceCheck
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
-from layoutopt.scan.table import Table, TableRead
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import clear_failures
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import checksum_column, conformed, quoted, schema_of

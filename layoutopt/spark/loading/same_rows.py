@@ -16,7 +16,8 @@ from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import SchemaError
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.prune import prune
-from layoutopt.scan.table import Table, TableRead
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import clear_failures
 from layoutopt.spark.core.source import conformed, hashable_sql, measure_content, quoted
 from layoutopt.spark.session.read import read_to_dataframe

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 from pyspark.sql import SparkSession
 
+from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
-from layoutopt.scan.read import BLOCK
-from layoutopt.scan.table import Table, TableRead
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
 from layoutopt.spark.session.read import block_condition, null_columns, parquet_files, projected, unpushable
 from layoutopt.sql.references import quoted
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from layoutopt.model.columns import BLOCK
 from layoutopt.scan.prune import PrunedPlan
-from layoutopt.scan.read import BLOCK
 
 if TYPE_CHECKING:
     from layoutopt.scan.table import Scan
