@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from layoutopt.bench.stages import Stages, peak_bytes, stage_table
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import column_classes, cost_of, full_scan
 from layoutopt.search.gsop import search_groups, singles, whole
-from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import Computed
 from layoutopt.skipping.skip_sets import Clause, membership
 
@@ -161,10 +162,10 @@ class _Ranges:
     high: Floats
 
     @property
-    def within(self) -> Bools:
+    def within(self) -> Bits:
         """Whether feature j holds wherever feature i does, ``bool[i, j]``: same column, a wider range."""
         same = self.column[:, None] == self.column
-        wider: Bools = same & (self.low <= self.low[:, None]) & (self.high[:, None] <= self.high)
+        wider: Bits = same & (self.low <= self.low[:, None]) & (self.high[:, None] <= self.high)
         return wider
 
 
@@ -236,7 +237,7 @@ def _draw_sample(rng: np.random.Generator, shape: WideShape, ranges: _Ranges, nu
 
 
 def _assembled(
-    shape: WideShape, seed: int, reads: Bools, clauses_of: list[set[Clause]], samples: tuple[Sample, ...]
+    shape: WideShape, seed: int, reads: Bits, clauses_of: list[set[Clause]], samples: tuple[Sample, ...]
 ) -> Problem:
     """Arrays of it all; queries of equal columns and clauses become one class."""
     clauses = tuple(sorted({clause for found in clauses_of for clause in found}, key=sorted))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
@@ -13,9 +12,8 @@ from layoutopt.catalog.bounds import merged
 from layoutopt.catalog.checks import Content, Positions
 from layoutopt.catalog.paths import blocks_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
+from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
-
-Ints = npt.NDArray[np.int64]
 
 
 def partition_entries(

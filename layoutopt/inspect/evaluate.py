@@ -12,9 +12,10 @@ import numpy as np
 
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.indicators import geometric_means, indicators
+from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Node, describe
 from layoutopt.model.query import Query
-from layoutopt.scan.prune import Amount, Bits, Fate, PrunedPlan
+from layoutopt.scan.prune import Amount, Fate, PrunedPlan
 from layoutopt.scan.table import Table
 
 Progress = Callable[[int, int], None]

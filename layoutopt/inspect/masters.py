@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.prune import PlanBlocks
-
-Ints = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 
 Where = tuple[str, str]
 """A file of the table, and what is wrong with it."""

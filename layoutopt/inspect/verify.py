@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -23,6 +22,7 @@ from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.statistics import measure
 from layoutopt.errors import DataFileError, SchemaError, SettingError
 from layoutopt.inspect.masters import Positions, master_columns, misplaced_rests
+from layoutopt.model.arrays import Ints
 from layoutopt.model.predicates import Node, columns_of, conjunction, describe, disjunction
 from layoutopt.model.schema import Column
 from layoutopt.model.values import NAN_KEY
@@ -36,7 +36,6 @@ from layoutopt.skipping.cannot_match import UNKNOWN_NULLS
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.positions import position_sums, value_hashes
 
-Ints = npt.NDArray[np.int64]
 Finding = tuple[str, str]
 Progress = Callable[[int, int], None]
 MOST_PROBLEMS = 1000

@@ -12,6 +12,7 @@ import numpy as np
 
 from layoutopt.errors import PlanError
 from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning
+from layoutopt.model.arrays import Floats
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
@@ -21,7 +22,6 @@ from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
 from layoutopt.partitioning.order import ORDER_KINDS
-from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
 from layoutopt.partitioning.workload import objective_of
@@ -87,13 +87,13 @@ def _some(planning: Planning, count: int) -> Planning:
     return replace(planning, partitions=tuple(spread(planning.partitions, count)))
 
 
-def _guided(planning: Planning, guides: Sequence[int], shares: Weights) -> Planning:
+def _guided(planning: Planning, guides: Sequence[int], shares: Floats) -> Planning:
     """The same planning as if there were no features but these; ``shares`` are those of all."""
     partitions = tuple(_projected(part, guides, shares[:, list(guides)]) for part in planning.partitions)
     return replace(planning, features=planning.features.only(guides), partitions=partitions)
 
 
-def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
+def _projected(part: PartitionPairs, guides: Sequence[int], shares: Floats) -> PartitionPairs:
     vectors = part.vectors.project(guides)
     return replace(part, vectors=vectors, weights=weights_from(shares, part.query_weights, vectors))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Ints, VectorCounts
+from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.derived import Derived, derive
 from layoutopt.partitioning.objective import ClauseObjective
 
@@ -15,9 +15,7 @@ _CHUNK = 512
 _MOST_VECTORS = 6_000
 
 
-def scanned_lower_bound(
-    matching: Ints, segment_rows: Ints, smallest_block: int, weights: npt.NDArray[np.float64]
-) -> float:
+def scanned_lower_bound(matching: Ints, segment_rows: Ints, smallest_block: int, weights: Floats) -> float:
     """The fewest rows that the queries can scan: where any row matches, a whole block at least (DESIGN 8).
 
     Args:
@@ -64,7 +62,7 @@ def _by_queries(objective: ClauseObjective, vectors: VectorCounts, min_rows: int
     return float(objective.weights @ np.where(needed > 0, np.maximum(needed, block), 0))
 
 
-def _unavoidable(derived: Derived, counts: Ints, min_rows: int) -> npt.NDArray[np.float64]:
+def _unavoidable(derived: Derived, counts: Ints, min_rows: int) -> Floats:
     """What reading a row costs more in any block than alone, at least; in queries' weights, ``float64[d]``."""
     more = np.zeros(len(counts))
     light = np.flatnonzero(counts < min_rows)

@@ -15,19 +15,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, Ints, VectorCounts
+from layoutopt.model.arrays import Bits, Floats, Ints, Packed
+from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.weights import exponent_of, integer_weights
 
 # Clauses of one query that count, those that hold for the most rows first: sets of them double with each.
 _MOST_CLAUSES = 5
 # Sets of clauses of all queries; beyond that, queries keep fewer clauses. Work on each vector is proportional to this.
 _MOST_DERIVED = 1_000
-
-_Packed = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class Derived:
     """
 
     bits: Bits
-    weights: Weights
+    weights: Floats
     exponent: int
     exact: bool = True
 
@@ -53,7 +51,7 @@ class Derived:
         return replace(self, bits=self.bits[vectors])
 
     @cached_property
-    def alone(self) -> Weights:
+    def alone(self) -> Floats:
         """What reading costs a row of each vector where nothing else is in its block, ``float64[d]``."""
         return self.bits @ self.weights
 
@@ -98,13 +96,13 @@ def _of_clauses(objective: ClauseObjective, vectors: VectorCounts) -> Derived:
     return replace(linear, exact=most == longest)
 
 
-def _derived(bits: Bits, weights: Weights, rows: int) -> Derived:
+def _derived(bits: Bits, weights: Floats, rows: int) -> Derived:
     """With the weights times one power of two, rounded, so that sums of their magnitudes stay exact."""
     sizes = np.abs(weights)
     return Derived(bits, np.sign(weights) * integer_weights(sizes, rows), exponent_of(sizes, rows))
 
 
-def _summed(has_clause: Bits, weights: Weights) -> tuple[Bits, Weights]:
+def _summed(has_clause: Bits, weights: Floats) -> tuple[Bits, Floats]:
     """Queries of equal clauses as one, without those that have none or no weight."""
     counted = has_clause.any(axis=1) & (weights > 0)
     distinct, which = np.unique(has_clause[counted], axis=0, return_inverse=True)
@@ -127,7 +125,7 @@ def _helping(query: Bits, zeros: Bits, counts: Ints) -> list[int]:
     return chosen
 
 
-def _sets(packed: _Packed, queries: Iterable[list[int]], weights: Weights) -> dict[bytes, float]:
+def _sets(packed: Packed, queries: Iterable[list[int]], weights: Floats) -> dict[bytes, float]:
     """The sets of clauses of all queries with their weights, each named by the vectors for which it holds, packed."""
     sums: dict[bytes, float] = {}
     for members, weight in zip(queries, weights.tolist(), strict=True):
@@ -137,9 +135,9 @@ def _sets(packed: _Packed, queries: Iterable[list[int]], weights: Weights) -> di
     return {key: weight for key, weight in sums.items() if weight}
 
 
-def _subsets(packed: _Packed, members: list[int]) -> list[tuple[_Packed, int]]:
+def _subsets(packed: Packed, members: list[int]) -> list[tuple[Packed, int]]:
     """Every set of these clauses that holds for some vector, with its sign."""
-    found: list[tuple[_Packed, int]] = []
+    found: list[tuple[Packed, int]] = []
     for clause in members:
         found += [(packed[clause], 1)] + [
             (both, -sign) for held, sign in found if (both := held & packed[clause]).any()

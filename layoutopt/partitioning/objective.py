@@ -8,19 +8,17 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, VectorCounts, unpack
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.model.arrays import Bits, Floats, Singles
+from layoutopt.model.vectors import VectorCounts, unpack
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.weights import integer_weights
-
-_Singles = npt.NDArray[np.float32]
 
 
 class Objective(Protocol):
     """What reading a block costs a row of it. More bits never cost less."""
 
-    def reading(self, unions: Bits) -> Weights:
+    def reading(self, unions: Bits) -> Floats:
         """The weight of the queries that read a block with each of these unions, ``bool[n, f]`` -> ``float64[n]``."""
         ...
 
@@ -41,16 +39,16 @@ class FeatureObjective:
         weights: of the features, ``float64[f]``.
     """
 
-    weights: Weights
+    weights: Floats
 
     @classmethod
-    def of(cls, weights: Weights, rows: int) -> FeatureObjective:
+    def of(cls, weights: Floats, rows: int) -> FeatureObjective:
         """With weights scaled to integers, so that comparisons of up to ``rows`` rows are exact."""
         return cls(integer_weights(weights, rows))
 
-    def reading(self, unions: Bits) -> Weights:
+    def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Weights = unions @ self.weights
+        read: Floats = unions @ self.weights
         return read
 
 
@@ -69,11 +67,11 @@ class ClauseObjective:
 
     clauses: Bits
     has_clause: Bits
-    weights: Weights
+    weights: Floats
 
     @classmethod
     def of_clauses(
-        cls, clauses: Sequence[Collection[int]], has_clause: Bits, n_features: int, weights: Weights, rows: int
+        cls, clauses: Sequence[Collection[int]], has_clause: Bits, n_features: int, weights: Floats, rows: int
     ) -> ClauseObjective:
         """From sets of features, with weights scaled to integers, exact for up to ``rows`` rows."""
         members = np.zeros((len(clauses), n_features), dtype=np.bool_)
@@ -82,13 +80,13 @@ class ClauseObjective:
         return cls(members, has_clause, integer_weights(weights, rows))
 
     @classmethod
-    def of_matrix(cls, matrix: Bits, weights: Weights, rows: int) -> ClauseObjective:
+    def of_matrix(cls, matrix: Bits, weights: Floats, rows: int) -> ClauseObjective:
         """From the features that subsume each query as a whole, ``bool[q, f]``, and nothing else."""
         return cls(np.eye(matrix.shape[1], dtype=np.bool_), matrix, integer_weights(weights, rows))
 
-    def reading(self, unions: Bits) -> Weights:
+    def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Weights = ~self.skipped(unions) @ self.weights
+        read: Floats = ~self.skipped(unions) @ self.weights
         return read
 
     def skipped(self, unions: Bits) -> Bits:
@@ -98,9 +96,9 @@ class ClauseObjective:
         return by
 
     @cached_property
-    def _features_of_clauses(self) -> _Singles:
+    def _features_of_clauses(self) -> Singles:
         return self.clauses.T.astype(np.float32)
 
     @cached_property
-    def _clauses_of_queries(self) -> _Singles:
+    def _clauses_of_queries(self) -> Singles:
         return self.has_clause.T.astype(np.float32)

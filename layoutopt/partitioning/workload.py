@@ -7,16 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
-from layoutopt.model.vectors import Bits
 from layoutopt.partitioning.objective import ClauseObjective
-from layoutopt.partitioning.partition import Weights
 from layoutopt.skipping.skip_sets import Clause, clause_table
 
 
 def objective_of(
-    queries: Sequence[Query], features: FeatureSet, weights: Weights, rows: int, others: Bits | None = None
+    queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, others: Bits | None = None
 ) -> ClauseObjective:
     """The objective of queries over these features, and over others that they are known to skip by.
 

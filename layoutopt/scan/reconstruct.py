@@ -12,19 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import DataFileError
+from layoutopt.model.arrays import Ints
 from layoutopt.model.predicates import TRUE, And, Node, columns_of
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
 from layoutopt.scan.checking import decisions as shadow
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.read import BATCH_ROWS, TID, LayoutRead, SegmentRead, read_file
-
-Ints = npt.NDArray[np.int64]
 
 _NOTHING = pa.table({})
 

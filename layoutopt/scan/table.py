@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
+from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Filter, Node, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
 from layoutopt.scan.checking import decisions as shadow
-from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
+from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.scan.read import BATCH_ROWS, ROWS_ONLY, FileRead, LayoutRead, SegmentRead, open_parquet, read_segments
 from layoutopt.scan.startup import spare_pandas
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match

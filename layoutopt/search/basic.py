@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.costs import Costs, few_families
 from layoutopt.search.drafts import Draft, Drafts, Queries
 from layoutopt.search.gsop import search_groups

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.search.drafts import Draft, Drafts, Maker, Queries
 from layoutopt.search.grouping import Group
-from layoutopt.search.problem import Bools, Floats, Problem, Unit
+from layoutopt.search.problem import Problem, Unit
 
 _MOST_FAMILIES = 24
 """Families beyond these join the family that shares most columns: what is tried of them grows with their square."""
@@ -118,7 +119,7 @@ def masters_of(maker: Maker, drafts: Sequence[Draft]) -> dict[int, Draft]:
     return found
 
 
-def path_cost(rows: Floats, holds: Bools, cell: Floats, tid: float) -> float:
+def path_cost(rows: Floats, holds: Bits, cell: Floats, tid: float) -> float:
     """The cost of queries of one family, each along the better of the greedy path and the best single layout (5.6.3).
 
     A scan that tries more paths reads no more than this.

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from layoutopt.search.problem import Bools, Floats, Ints, Problem
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.search.problem import Problem
 
 _LEAST_SERVED = 0.95
 """Of the weight of the queries held back."""
@@ -25,10 +26,10 @@ class Covers:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._members: Bools = problem.members > 0
+        self._members: Bits = problem.members > 0
         self._weights: Floats = problem.weights.sum(axis=0)
 
-    def find(self, served: Bools) -> tuple[int, ...]:
+    def find(self, served: Bits) -> tuple[int, ...]:
         """Few rows' features, by which all these queries and, by cross-validation, others like them are served.
 
         Args:
@@ -50,11 +51,11 @@ class Covers:
             rows += sample.rows
         return min(1.0, held / rows) if rows else 1.0
 
-    def serves(self, features: tuple[int, ...], queries: Ints) -> Bools:
+    def serves(self, features: tuple[int, ...], queries: Ints) -> Bits:
         """Which of the queries these features serve, ``bool[len(queries)]``."""
         inside = np.zeros(len(self._members), dtype=np.bool_)
         inside[list(features)] = True
-        whole: Bools = ~np.asarray(self._members[~inside].any(axis=0), dtype=np.bool_)
+        whole: Bits = ~np.asarray(self._members[~inside].any(axis=0), dtype=np.bool_)
         return np.asarray((self._problem.skips[queries] & whole).any(axis=1), dtype=np.bool_)
 
     def _hold_for_others(self, queries: Ints) -> bool:
@@ -73,13 +74,13 @@ class Covers:
         found = [features for features in (self._common(skips), self._greedy(skips, queries)) if features]
         return min(found, key=lambda features: (self.share(features), features), default=())
 
-    def _common(self, skips: Bools) -> tuple[int, ...]:
+    def _common(self, skips: Bits) -> tuple[int, ...]:
         common = np.flatnonzero(skips.all(axis=0))
         if not len(common):
             return ()
         return self._features(common[[int(np.argmin(self._shares[common]))]])
 
-    def _greedy(self, skips: Bools, queries: Ints) -> tuple[int, ...]:
+    def _greedy(self, skips: Bits, queries: Ints) -> tuple[int, ...]:
         """By most weight of queries newly served for the rows of a clause."""
         weights = self._weights[queries] + 1e-9
         open_, chosen = np.ones(len(queries), dtype=np.bool_), []

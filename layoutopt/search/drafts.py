@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.cover import Covers
 from layoutopt.search.grouping import Group
 from layoutopt.search.local import feature_choices
-from layoutopt.search.problem import Bools, Floats, Problem, Sample
+from layoutopt.search.problem import Problem, Sample
 from layoutopt.search.rows import rows_by
 
 Queries = frozenset[int]
@@ -133,7 +134,7 @@ class Maker:
         return _Tried(None, 1.0, tuple(self._blocked(self.problem, served)))
 
     def _blocked(
-        self, problem: Problem, served: Bools, always: tuple[int, ...] = ()
+        self, problem: Problem, served: Bits, always: tuple[int, ...] = ()
     ) -> Iterator[tuple[Floats, tuple[int, ...]]]:
         """What the queries served read by each choice of guides; ``always`` are among them in a load."""
         if not problem.samples:
@@ -178,7 +179,7 @@ def thinned(problem: Problem, rows: int) -> Problem:
     return replace(problem, samples=tuple(samples))
 
 
-def mask_of(queries: Iterable[int], n_queries: int) -> Bools:
+def mask_of(queries: Iterable[int], n_queries: int) -> Bits:
     """A set of queries as a mask, ``bool[n_queries]``."""
     mask = np.zeros(n_queries, dtype=np.bool_)
     mask[list(queries)] = True

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, cost_unless_above, served_by
 from layoutopt.search.merging import merge_bottom_up, starting_groups
 from layoutopt.search.moves import move_classes
-from layoutopt.search.problem import Bools, Floats, Problem
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import Computed, Estimate, RowsRead, least_rows, rows_estimator
 
 
@@ -81,7 +82,7 @@ def search_groups(
 
 
 def _watched(rows_read: RowsRead, watch: Watch, stage: str) -> RowsRead:
-    def watched(served: Bools) -> Floats:
+    def watched(served: Bits) -> Floats:
         with watch(stage):
             return rows_read(served)
 

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Bits, Floats, Ints, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.skip_sets import clause_table, membership
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +68,10 @@ class Problem:
     """
 
     columns: tuple[str, ...]
-    reads: Bools
+    reads: Bits
     shares: Floats
     members: Singles
-    skips: Bools
+    skips: Bits
     samples: tuple[Sample, ...]
     unit: Unit
     block_rows: int
@@ -85,7 +80,7 @@ class Problem:
     classes: Ints | None = None
 
     @cached_property
-    def bits(self) -> tuple[Bools, ...]:
+    def bits(self) -> tuple[Bits, ...]:
         """Each sample's vectors as ``bool[distinct vectors, features]``."""
         return tuple(sample.vectors.bits() for sample in self.samples)
 
@@ -100,7 +95,7 @@ class Problem:
         """Query weights, ``float64[samples, queries]``."""
         return np.stack([s.query_weights for s in self.samples])
 
-    def skippable(self, unions: Bools, queries: Bools | None = None) -> Bools:
+    def skippable(self, unions: Bits, queries: Bits | None = None) -> Bits:
         """Which query can skip which block by its clauses, ``bool[blocks, queries]``.
 
         Args:
@@ -110,7 +105,7 @@ class Problem:
         skips = self.skips if queries is None else self.skips[queries]
         used = skips.any(axis=0)
         holds = unions.astype(np.float32) @ self.members[:, used] == 0
-        found: Bools = (holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0
+        found: Bits = (holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0
         return found
 
 
@@ -156,7 +151,7 @@ def make_problem(
     )
 
 
-def _equal_rows(masks: Bools) -> tuple[Ints, Ints]:
+def _equal_rows(masks: Bits) -> tuple[Ints, Ints]:
     """The first row of each class of equal rows, and each row's class."""
     _, first, inverse = np.unique(np.packbits(masks, axis=1), axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)

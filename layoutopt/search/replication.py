@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.basic import full_copies, selective
 from layoutopt.search.costs import Costs, few_families, masters_of
 from layoutopt.search.drafts import Draft, Drafts, Maker, mask_of, thinned

@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or, conjunction, disjunction
 from layoutopt.model.query import Query
@@ -111,7 +111,7 @@ def _minimal(clauses: Iterable[Clause]) -> list[Clause]:
     return kept
 
 
-def clause_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tuple[Clause, ...], npt.NDArray[np.bool_]]:
+def clause_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tuple[Clause, ...], Bits]:
     """All clauses of a workload, and which query has which.
 
     Returns:
@@ -127,7 +127,7 @@ def clause_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tuple[
     return tuple(table), matrix
 
 
-def membership(clauses: Sequence[Clause], n_features: int) -> npt.NDArray[np.float32]:
+def membership(clauses: Sequence[Clause], n_features: int) -> Singles:
     """Which feature is a member of which clause: 0 or 1, shape (features, clauses).
 
     A product of union bits and this matrix counts the members with bit 1; a clause holds where that is 0.

@@ -24,10 +24,9 @@ from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.errors import BoundError, LayoutoptError, TableError
+from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
-from layoutopt.model.vectors import Ints, Words
-from layoutopt.partitioning.partition import Weights
 from layoutopt.spark.core.failures import marked
 from layoutopt.spark.core.featurize import words_of
 from layoutopt.spark.core.segments import POSITION, SEGMENT
@@ -80,7 +79,7 @@ class WriteJob:
     """
 
     plan: Plan
-    shares: Weights
+    shares: Floats
     root: str
     load_id: str
     first_block: int

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.problem import Bools, Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.skipping.skip_sets import Clause, membership
 
 WARD: Partitioner = find_partitioner("ward")
@@ -57,7 +58,7 @@ def _clause(rng: np.random.Generator, n_features: int) -> Clause:
     return frozenset(rng.choice(n_features, size, replace=False).tolist())
 
 
-def shares_of(clauses: tuple[Clause, ...], skips: Bools, n_features: int) -> np.ndarray:
+def shares_of(clauses: tuple[Clause, ...], skips: Bits, n_features: int) -> np.ndarray:
     """A feature covers a query by one over the size of the smallest of its clauses that it is in."""
     shares = np.zeros((len(skips), n_features))
     for q, c in zip(*np.nonzero(skips), strict=True):
@@ -82,7 +83,7 @@ def problems(draw: st.DrawFn, *, least_rows: int = 1, max_vectors: int | None = 
     )
 
 
-def queries_of(problem: Problem, numbers: list[int]) -> Bools:
+def queries_of(problem: Problem, numbers: list[int]) -> Bits:
     """A set of queries as a mask."""
     served = np.zeros(len(problem.reads), dtype=np.bool_)
     served[[number % len(served) for number in numbers]] = True

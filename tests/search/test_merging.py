@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.search import merging
 from layoutopt.search.grouping import Grouping, column_classes, cost_of, cost_unless_above
 from layoutopt.search.gsop import search_groups, singles, whole
 from layoutopt.search.merging import Pairs, starting_groups
 from layoutopt.search.moves import move_classes
-from layoutopt.search.problem import Bools, Floats, Problem
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import Computed, RowsRead, block_estimate, least_rows
 from tests.search.problems import WARD, problems, random_problem
 
@@ -65,7 +66,7 @@ def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> No
     asked: set[bytes] = set()
     blind = worse_with_every_reader(problem)
 
-    def estimate(served: Bools) -> Floats:
+    def estimate(served: Bits) -> Floats:
         asked.add(served.tobytes())
         return blind(served)
 

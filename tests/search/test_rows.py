@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.search.local import choose_features, local_vectors, local_weights
-from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import (
     Computed,
     Estimate,
@@ -36,7 +37,7 @@ def skips_vector(problem: Problem, query: int, bits: np.ndarray) -> bool:
     return False
 
 
-def read_naively(problem: Problem, s: int, served: Bools, features: Ints) -> list[float]:
+def read_naively(problem: Problem, s: int, served: Bits, features: Ints) -> list[float]:
     """Block by block and query by query, from the rows themselves."""
     sample, bits = problem.samples[s], problem.bits[s]
     vectors = local_vectors(bits, sample.vectors.counts, features)
@@ -76,7 +77,7 @@ def test_fewer_guides_are_taken_only_where_queries_then_read_less(problem: Probl
     assert set(exact.guides(served).tolist()) <= set(choose_features(problem, served).tolist())
 
 
-def every_estimate(problem: Problem, served: Bools) -> dict[str, Floats]:
+def every_estimate(problem: Problem, served: Bits) -> dict[str, Floats]:
     names: list[Estimate] = ["coarse", "block", "selectivity", "full"]
     return {name: rows_estimator(problem, name, WARD)(served) for name in names}
 
@@ -158,7 +159,7 @@ def test_nobody_reads_nothing() -> None:
 def test_every_set_of_queries_is_computed_once() -> None:
     asked: list[list[bool]] = []
 
-    def rows_read(served: Bools) -> Floats:
+    def rows_read(served: Bits) -> Floats:
         asked.append(served.tolist())
         return np.zeros((1, len(served)))
 

@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import FALSE, TRUE, Filter, InSet, Node, conjunction, disjunction
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
-from layoutopt.model.vectors import Bits, pack
+from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, cannot_match
 from layoutopt.skipping.skip_sets import Clause, ClauseFinder, clause_table, membership
 from tests.model.conditions import Both, Condition, Either, In, Not, col, conditions, leaves, to_node

@@ -16,10 +16,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import SkippingError
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import And, Node, Or, columns_of, describe
 from layoutopt.model.predicates.render import to_sql
 from layoutopt.scan.checking.rows import SegmentRows, segment_rows
@@ -29,8 +29,6 @@ from layoutopt.scan.prune import Fate, PrunedPlan
 if TYPE_CHECKING:
     from layoutopt.scan.table import Table
 
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 SWITCH: Final = "LAYOUTOPT_CHECK_SKIPPING"
 """The environment variable that switches the checks on."""

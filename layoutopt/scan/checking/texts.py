@@ -14,10 +14,10 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import QueryError, SkippingError
+from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
@@ -31,8 +31,6 @@ from layoutopt.scan.read import BATCH_ROWS
 from layoutopt.scan.table import TableRead
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
-
-Bits = npt.NDArray[np.bool_]
 
 _CLOSE = 1e-9
 """Sums of floats depend on the order of the rows; what a lost row changes is larger, or another check's to find."""

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError
+from layoutopt.model.arrays import Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import to_sql
-from layoutopt.model.vectors import WORD_BITS, VectorCounts, Words, words_for
+from layoutopt.model.vectors import WORD_BITS, VectorCounts, words_for
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import compiled_in_parts
 
