@@ -26,7 +26,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
-from layoutopt.partitioning.objective import ClauseObjective, scanned
+from layoutopt.partitioning.objective import SkipSetObjective, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 
@@ -49,7 +49,7 @@ class Segment:
     pairs: PartitionPairs
 
     @property
-    def objective(self) -> ClauseObjective:
+    def objective(self) -> SkipSetObjective:
         """Rows that the training queries cannot skip."""
         return objective_of(self.queries, self.features, self.pairs.query_weights, self.pairs.vectors.rows)
 

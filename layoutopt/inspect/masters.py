@@ -55,7 +55,7 @@ def misplaced_rests(source: PlanBlocks) -> Iterator[Where]:
                 )
 
 
-class Positions:
+class TidsRead:
     """The tids read of each segment in each layout of a plan, judged when the last of their files was read."""
 
     def __init__(self, source: PlanBlocks) -> None:

@@ -30,7 +30,7 @@ from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
-from layoutopt.search.rows import Computed
+from layoutopt.search.rows import ComputedRows
 from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
 from layoutopt.spark.planning.sampling import spread
 from layoutopt.writer.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
@@ -117,7 +117,7 @@ def gsop_by(method: str, planning: Planning) -> Designed:
     """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
-    exact = Computed(problem, find_partitioner(PARTITIONER))
+    exact = ComputedRows(problem, find_partitioner(PARTITIONER))
     cost = cost_of(problem, groups, exact)
     return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
 
@@ -144,7 +144,7 @@ def problem_of(planning: Planning) -> Problem:
     )
 
 
-def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: Computed) -> Scheme:
+def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
     return with_cuts(planning, scheme_of(problem, groups, exact, planning.partitioner))
 
 

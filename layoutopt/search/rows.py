@@ -40,7 +40,7 @@ def remembered(rows_read: RowsRead) -> RowsRead:
     return answer
 
 
-class Computed:
+class ComputedRows:
     """The exact value on the samples: choose local features, partition, look at the union vectors.
 
     Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
@@ -93,7 +93,7 @@ def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partiti
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
     few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return Computed(few, partitioner).by_most
+    return ComputedRows(few, partitioner).by_most
 
 
 def block_estimate(problem: Problem) -> RowsRead:
@@ -118,7 +118,7 @@ def block_estimate(problem: Problem) -> RowsRead:
 
 
 def least_rows(problem: Problem) -> Floats:
-    """The rows that no clause of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
+    """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
     least = np.zeros((len(problem.samples), len(problem.reads)))
     for s, (sample, bits) in enumerate(zip(problem.samples, problem.bits, strict=True)):
         skipped = np.zeros(len(problem.reads))
@@ -130,7 +130,7 @@ def least_rows(problem: Problem) -> Floats:
 
 
 def selectivity_estimate(problem: Problem) -> RowsRead:
-    """The baseline: the rows that no clause of the query excludes, as if rows could be skipped one by one."""
+    """The baseline: the rows that no skip set of the query excludes, as if rows could be skipped one by one."""
     least = least_rows(problem)
     return lambda served: np.where(served, least, 0.0)
 
@@ -143,4 +143,4 @@ def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitione
         return block_estimate(problem)
     if estimate == "selectivity":
         return selectivity_estimate(problem)
-    return Computed(problem, partitioner)
+    return ComputedRows(problem, partitioner)

@@ -19,7 +19,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.objective import SkipSetObjective
 from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
@@ -69,7 +69,7 @@ class Guides:
     words: Words
     weights: Floats
     slices: int = 0
-    objective: ClauseObjective | None = None
+    objective: SkipSetObjective | None = None
 
 
 def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:

@@ -14,7 +14,7 @@ from layoutopt.model.cost import Read, workload_cost
 from layoutopt.search.grouping import Group, column_classes, cost_of, served_by
 from layoutopt.search.merging import Pairs, merge_bottom_up, starting_groups
 from layoutopt.search.problem import Problem, Unit
-from layoutopt.search.rows import Computed, RowsRead, block_estimate, remembered
+from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, remembered
 from tests.search.problems import WARD, problems, random_problem
 
 
@@ -121,7 +121,7 @@ def test_a_merges_change_is_the_difference_of_the_objective(case: tuple[Problem,
 @settings(max_examples=50)
 @given(problems())
 def test_merging_passes_from_classes_to_one_group_by_best_estimated_pairs(problem: Problem) -> None:
-    estimate, exact = block_estimate(problem), Computed(problem, WARD)
+    estimate, exact = block_estimate(problem), ComputedRows(problem, WARD)
     passed = merge_bottom_up(problem, starting_groups(problem), estimate, exact)
     assert set(passed[0].groups) == set(column_classes(problem))
     assert passed[-1].groups == (frozenset(range(len(problem.columns))),)
