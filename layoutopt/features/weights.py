@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layoutopt.features.implications import Bools, Floats, Implications
+from layoutopt.features.implications import Implications
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts
@@ -32,7 +33,7 @@ def feature_shares(features: FeatureSet, queries: Sequence[Query]) -> Floats:
 
 
 def feature_weights(
-    matrix: Bools | Floats, query_weights: Floats, selectivity: Floats | None = None, *, marginal: bool = False
+    matrix: Bits | Floats, query_weights: Floats, selectivity: Floats | None = None, *, marginal: bool = False
 ) -> Floats:
     """The weight of each feature for the blocking: float64, shape (features,).
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.indicators import geometric_means, indicators
+from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Node
 from layoutopt.model.query import Query
 from layoutopt.scan.amounts import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
-from layoutopt.scan.prune import Bits, Fate, PrunedPlan
+from layoutopt.scan.prune import Fate, PrunedPlan
 from layoutopt.scan.table import Table
 
 Progress = Callable[[int, int], None]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -22,7 +21,8 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.statistics import measure
 from layoutopt.errors import DataFileError, SchemaError, SettingError
-from layoutopt.inspect.masters import Positions, master_columns, misplaced_rests
+from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
+from layoutopt.model.arrays import Ints
 from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.predicates import Node, columns_of, conjunction, describe, disjunction
 from layoutopt.model.schema import Column
@@ -37,7 +37,6 @@ from layoutopt.skipping.cannot_match import UNKNOWN_NULLS
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.positions import position_sums, value_hashes
 
-Ints = npt.NDArray[np.int64]
 Finding = tuple[str, str]
 Progress = Callable[[int, int], None]
 MOST_PROBLEMS = 1000
@@ -138,7 +137,7 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
     chosen = [work[i] for i in sorted(random.Random(seed).sample(range(len(work)), count))] if work else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
-    positions = {id(source): Positions(source) for source in table.sources}
+    positions = {id(source): TidsRead(source) for source in table.sources}
     blocks = rows = 0
     for done, (source, index) in enumerate(chosen):
         mine = source.blocks.take(source.blocks.file == index)
@@ -182,7 +181,7 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
     yield from (Problem("rest", *found) for found in misplaced_rests(source))
 
 
-def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: Positions) -> Iterator[Problem]:
+def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: TidsRead) -> Iterator[Problem]:
     """The checks of one data file; ``blocks`` are those in it."""
     blocks = blocks.take(np.argsort(blocks.row_group, kind="stable"))
     path = blocks.files[int(blocks.file[0])]

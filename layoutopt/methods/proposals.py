@@ -9,12 +9,12 @@ from typing import Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import DEFAULT
 from layoutopt.search.problem import Unit
 
@@ -36,8 +36,8 @@ class PartitionPairs:
     value: PlainValue
     rows: int
     vectors: VectorCounts
-    query_weights: Weights
-    weights: Weights
+    query_weights: Floats
+    weights: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Planning:
     partitioner: str = DEFAULT
 
     @cached_property
-    def shares(self) -> Weights:
+    def shares(self) -> Floats:
         """How much of each query each feature covers, ``float64[n_queries, n_features]``."""
         return feature_shares(self.features, self.queries)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import QueryError
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import TID
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
@@ -32,8 +32,6 @@ from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.plain_names import plain_name
 
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 PLACE = "_place"

@@ -10,10 +10,11 @@ import numpy as np
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
+from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
 from layoutopt.model.schema import Schema
-from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
+from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
 
 

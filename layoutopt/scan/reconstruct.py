@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import DataFileError, SkippingError
+from layoutopt.model.arrays import Ints
 from layoutopt.model.columns import TID
 from layoutopt.model.predicates import TRUE, And, Node, columns_of, describe
 from layoutopt.model.schema import Column
@@ -25,8 +25,6 @@ from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.files import BATCH_ROWS, read_file
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.segments import LayoutRead, SegmentRead
-
-Ints = npt.NDArray[np.int64]
 
 _NOTHING = pa.table({})
 

@@ -15,9 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Hashes = npt.NDArray[np.uint32]
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from layoutopt.model.arrays import Bytes, Hashes, Ints
 
 SEED = 42
 # Rows mixed together: all arrays of one round stay in the second-level cache.
@@ -148,7 +146,7 @@ def _hash_decimals(array: pa.Array, precision: int) -> Hashes:
     return _hash_texts(*_big_integer_bytes(halves))
 
 
-def _big_integer_bytes(halves: npt.NDArray[np.int64]) -> tuple[Bytes, Ints]:
+def _big_integer_bytes(halves: Ints) -> tuple[Bytes, Ints]:
     """``BigInteger.toByteArray`` of 128-bit numbers, ``int64[2 n]``: big-endian, as few bytes as keep the sign."""
     big_endian = halves.view(np.uint8).reshape(-1, 16)[:, ::-1]
     fill = np.where(big_endian[:, :1] >= 128, 255, 0).astype(np.uint8)

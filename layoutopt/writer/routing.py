@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import feature_weights
+from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
 from layoutopt.model.columns import word_names
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
+from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.objective import SkipSetObjective
 from layoutopt.partitioning.order import order_rows
-from layoutopt.partitioning.partition import Weights, assign_rows
+from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
@@ -59,9 +59,9 @@ class Guides:
     """
 
     words: Words
-    weights: Weights
+    weights: Floats
     slices: int = 0
-    objective: ClauseObjective | None = None
+    objective: SkipSetObjective | None = None
 
 
 def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:
@@ -98,12 +98,12 @@ def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
     return _written(rows, ordering.block, ordering.n_blocks)
 
 
-def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
+def queries_reaching(plan: Plan, table: pa.Table) -> Floats:
     """The weight of each training query, ``float64[n_queries]``; 0 where the segment's own bounds exclude it."""
     return reaching(plan.queries, plan.schema, table)
 
 
-def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weights:
+def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
     columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
     facts = segment_facts(schema, table, columns)
@@ -111,7 +111,7 @@ def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weigh
     return np.asarray(reached, dtype=np.float64)
 
 
-def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Weights, reached: Weights) -> Guides:
+def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Floats, reached: Floats) -> Guides:
     """What guides the layout's blocking in this segment.
 
     Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
@@ -157,7 +157,7 @@ def served_queries(plan: Plan, layout: Layout) -> Bits:
     return served
 
 
-def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
+def feature_guides(layout: Layout, words: Words, weights: Floats) -> Guides:
     """The layout's local features as guides, with the weights ``float64[f]`` of all of the plan's features."""
     return Guides(project(words, layout.guiding), np.asarray(weights)[list(layout.guiding)])
 
@@ -198,7 +198,7 @@ def _min_rows(plan: Plan, blocking: ByVectors) -> int:
     return int(given)
 
 
-def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:
+def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> Ints:
     """For each distinct vector the one that stands for it in blocking, ``int64[d]``; itself within ``max_vectors``.
 
     The vectors with the most rows stay; every other is joined to the one of them from which it differs in the least
@@ -258,7 +258,7 @@ def _ranks(column: pa.ChunkedArray, type: str) -> Ints:
 
 def _written(rows: Ints, block: Ints, n_blocks: int, joined_vectors: int = 0) -> Routing:
     """Rows sorted by block; within a block they keep their order, so what compresses together stays together."""
-    in_order: npt.NDArray[np.intp] = np.argsort(block, kind="stable")
+    in_order: Places = np.argsort(block, kind="stable")
     sizes = np.bincount(block, minlength=n_blocks)
     return Routing(rows[in_order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), joined_vectors)
 

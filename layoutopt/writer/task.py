@@ -24,11 +24,10 @@ from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.errors import BoundError, LayoutoptError, TableError, carried
+from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.columns import BLOCK, POSITION, SEGMENT, TID
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
-from layoutopt.model.vectors import Ints, Words
-from layoutopt.partitioning.partition import Weights
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.writer.positions import at_positions, position_sums, value_hashes
@@ -77,7 +76,7 @@ class WriteJob:
     """
 
     plan: Plan
-    shares: Weights
+    shares: Floats
     root: str
     load_id: str
     first_block: int

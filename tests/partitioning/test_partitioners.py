@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from layoutopt.errors import SettingError
 from layoutopt.model.vectors import VectorCounts, pack, unpack
-from layoutopt.partitioning import Partition, assign_rows
 from layoutopt.partitioning.objective import FeatureObjective, scanned
+from layoutopt.partitioning.partition import Partition, assign_rows
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.partitioning.segments import Segment, random_segment, segments
 

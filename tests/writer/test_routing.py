@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from layoutopt.model.arrays import Words
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.vectors import VectorCounts, Words, pack, unpack
+from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
     Guides,
     feature_guides,

@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import Final, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
+
+from layoutopt.model.arrays import Floats, Ints
 
 Key = int | str | bytes
 
@@ -93,7 +94,7 @@ def successor(key: Key) -> Key:
     return key + b"\0" if isinstance(key, bytes) else key + 1
 
 
-def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def float_keys(values: Floats) -> Ints:
     """The keys of doubles: float64[n] to int64[n].
 
     The keys are dense: neighbouring doubles have neighbouring keys, -0.0 and 0.0 the key 0, every NaN ``NAN_KEY``.

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import SkippingError
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import And, Node, Or, columns_of, describe
 from layoutopt.model.predicates.render import to_sql
 from layoutopt.scan.check_switch import TALLY
@@ -24,9 +24,6 @@ from layoutopt.scan.checking.rows import SegmentRows, segment_rows
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import Fate, PrunedPlan
-
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 
 def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import QueryError, SkippingError
@@ -30,8 +29,6 @@ from layoutopt.scan.prune import Fate, PlanBlocks, PrunedPlan
 from layoutopt.scan.reads import TableRead
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
-
-Bits = npt.NDArray[np.bool_]
 
 _CLOSE = 1e-9
 """Sums of floats depend on the order of the rows; what a lost row changes is larger, or another check's to find."""

@@ -14,16 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, PlanError
-from layoutopt.features.implications import Bools
 from layoutopt.features.weights import feature_shares, marginal_weights
 from layoutopt.methods.proposals import PartitionPairs, spread
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.partition import Weights
 from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, cannot_match
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
@@ -81,7 +80,7 @@ def sample_pairs(of: Counting, features: FeatureSet) -> tuple[PartitionPairs, ..
     return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
 
 
-_Reached = Mapping[PlainValue, tuple[int, Weights]]
+_Reached = Mapping[PlainValue, tuple[int, Floats]]
 
 
 def _with_weights(
@@ -172,9 +171,7 @@ def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]
     return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 
 
-def _excluded(
-    bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()
-) -> Bools:
+def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()) -> Bits:
     """Which query the bounds of the columns, but for some, exclude from which partition, ``bool[queries, partitions]``.
 
     Args:

@@ -20,14 +20,14 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares, marginal_weights
 from layoutopt.methods.proposals import PartitionPairs, spread
+from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Ints, VectorCounts, Words, distinct, project
-from layoutopt.partitioning.partition import Weights
+from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import Fate, PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
@@ -222,8 +222,8 @@ def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors)
 class _Factors:
     """What a block of the sample stands for: so many ``rows`` for each of its, and so many ``blocks`` of the table."""
 
-    rows: Weights
-    blocks: Weights
+    rows: Floats
+    blocks: Floats
 
 
 def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
