@@ -208,7 +208,7 @@ def _is(node: exp.Expr, truth: bool, context: Context) -> Node:
     if isinstance(target, exp.Null):
         return _null_test(node.this, truth, context)
     if isinstance(target, exp.Boolean):
-        return _null_safe_equal(exp.NullSafeEQ(this=node.this, expression=target), truth, context)
+        return _null_safe_equal(exp.NullSafeEQ(this=node.this.copy(), expression=target.copy()), truth, context)
     raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
 
 
@@ -268,8 +268,8 @@ def _between(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("symmetric"):
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is symmetric, which Spark does not know")
     bounds = [
-        _comparison(exp.GTE(this=node.this, expression=node.args["low"]), truth, context),
-        _comparison(exp.LTE(this=node.this, expression=node.args["high"]), truth, context),
+        _comparison(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), truth, context),
+        _comparison(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), truth, context),
     ]
     return conjunction(bounds) if truth else disjunction(bounds)
 
@@ -317,7 +317,7 @@ def _like_several(node: exp.Expr, truth: bool, context: Context, escape: str) ->
         raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
     # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL
     wanted = truth != bool(node.args.get("negate"))
-    singles = [type(node)(this=node.this, expression=pattern) for pattern in patterns.expressions]
+    singles = [type(node)(this=node.this.copy(), expression=pattern.copy()) for pattern in patterns.expressions]
     each = [_like(single, wanted, context, escape) for single in singles]
     return disjunction(each) if isinstance(quantifier, exp.Any) == truth else conjunction(each)
 
