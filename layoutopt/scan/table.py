@@ -15,6 +15,7 @@ from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Filter, Node, disjunction
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
 from layoutopt.scan.checking import decisions as shadow
 from layoutopt.scan.prune import Bits, PlanBlocks, PrunedPlan, plan_blocks, prune
@@ -108,9 +109,9 @@ class Table:
         names = self.schema.names if columns is None else self.schema.select(columns).names
         if not names:
             raise QueryError("scan() got no columns; name at least one")
-        chosen = ", ".join(_quoted(name) for name in names)
+        chosen = ", ".join(quoted(name) for name in names)
         condition = "" if where is None else f" WHERE {where}"
-        return f"SELECT {chosen} FROM {_quoted(self.name)}{condition}"
+        return f"SELECT {chosen} FROM {quoted(self.name)}{condition}"
 
     def sql(self, text: str) -> pa.Table:
         """The answer to a SQL text, by the embedded engine.
@@ -363,7 +364,3 @@ def _runs(values: Any, labels: Any) -> list[Any]:
 
 def _with_field(schema: pa.Schema, field: pa.Field) -> pa.Schema:
     return schema.set(schema.get_field_index(field.name), pa.field(field.name, field.type))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

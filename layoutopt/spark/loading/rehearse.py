@@ -25,6 +25,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import LayoutoptError
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import clear_failures, marked
@@ -41,7 +42,6 @@ from layoutopt.spark.core.segments import (
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.sql.references import quoted
 from layoutopt.writer.task import WriteJob, gather_segment, stream_of, write_layouts
 
 _RESULT_SCHEMA = "plan int, blocks binary"

@@ -21,6 +21,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.partition import Weights
@@ -28,7 +29,6 @@ from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, cannot_mat
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.planning.sampling import rows_by_partition, sample_vectors, spread
-from layoutopt.sql.references import quoted
 from layoutopt.writer.routing import weights_from
 
 Progress = Callable[[str], None]

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.model.types import quoted
 from layoutopt.scan.checking import decisions as shadow
 from layoutopt.scan.checking.texts import check_text
 from layoutopt.scan.table import TableRead, merge_mentions
@@ -43,7 +44,7 @@ from layoutopt.spark.session.tables import (
 )
 from layoutopt.sql.parameters import Arguments, bind
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import Kind, Span, quoted, references_of, splice_relations
+from layoutopt.sql.references import Kind, Span, references_of, splice_relations
 from layoutopt.sql.scans import scans_of
 
 _ENABLING = threading.Lock()
