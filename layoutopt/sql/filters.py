@@ -41,8 +41,9 @@ from layoutopt.sql.expressions import (
 )
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.types.beyond_bigint import outcome_for_all
-from layoutopt.sql.types.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, compared_type, is_numeric
+from layoutopt.sql.types.coerce import TypedConstant, cast_constant
 from layoutopt.sql.types.preimage import in_set
+from layoutopt.sql.types.rules import compared_type, is_integer, is_number
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -174,7 +175,7 @@ def _value_sets(
     """The subject as it is compared in type ``kind``, and its values for which each comparison is TRUE."""
     cast = [cast_constant(constant, kind, context.settings.time_zone).value for constant in constants]
     values = [value for value in cast if value is not None]
-    if left.type == kind or (kind == "double" and is_numeric(left.type)):
+    if left.type == kind or (kind == "double" and is_number(left.type)):
         try:
             return left, [compare(operator, value, left.expr.type) for value in values]
         except ValueError:
@@ -187,7 +188,7 @@ def _columns(left: Subject, operator: str, right: Subject, context: Context) -> 
     kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
-    if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
+    if is_integer(left.type) and is_integer(right.type):
         first, second = left.expr, right.expr  # whole numbers compare alike in any width
     else:
         first, second = (materialised(cast_subject(side, kind, context)) for side in (left, right))

@@ -21,7 +21,8 @@ from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.dialect import Spark4, parse_statement
 from layoutopt.sql.duckdb import types
-from layoutopt.sql.duckdb.typer import MERGED, Typer, refuse, short
+from layoutopt.sql.duckdb.expressions import refuse, short
+from layoutopt.sql.duckdb.typer import MERGED, Typer
 from layoutopt.sql.plain_names import name_plainly, plain_name, with_plain_names
 from layoutopt.sql.problems import StatementError
 

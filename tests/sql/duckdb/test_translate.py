@@ -63,6 +63,7 @@ PORTABLE = [
     "SELECT s, count(*), sum(price * (1 - price)) AS revenue, sum(id), min(d), max(g) FROM t GROUP BY s ORDER BY s",
     "SELECT year(d) AS y, avg(id), count(DISTINCT s) FROM t GROUP BY year(d) HAVING count(*) >= 1",
     "SELECT sm + 1, id * 2 - sm, -b, id / 4, year(ts) FROM t",
+    "SELECT sm + sm AS a, sm * sm AS b, -sm AS c, sm - 1 AS d FROM t WHERE sm BETWEEN 0 AND 2",
     "SELECT id FROM t ORDER BY g DESC, id LIMIT 3",
     "SELECT id FROM t ORDER BY price, id",
     "SELECT CASE WHEN price > 1 THEN price ELSE 0 END AS c, coalesce(price, 1.5) AS e, if(flag, id, b) AS i FROM t",
