@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from layoutopt.catalog.fields import short
 from layoutopt.errors import SchemaError
 from layoutopt.model.arrays import Bits, Keys
+from layoutopt.model.types import decimal_digits
 from layoutopt.model.values import float_keys, key_kind
-from layoutopt.model.values.keys import decimal_digits
 
 FLOATS = ("float", "double")
 _WIDE_DECIMAL = pa.decimal128(38, 0)

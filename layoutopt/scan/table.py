@@ -12,6 +12,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
+from layoutopt.model.types import quoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.checked import prune_checked, table_read
@@ -73,9 +74,9 @@ class Table(OpenedTable):
         names = self.schema.names if columns is None else self.schema.select(columns).names
         if not names:
             raise QueryError("scan() got no columns; name at least one")
-        chosen = ", ".join(_quoted(name) for name in names)
+        chosen = ", ".join(quoted(name) for name in names)
         condition = "" if where is None else f" WHERE {where}"
-        return f"SELECT {chosen} FROM {_quoted(self.name)}{condition}"
+        return f"SELECT {chosen} FROM {quoted(self.name)}{condition}"
 
     def sql(self, text: str) -> pa.Table:
         """The answer to a SQL text, by the embedded engine.
@@ -167,7 +168,3 @@ class Scan:
         portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone)
         sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
         return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -29,6 +29,7 @@ from layoutopt.catalog.checks import Content
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
 from layoutopt.spark.core.failures import clear_failures
 from layoutopt.writer.checksum import is_hashable
 
@@ -210,8 +211,3 @@ def measure_content(df: DataFrame, source: str) -> Content:
 def content_of(values: dict[str, int], columns: Sequence[str]) -> Content:
     """The content from the values of :func:`content_columns`."""
     return Content(int(values[ROWS]), {name: int(values[name]) for name in columns})
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"

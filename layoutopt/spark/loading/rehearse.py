@@ -26,6 +26,7 @@ from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import clear_failures
@@ -34,7 +35,6 @@ from layoutopt.spark.core.segments import count_chunks, cut_segments, in_input_o
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.sql.references import quoted
 from layoutopt.writer.task import WriteJob, gather_segment, stream_of, write_layouts
 
 _RESULT_SCHEMA = "plan int, blocks binary"

@@ -21,13 +21,13 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, cannot_match
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.planning.sampling import SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
-from layoutopt.sql.references import quoted
 
 Progress = Callable[[str], None]
 _FLOATS = ("float", "double")

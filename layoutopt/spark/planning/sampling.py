@@ -15,10 +15,11 @@ from pyspark.sql.types import DateType, NumericType, TimestampNTZType, Timestamp
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import literal, null_first, of_partitions, partition_column
-from layoutopt.spark.core.source import hashable_sql, quoted
+from layoutopt.spark.core.source import hashable_sql
 
 SAMPLED_PARTITIONS = 3
 SAMPLE_ROWS = 40_000

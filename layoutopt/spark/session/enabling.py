@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.model.types import quoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
@@ -44,7 +45,7 @@ from layoutopt.spark.session.tables import (
 )
 from layoutopt.sql.parameters import Arguments, bind
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import Kind, Span, quoted, references_of, splice_relations
+from layoutopt.sql.references import Kind, Span, references_of, splice_relations
 from layoutopt.sql.scans import scans_of
 
 _ENABLING = threading.Lock()

@@ -22,7 +22,7 @@ from layoutopt.errors import QueryError
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
-from layoutopt.model.types import type_sql
+from layoutopt.model.types import quoted, type_sql
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
@@ -32,8 +32,7 @@ from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.session.checking import check_answer
-from layoutopt.sql.references import quoted
-from layoutopt.sql.splice import splice_views
+from layoutopt.sql.references import splice_relations
 
 log = logging.getLogger("layoutopt.spark")
 
@@ -81,7 +80,7 @@ def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> Data
                 raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
             views[one.scan.span] = f"_layoutopt_{uuid.uuid4().hex}"
             read_to_dataframe(spark, one).createTempView(views[one.scan.span])
-        return spark.sql(splice_views(scan.sql, views))
+        return spark.sql(splice_relations(scan.sql, {span: quoted(view) for span, view in views.items()}))
     finally:
         # spark.sql() has resolved the views: the DataFrame needs their names no more.
         for view in views.values():
