@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.report.texts import format_bytes, printable
+from layoutopt.report.texts import format_bytes, printable, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from layoutopt.model.document import SkippedStatement
+
+_LONGEST_PART = 200
 
 
 def print_evaluation(
@@ -97,7 +99,8 @@ def _worst_table(worst: Sequence[Mapping[str, Any]]) -> Table:
         numbers = [str(one["id"]), f"{one['runs']:g}", f"{one['rows_scanned']:,}"]
         numbers += ["unknown" if one["rows_wasted"] is None else f"{one['rows_wasted']:,}"] if known else []
         for conjunct in one["conjuncts"] or [{"text": "(no filter)", "reason": "", "detail": ""}]:
-            table.add_row(*numbers, Text(printable(conjunct["text"])), Text(printable(_why(conjunct))))
+            text = shortened(printable(conjunct["text"]), _LONGEST_PART)
+            table.add_row(*numbers, Text(text), Text(printable(_why(conjunct))))
             numbers = [""] * len(numbers)
         table.add_section()
     return table
@@ -108,7 +111,7 @@ def _why(conjunct: Mapping[str, Any]) -> str:
     if conjunct["reason"] != "skips":
         return f"{conjunct['reason']}: {conjunct['detail']}".strip(": ")
     blocks = max(conjunct["blocks_skipped_alone"].values(), default=0)
-    return f"skips: as the only filter it would skip {blocks:,} blocks"
+    return f"skips: as the only filter it would skip {blocks:,} block{'' if blocks == 1 else 's'}"
 
 
 def _cells(query: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from layoutopt.inspect.indicators import NAMES
 from layoutopt.report.plots import COLOURS, factors_plot, fates_plot, shares_plot
-from layoutopt.report.texts import format_bytes
+from layoutopt.report.texts import format_bytes, shortened
 
 _MOST_QUERIES = 1000
 _LONGEST_PART = 300
@@ -138,7 +138,7 @@ def _one_worst(one: Mapping[str, Any]) -> str:
     head = f"<p>{said}<br><code>{escape(one['sql'])}</code></p>"
     rows = [
         (
-            f"<code>{escape(_cut(conjunct['text'], _LONGEST_PART))}</code>",
+            f"<code>{escape(shortened(conjunct['text'], _LONGEST_PART))}</code>",
             f'<span class="code {conjunct["reason"]}">{conjunct["reason"]}</span>',
             escape("" if conjunct["reason"] == "skips" else conjunct["detail"]),
             *(f"{count:,}" for count in conjunct["blocks_skipped_alone"].values()),
@@ -210,7 +210,3 @@ def _percent(part: float | None, whole: float) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

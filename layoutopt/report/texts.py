@@ -28,3 +28,12 @@ def format_bytes(count: float) -> str:
     while count >= 1000 and place < len(_UNITS) - 1:
         count, place = count / 1000, place + 1
     return f"{count:.0f} {_UNITS[0]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters.
+
+    >>> shortened("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"

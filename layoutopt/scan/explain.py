@@ -145,7 +145,7 @@ def _conjunct_lines(conjuncts: Sequence[Conjunct]) -> list[str]:
     """Each part of the filter, with the blocks that it skips by itself, and why it skips no more."""
     lines = ["the parts of its filter, each by itself:"] if conjuncts else []
     for conjunct in conjuncts:
-        blocks = ", ".join(f"{count:,} by {name}" for name, count in conjunct.alone.items())
+        blocks = ", ".join(f"{count:,} by {name}" for name, count in conjunct.alone.items() if count)
         lines += [f"  {conjunct.text}", f"    {conjunct.reason.value}: {conjunct.detail or conjunct.reason.sentence}"]
-        lines += [f"    blocks that it skips: {blocks}"] if blocks else []
+        lines += [f"    blocks that it would skip as the only filter: {blocks}"] if blocks else []
     return lines
