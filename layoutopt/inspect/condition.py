@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import BLOCK
@@ -60,10 +58,11 @@ class BlockConditions:
             "conditions": [{**asdict(each), "columns": list(each.columns)} for each in self.conditions],
         }
 
-    def __rich__(self) -> RenderableType:
-        if len(self.conditions) == 1:  # alone, so that it can be put into another command
-            return Text(self.conditions[0].sql, overflow="fold")
-        return Group(*(Text(f"-- {_title(each)}\n{each.sql}", overflow="fold") for each in self.conditions))
+    def __str__(self) -> str:
+        """The conditions in SQL, each under its title; a single one alone, to be put into another command."""
+        if len(self.conditions) == 1:
+            return self.conditions[0].sql
+        return "\n".join(f"-- {_title(each)}\n{each.sql}" for each in self.conditions)
 
 
 def _title(each: BlockCondition) -> str:

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.entries import written_content
@@ -112,9 +110,6 @@ class VerifyReport:
             "unchecked": list(self.unchecked),
             "source": None if self.source is None else self.source.to_json(),
         }
-
-    def __rich__(self) -> RenderableType:
-        return render_report(self)
 
 
 def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress | None = None) -> VerifyReport:
@@ -290,24 +285,3 @@ def _verify_bits(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets
         if wrong.any():
             block = int(blocks.block_id[np.argmax(wrong)])
             yield "union-vector", f"block {block} has rows of {describe(node)}, but its union vector says none"
-
-
-def render_report(report: VerifyReport) -> RenderableType:
-    """A report for a terminal."""
-    read = f"{report.files} files, {report.blocks:,} blocks, {report.rows:,} rows read"
-    verdict = "all as it should be" if report.ok else f"{len(report.problems)} problems"
-    lines: list[RenderableType] = [Text(f"{report.table}, snapshot {report.snapshot}: {read}; {verdict}")]
-    lines += [Text(f"{problem.check}: {problem.file}: {problem.message}", style="red") for problem in report.problems]
-    if report.source is not None:
-        lines.insert(1, Text(_compared(report.source)))
-    lines += [Text(f"not checked: {text}", style="dim") for text in report.unchecked]
-    return Group(*lines)
-
-
-def _compared(check: SourceCheck) -> str:
-    if not check.differences:
-        return f"every row of {check.source} is there: {check.rows:,} rows in {check.partitions:,} partitions"
-    return (
-        f"{check.source} has {check.rows:,} rows in {check.partitions:,} partitions, the table {check.table_rows:,}: "
-        f"{check.differences:,} differences"
-    )

@@ -49,12 +49,25 @@ class Table(OpenedTable):
         """What a SQL text reads of the table; or the given columns (by default all) of the rows that meet a condition.
 
         Raises:
-            QueryError: the text can't be used, or both a text and columns or a condition are given.
+            QueryError: the text can't be used, reads other tables alone, or both a text and columns or a condition are
+                given.
             SchemaError: a column is unknown.
         """
         if sql is not None and (columns is not None or where is not None):
             raise QueryError("scan() takes a SQL text, or columns and a condition; leave out one of them")
-        return self.scan_under(self._select(columns, where) if sql is None else sql, self.settings)
+        scan = self.scan_under(self._select(columns, where) if sql is None else sql, self.settings)
+        if not scan.reads and self.catalog.plans:
+            self._check_names(scan.sql)
+        return scan
+
+    def _check_names(self, sql: str) -> None:
+        """Refuse a text that names tables, but not this one."""
+        from layoutopt.sql.references import references_of
+
+        found = references_of(sql)
+        others = [".".join(each.parts) for each in found.tables if each.parts[-1].lower() not in found.common]
+        if others:
+            raise QueryError(f"the query reads {others[0]!r}, but the table is called {self.name!r}; name it so")
 
     def scan_under(self, sql: str, settings: Settings) -> Scan:
         """What a SQL text reads in a session with these settings; raises as :meth:`scan`."""
