@@ -19,6 +19,7 @@ from layoutopt.model.predicted import tried
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
+from layoutopt.report.tuning_plot import plot
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
 from layoutopt.spark.planning.hold_out import HoldOutEvaluation, worst_fraction
 from layoutopt.spark.planning.sample_evaluation import (
@@ -155,7 +156,7 @@ class TestPlanBest:
         self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
         asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
-        plan = plan_best(spark, asked, log)
+        plan = plan_best(spark, asked, log, draw=plot)
         found = tried(plan.predicted)
         assert set(found) == set(CANDIDATES)
         assert found[plan.method] == min(found.values())
@@ -176,7 +177,7 @@ class TestPlanBest:
             tune_plot=picture,
             resamples=8,
         )
-        plan = plan_best(spark, asked, log)
+        plan = plan_best(spark, asked, log, draw=plot)
         best = next(iter(tried(plan.predicted)))
         assert best.endswith(f"block-rows={plan.block_rows}")
         assert picture.stat().st_size > 10_000
