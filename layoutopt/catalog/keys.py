@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.fields import short
 from layoutopt.errors import SchemaError
+from layoutopt.model.records import short
 from layoutopt.model.values import float_keys, key_kind
 from layoutopt.model.values.keys import decimal_digits
 

@@ -6,10 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.fields import is_safe_path, short
+from layoutopt.catalog.fields import is_safe_path
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import Plan
+from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
 

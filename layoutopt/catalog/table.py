@@ -12,7 +12,6 @@ from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.entries import written_rows
 from layoutopt.catalog.evolution import is_older
-from layoutopt.catalog.fields import short
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
@@ -20,6 +19,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
 from layoutopt.model import layout
 from layoutopt.model.layout import Plan
+from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
 from layoutopt.skipping.cannot_match import BlockFacts
 
