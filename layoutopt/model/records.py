@@ -158,7 +158,7 @@ def read(kind: Any, value: object, place: str) -> Any:
     >>> read(tuple[int, ...], [1, "x"], "row")
     Traceback (most recent call last):
       ...
-    ValueError: row[1] should be int, not 'x'
+    ValueError: row[1] should be a whole number, not 'x'
     """
     reader = _readers(kind).get(type(value))
     if reader is None:
@@ -208,7 +208,7 @@ def _record(kinds: tuple[Any, ...], value: Mapping[str, Any], place: str) -> Any
     """A noun of the kind whose members the object has."""
     kind = kinds[0] if len(kinds) == 1 else next((each for each in kinds if _is_of(each, value)), None)
     if kind is None:
-        raise ValueError(f"{place} has the members {short(', '.join(value))}, those of no {_said(*kinds)}")
+        raise ValueError(f"{place} has the members {short(', '.join(value))}, not those of {_said(*kinds)}")
     for name, constant in kind.form.constants.items():
         if value.get(name) != constant:
             raise ValueError(f"{place} should have {constant!r} as {name!r}, not {short(value.get(name))}")
@@ -274,11 +274,18 @@ _PLAIN: Final[Mapping[type, Mapping[type, Reader]]] = {
 }
 
 
+_WORDS: Final = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", bytes: "base64 in an object",
+    NoneType: "null", tuple: "a list", Mapping: "an object",
+}  # fmt: skip
+
+
 def _said(*kinds: Any) -> str:
     """Types for a message."""
     alternatives = [part for kind in kinds for part in (get_args(kind) if get_origin(kind) in _UNIONS else (kind,))]
-    named = [get_args(kind)[1].json if get_origin(kind) is Annotated else kind for kind in alternatives]
-    return " or ".join("null" if kind is NoneType else (get_origin(kind) or kind).__name__ for kind in named)
+    json = [get_args(kind)[1].json if get_origin(kind) is Annotated else kind for kind in alternatives]
+    plain = [get_origin(kind) or kind for kind in json]
+    return " or ".join(_WORDS.get(kind) or f"a {kind.__name__}" for kind in plain)
 
 
 def short(value: object) -> str:
