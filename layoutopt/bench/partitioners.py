@@ -21,12 +21,12 @@ from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import SEED, Bench, data_step, read_features, source_rows
 from layoutopt.bench.tpch.queries import chosen_streams
 from layoutopt.features.weights import feature_weights
+from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
-from layoutopt.partitioning.objective import ClauseObjective, scanned
-from layoutopt.partitioning.partition import Weights
+from layoutopt.partitioning.objective import SkipSetObjective, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 
@@ -49,12 +49,12 @@ class Segment:
     pairs: PartitionPairs
 
     @property
-    def objective(self) -> ClauseObjective:
+    def objective(self) -> SkipSetObjective:
         """Rows that the training queries cannot skip."""
         return objective_of(self.queries, self.features, self.pairs.query_weights, self.pairs.vectors.rows)
 
     @property
-    def thesis_weights(self) -> Weights:
+    def thesis_weights(self) -> Floats:
         """A feature weighs as much as the queries that it subsumes (Eq. 3.1)."""
         return feature_weights(self.features.matrix(self.queries), self.pairs.query_weights)
 

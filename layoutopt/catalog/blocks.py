@@ -16,13 +16,11 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.locators import REPEATING, block_schema, check_expansion, checked_locators, damaged, plain_texts
 from layoutopt.catalog.statistics import statistics_type
+from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
 from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, FeatureBits
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
@@ -213,12 +211,12 @@ class BlockTable:
     def _places(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.schema.names)}
 
-    def has_column(self, name: str) -> npt.NDArray[np.bool_]:
+    def has_column(self, name: str) -> Bits:
         """Which blocks hold the column, bool[n]."""
         return self._present(name)
 
     @cached_property
-    def _present(self) -> Callable[[str], npt.NDArray[np.bool_]]:
+    def _present(self) -> Callable[[str], Bits]:
         return cache(lambda name: np.asarray(self.statistics(name).is_valid()))
 
     def column_bytes(self, name: str) -> Ints:

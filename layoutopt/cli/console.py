@@ -26,6 +26,7 @@ from layoutopt.config.settings import (
     read_values,
 )
 from layoutopt.errors import LayoutoptError
+from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -67,10 +68,13 @@ class Session:
     json: bool
     progress: bool
 
-    def show(self, value: object, human: Callable[[Console], None]) -> None:
-        """Print a result on stdout: the JSON of `value`, or what `human` writes on a console."""
+    def show(self, value: object, human: str | Callable[[Console], None]) -> None:
+        """Print a result on stdout: the JSON of `value`, or for people a text or what a function writes."""
         if self.json:
             sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+            return
+        if isinstance(human, str):
+            sys.stdout.write(printable(human) + "\n")
             return
         from rich.console import Console
 

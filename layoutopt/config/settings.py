@@ -284,6 +284,7 @@ class EvaluateSettings(SnapshotSettings):
     dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
     actual: bool = Field(False, description="also read the table once and count the rows that match")
+    all: bool = Field(False, description="print a line for each query too, not only the sums and the worst")
     html: Path | None = Field(
         None, description="also write a page with tables, plots and the worst queries to this file"
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layoutopt.features.implications import Bools, Floats, Implications, single_parts
+from layoutopt.features.implications import Implications, single_parts
 from layoutopt.features.units import Units, units_of
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import (
     And,
     Comparison,
@@ -42,9 +43,9 @@ class Augmented:
 
     predicates: tuple[Predicate, ...]
     weights: Floats
-    subsumes: Bools
+    subsumes: Bits
     shares: Floats
-    stricter: Bools
+    stricter: Bits
     units: Units
 
 
@@ -108,7 +109,7 @@ def subject_of(predicate: Predicate) -> Hashable:
     return next(iter(subjects)) if len(subjects) == 1 else subjects
 
 
-def stricter_than(predicates: Sequence[Predicate]) -> Bools:
+def stricter_than(predicates: Sequence[Predicate]) -> Bits:
     """Which predicate is subsumed by which: bool, shape (predicates, predicates); the diagonal is TRUE."""
     relation = Implications(predicates)
     matrix = np.zeros((len(predicates), len(predicates)), dtype=np.bool_)

@@ -6,16 +6,13 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from layoutopt.features.augment import literal_subject, subject_of
-from layoutopt.features.implications import Floats
 from layoutopt.features.mine import Candidates
 from layoutopt.features.redundancy import Ranked
 from layoutopt.features.selectivity import share_of
+from layoutopt.model.arrays import Floats, Places
 from layoutopt.model.predicates import Literal, Predicate
-
-Places = npt.NDArray[np.intp]
 
 _NOTHING = 1e-9
 

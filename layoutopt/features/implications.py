@@ -6,14 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.skipping.cannot_match import pieces
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 class Implications:
@@ -28,10 +25,10 @@ class Implications:
         self._by_columns: dict[frozenset[str], list[int]] = defaultdict(list)
         for i, predicate in enumerate(self._predicates):
             self._by_columns[columns_of(predicate)].append(i)
-        self._implied: dict[Node, Bools] = {}
+        self._implied: dict[Node, Bits] = {}
         self._shares: dict[Node, Floats] = {}
 
-    def implied(self, node: Node) -> Bools:
+    def implied(self, node: Node) -> Bits:
         """Which predicates subsume the node (3.3.1): bool, shape (predicates,). FALSE whenever unsure."""
         row = self._implied.get(node)
         if row is None:
@@ -50,7 +47,7 @@ class Implications:
             row = self._shares[node] = np.where(self.implied(node), 1.0, self._find_shares(node))
         return row
 
-    def _find_implied(self, node: Node) -> Bools:
+    def _find_implied(self, node: Node) -> Bits:
         if isinstance(node, And):
             return np.array(np.any([self.implied(child) for child in node.children], axis=0))
         if isinstance(node, Or):

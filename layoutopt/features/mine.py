@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from layoutopt.features.augment import Augmented, Exclusion, augment, subject_of
-from layoutopt.features.implications import Bools, Floats, single_parts
+from layoutopt.features.implications import single_parts
 from layoutopt.features.selectivity import assumed_selectivity, share_of
 from layoutopt.features.units import Units
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import Literal, Predicate
 from layoutopt.model.query import Query
 
@@ -45,11 +46,11 @@ class Candidates:
     weights: Floats
     shares: Floats
     selectivity: Mapping[Literal, float]
-    stricter: Bools
+    stricter: Bits
     units: Units
 
     @cached_property
-    def subsumes(self) -> Bools:
+    def subsumes(self) -> Bits:
         """Which set subsumes which filter: bool, shape (filters, sets)."""
         return np.equal(self.shares, 1.0)
 
@@ -156,7 +157,7 @@ def _units_of_sets(sets: Sequence[Members], workload: Augmented) -> Units:
         if len(members) == 1:
             factors[:, place] = units.factors[:, members[0]]
         else:
-            whole: Bools = np.all(workload.subsumes[:, list(members)], axis=1)
+            whole: Bits = np.all(workload.subsumes[:, list(members)], axis=1)
             factors[:, place] = whole[units.of_filter]
     return replace(units, factors=factors)
 
@@ -179,7 +180,7 @@ def _strictest(found: Sequence[Members], workload: Augmented) -> list[Members]:
     return kept
 
 
-def _stricter_sets(sets: Sequence[Members], workload: Augmented) -> Bools:
+def _stricter_sets(sets: Sequence[Members], workload: Augmented) -> Bits:
     """3.3.1 on whole sets: F_i is subsumed by F_j if every predicate of F_j subsumes one of F_i."""
     implied = np.array([workload.stricter[list(m)].any(axis=0) for m in sets], dtype=np.bool_)
     implied = implied.reshape(len(sets), len(workload.predicates))

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from layoutopt.features.augment import subject_of
-from layoutopt.features.implications import Bools
+from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
@@ -44,7 +44,7 @@ def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) 
     return replace(features, features=features.features + tuple(new))
 
 
-def _by_queries(subsumes: Bools) -> list[list[int]]:
+def _by_queries(subsumes: Bits) -> list[list[int]]:
     """The features that subsume the same queries, some at least, together."""
     together: dict[bytes, list[int]] = {}
     for i, column in enumerate(subsumes.T):

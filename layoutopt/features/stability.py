@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from layoutopt.errors import SettingError
-from layoutopt.features.implications import Floats
+from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
 

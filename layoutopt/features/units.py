@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.features.implications import Bools, Floats, Implications, single_parts
+from layoutopt.features.implications import Implications, single_parts
+from layoutopt.model.arrays import Bits, Bytes, Floats, Ints
 from layoutopt.model.predicates import And, Node, Or
 
 MOST_UNITS = 64
 """A filter has at most so many; of longer lists evenly spread parts stand for all."""
 
 _MOST_FACTOR = 255
-
-Factors = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +35,16 @@ class Units:
             that its rows count so many times.
     """
 
-    of_filter: npt.NDArray[np.int64]
+    of_filter: Ints
     shares: Floats
-    factors: Factors
+    factors: Bytes
 
 
 def units_of(nodes: Sequence[Node], relation: Implications, n_items: int) -> Units:
     """The units of filters, whose roots these are, over the relation's predicates."""
     of_filter: list[int] = []
     shares: list[float] = []
-    factors: list[Factors] = []
+    factors: list[Bytes] = []
     for number, node in enumerate(nodes):
         chosen = _representatives([parts for parts in map(_parts, _conjuncts(node)) if len(parts) > 1])
         whole = relation.implied(node)
@@ -81,7 +79,7 @@ def _representatives(disjunctions: Sequence[Sequence[Node]]) -> list[list[_Part]
     ]
 
 
-def _factors(whole: Bools, combination: Sequence[_Part], relation: Implications) -> Factors:
+def _factors(whole: Bits, combination: Sequence[_Part], relation: Implications) -> Bytes:
     found = np.where(whole, 1, _MOST_FACTOR + 1)
     for part, count in combination:
         found = np.where(relation.implied(part), np.minimum(found, min(count, _MOST_FACTOR)), found)

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from layoutopt.model.query import Query
 from layoutopt.scan.matches import Matches, Progress, Question, find_matches, questions_of
@@ -73,9 +71,6 @@ class AuditReport:
         """The report as JSON."""
         return {**asdict(self), "ok": self.ok}
 
-    def __rich__(self) -> RenderableType:
-        return render_audit(self)
-
 
 def audit(
     table: Table, queries: Iterable[Query], dialect: str = "spark", progress: Progress | None = None
@@ -127,26 +122,3 @@ def _judge(table: Table, found: Matches, asked: Sequence[Question], proved: dict
                 entry = source.entries[source.entry_of[np.argmax(source.segment_of == segment)]]
                 lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(each.ids)
     return [Loss(*place, tuple(sorted(set(ids)))) for place, ids in lost.items()]
-
-
-def render_audit(report: AuditReport) -> RenderableType:
-    """A report for a terminal."""
-    audited = report.by_text + report.by_filter
-    proofs = ", ".join(f"{count:,} by {mechanism}" for mechanism, count in report.proved.items())
-    verdict = "no query loses a row" if report.ok else f"{len(report.losses)} blocks are skipped wrongly"
-    lines: list[RenderableType] = [
-        Text(f"{report.table}, snapshot {report.snapshot}: {verdict}"),
-        Text(f"{audited:,} of {report.queries:,} queries audited over {report.rows:,} rows; skips proved: {proofs}"),
-    ]
-    lines += [Text(_loss_text(loss), style="red") for loss in report.losses]
-    if report.by_filter:
-        lines.append(Text(f"{report.by_filter:,} only by their filter as analysed", style="dim"))
-    lines += [Text(f"not audited: query {number}: {why}", style="dim") for number, why in report.unaudited]
-    return Group(*lines)
-
-
-def _loss_text(loss: Loss) -> str:
-    queries = ", ".join(map(str, loss.queries[:10])) + (", …" if len(loss.queries) > 10 else "")
-    if loss.mechanism == "layout":
-        return f"layout: {loss.file} lacks rows of the queries {queries}, which read it"
-    return f"{loss.mechanism}: block {loss.block} of {loss.file} is skipped, but has rows of the queries {queries}"

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from layoutopt.errors import PlanError, StalePlanError
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.query import Query
@@ -38,12 +35,6 @@ class Drift:
     def to_json(self) -> dict[str, Any]:
         """The comparison as JSON."""
         return {**asdict(self), "fallen": self.fallen}
-
-    def __rich__(self) -> RenderableType:
-        return Text(
-            f"{self.table}: the {self.queries_now} queries of the log skip {self.skipped_now:.1%} of the rows, the "
-            f"{self.queries_then} that plan {self.plan[:12]} was made for {self.skipped_then:.1%}"
-        )
 
 
 def drift(table: Table, recent: Sequence[Query]) -> Drift:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from layoutopt.scan.prune import Amount, Fate
 
 if TYPE_CHECKING:
@@ -33,8 +30,9 @@ class DryRun:
         """The numbers as JSON."""
         return asdict(self)
 
-    def __rich__(self) -> RenderableType:
-        return Text(f"{self.bytes:,} of {self.bytes_total:,} bytes, in {self.blocks:,} of {self.blocks_total:,} blocks")
+    def __str__(self) -> str:
+        """The numbers in one line."""
+        return f"{self.bytes:,} of {self.bytes_total:,} bytes, in {self.blocks:,} of {self.blocks_total:,} blocks"
 
 
 def dry_run(scan: Scan) -> DryRun:

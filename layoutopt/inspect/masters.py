@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.prune import PlanBlocks
-
-Ints = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 
 Where = tuple[str, str]
 """A file of the table, and what is wrong with it."""
@@ -58,7 +55,7 @@ def misplaced_rests(source: PlanBlocks) -> Iterator[Where]:
                 )
 
 
-class Positions:
+class TidsRead:
     """The tids read of each segment in each layout of a plan, judged when the last of their files was read."""
 
     def __init__(self, source: PlanBlocks) -> None:

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from rich.table import Table as Grid
 
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.predicted import of_the_plan
@@ -66,17 +65,3 @@ def compare(table: Table, evaluation: Mapping[str, Any]) -> dict[str, Any]:
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 6) if whole else 0.0
-
-
-def comparison_grid(comparison: Mapping[str, Any]) -> Grid:
-    """The comparison for a terminal: a line a figure, a column for each plan."""
-    grid = Grid(title="predicted for the training queries, and measured", title_justify="left")
-    grid.add_column("")
-    for plan in comparison["plans"]:
-        grid.add_column(f"{plan['method']} {plan['plan'][:8]}", justify="right")
-    grid.add_column("this log", justify="right")
-    for name, value in comparison["measured"].items():
-        predicted = [plan["predicted"].get(name) for plan in comparison["plans"]]
-        texts = ["-" if each is None else f"{each:.4g}" for each in predicted]
-        grid.add_row(name.replace("_", " "), *texts, f"{value:.4g}")
-    return grid

@@ -5,18 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
-
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.snapshots import HistoryEntry, history
 from layoutopt.catalog.table import Catalog
 from layoutopt.model.layout import Plan
 
 LOADS = 10
-_MOST_SHOWN = 40
-_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -63,9 +57,6 @@ class Status:
         """The status as JSON."""
         return asdict(self)
 
-    def __rich__(self) -> RenderableType:
-        return render_status(self)
-
 
 def status(catalog: Catalog) -> Status:
     """The status of a table at the snapshot at which its catalog was opened.
@@ -109,33 +100,3 @@ def _plan(plan: Plan, catalog: Catalog, current: bool) -> PlanStatus:
     mine = [entry for entry in catalog.partitions if entry.plan == plan.digest]
     rows = sum(entry.rows for entry in mine)
     return PlanStatus(plan.digest, plan.method, len(plan.scheme.layouts), len(plan.features), len(mine), rows, current)
-
-
-def render_status(status: Status) -> RenderableType:
-    """A status for a terminal; of many partitions the last in order."""
-    said = f"{status.rows:,} rows in {status.blocks:,} blocks, {status.bytes:,} bytes of columns"
-    head = Text(f"{status.table}, snapshot {status.snapshot} of {status.created_at}: {said}", style="bold")
-    plans = _grid("plans", "plan", "method", "layouts", "features", "partitions", "rows", "")
-    for plan in status.plans:
-        counts = (plan.layouts, plan.features, plan.partitions, plan.rows)
-        plans.add_row(
-            plan.digest[:_DIGITS], plan.method, *(f"{n:,}" for n in counts), "current" if plan.current else ""
-        )
-    hidden = max(0, len(status.partitions) - _MOST_SHOWN)
-    partitions = _grid("partitions", "partition", "rows", "blocks", "bytes", "plan", "load")
-    for each in status.partitions[hidden:]:
-        sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes))
-        partitions.add_row(Text(each.key), *sizes, each.plan[:_DIGITS], each.load_id)
-    loads = _grid("last loads", "snapshot", "created at", "operation", "rows", "changed")
-    for load in status.loads:
-        changed = ", ".join(load.changed[:3]) + (f" and {len(load.changed) - 3} more" if len(load.changed) > 3 else "")
-        loads.add_row(str(load.number), load.created_at, load.operation, f"{load.rows:,}", Text(changed))
-    more = [Text(f"{hidden} more partitions; --json lists all", style="dim")] if hidden else []
-    return Group(head, plans, partitions, *more, loads)
-
-
-def _grid(title: str, *names: str) -> Grid:
-    grid = Grid(title=title, title_justify="left")
-    for name in names:
-        grid.add_column(name, justify="right" if name in ("rows", "blocks", "bytes", "layouts", "features") else "left")
-    return grid

@@ -13,30 +13,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.statistics import measure
 from layoutopt.errors import DataFileError, SchemaError, SettingError
-from layoutopt.inspect.masters import Positions, master_columns, misplaced_rests
+from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
+from layoutopt.model.arrays import Ints
+from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.predicates import Node, columns_of, conjunction, describe, disjunction
 from layoutopt.model.schema import Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.arrow_types import empty_table
+from layoutopt.scan.files import damaged, open_parquet
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import BLOCK, TID, damaged, open_parquet
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.positions import position_sums, value_hashes
 
-Ints = npt.NDArray[np.int64]
 Finding = tuple[str, str]
 Progress = Callable[[int, int], None]
 MOST_PROBLEMS = 1000
@@ -113,9 +111,6 @@ class VerifyReport:
             "source": None if self.source is None else self.source.to_json(),
         }
 
-    def __rich__(self) -> RenderableType:
-        return render_report(self)
-
 
 def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress | None = None) -> VerifyReport:
     """Re-reads a table's data files and compares them with the catalog.
@@ -137,7 +132,7 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
     chosen = [work[i] for i in sorted(random.Random(seed).sample(range(len(work)), count))] if work else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
-    positions = {id(source): Positions(source) for source in table.sources}
+    positions = {id(source): TidsRead(source) for source in table.sources}
     blocks = rows = 0
     for done, (source, index) in enumerate(chosen):
         mine = source.blocks.take(source.blocks.file == index)
@@ -181,7 +176,7 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
     yield from (Problem("rest", *found) for found in misplaced_rests(source))
 
 
-def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: Positions) -> Iterator[Problem]:
+def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: TidsRead) -> Iterator[Problem]:
     """The checks of one data file; ``blocks`` are those in it."""
     blocks = blocks.take(np.argsort(blocks.row_group, kind="stable"))
     path = blocks.files[int(blocks.file[0])]
@@ -290,24 +285,3 @@ def _verify_bits(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets
         if wrong.any():
             block = int(blocks.block_id[np.argmax(wrong)])
             yield "union-vector", f"block {block} has rows of {describe(node)}, but its union vector says none"
-
-
-def render_report(report: VerifyReport) -> RenderableType:
-    """A report for a terminal."""
-    read = f"{report.files} files, {report.blocks:,} blocks, {report.rows:,} rows read"
-    verdict = "all as it should be" if report.ok else f"{len(report.problems)} problems"
-    lines: list[RenderableType] = [Text(f"{report.table}, snapshot {report.snapshot}: {read}; {verdict}")]
-    lines += [Text(f"{problem.check}: {problem.file}: {problem.message}", style="red") for problem in report.problems]
-    if report.source is not None:
-        lines.insert(1, Text(_compared(report.source)))
-    lines += [Text(f"not checked: {text}", style="dim") for text in report.unchecked]
-    return Group(*lines)
-
-
-def _compared(check: SourceCheck) -> str:
-    if not check.differences:
-        return f"every row of {check.source} is there: {check.rows:,} rows in {check.partitions:,} partitions"
-    return (
-        f"{check.source} has {check.rows:,} rows in {check.partitions:,} partitions, the table {check.table_rows:,}: "
-        f"{check.differences:,} differences"
-    )

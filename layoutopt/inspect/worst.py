@@ -1,4 +1,4 @@
-"""The queries of a log that read most for nothing, each with the reasons why its filter skips no more."""
+"""The queries of a log that read the most for nothing, each with the reasons why its filter skips no more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def worst_queries(
 ) -> list[dict[str, Any]]:
     """The questions of a log (equal filters and columns) that waste the most rows over all their runs, the worst first.
 
-    Wasted are the rows that are read and don't match; where matching rows are not known, all that are read.
+    Wasted are the rows that are read and don't match. Where the matching rows of a question are not known, its
+    ``rows_wasted`` is None, and it ranks by all rows that it reads.
 
     Args:
         table: the table at one snapshot.
@@ -38,14 +39,16 @@ def worst_queries(
             key, {"id": query.id, "sql": query.sql[:_LONGEST_SQL], "runs": 0.0, "query": query, "result": result}
         )
         one["runs"] += query.weight
-    for one in found.values():
-        one["rows_wasted"] = one["result"]["rows_scanned"] - (one["result"].get("rows_matching") or 0)
-    ranked = sorted(found.values(), key=lambda one: (-one["rows_wasted"] * one["runs"], one["id"]))
-    return [_with_reasons(table, one, dialect) for one in ranked[:most] if one["rows_wasted"]]
+    at_most = {
+        key: one["result"]["rows_scanned"] - (one["result"].get("rows_matching") or 0) for key, one in found.items()
+    }
+    ranked = sorted(found, key=lambda key: (-at_most[key] * found[key]["runs"], found[key]["id"]))
+    return [_with_reasons(table, found[key], dialect) for key in ranked[:most] if at_most[key]]
 
 
 def _with_reasons(table: Table, one: Mapping[str, Any], dialect: str) -> dict[str, Any]:
     query: Query = one["query"]
+    read, matching = one["result"]["rows_scanned"], one["result"].get("rows_matching")
     conjuncts = [explain_conjunct(table, node) for node in conjuncts_of(query.filter.root)]
     conjuncts += _unusable(table, query, dialect)
     kept = ("rows_scanned", "rows_matching", "rows_total", "bytes_scanned", "indicators")
@@ -53,7 +56,7 @@ def _with_reasons(table: Table, one: Mapping[str, Any], dialect: str) -> dict[st
         "id": one["id"],
         "runs": one["runs"],
         "sql": one["sql"],
-        "rows_wasted": one["rows_wasted"],
+        "rows_wasted": None if matching is None else read - matching,
         **{name: one["result"][name] for name in kept if name in one["result"]},
         "conjuncts": [_brief(conjunct) for conjunct in conjuncts],
     }

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import DEFAULT
 from layoutopt.search.problem import Unit
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +36,8 @@ class PartitionPairs:
     value: PlainValue
     rows: int
     vectors: VectorCounts
-    query_weights: Weights
-    weights: Weights
+    query_weights: Floats
+    weights: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ class Planning:
     partitioner: str = DEFAULT
 
     @cached_property
-    def shares(self) -> Weights:
+    def shares(self) -> Floats:
         """How much of each query each feature covers, ``float64[n_queries, n_features]``."""
         return feature_shares(self.features, self.queries)
 
@@ -106,3 +108,13 @@ class Method(Protocol):
     def __call__(self, planning: Planning) -> Designed:
         """Make a scheme. Deterministic; bounded by work, not by the clock."""
         ...
+
+
+def spread(values: Sequence[T], count: int) -> list[T]:
+    """At most ``count`` of the values, spread evenly.
+
+    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998], 3)
+    [1993, 1995, 1997]
+    """
+    count = min(len(values), count)
+    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]

@@ -15,7 +15,7 @@ from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.costs import Costs
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Unit
-from layoutopt.search.replication import Replicated, Search, scheme_of_drafts
+from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
 
 
 def gsop_r(planning: Planning) -> Designed:
@@ -59,26 +59,26 @@ REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcop
 """The methods by name."""
 
 
-def _search(planning: Planning) -> Search:
+def _search(planning: Planning) -> ReplicationSearch:
     problem = problem_of(planning)
     partitioner = find_partitioner(PARTITIONER)
     groups = search_groups(problem, partitioner).best.groups
     stored = planning.replication.bytes if planning.replication.in_bytes else None
-    return Search(problem, partitioner, groups, stored)
+    return ReplicationSearch(problem, partitioner, groups, stored)
 
 
-def _designed(planning: Planning, search: Search, found: Sequence[Replicated]) -> Designed:
+def _designed(planning: Planning, search: ReplicationSearch, found: Sequence[ReplicatedScheme]) -> Designed:
     """The scheme of the budget chosen, with its predictions, and those of every budget."""
     figures = {each.budget: _predicted(planning, search, each) for each in found}
     chosen = next(each for each in found if each.budget == planning.replication.choose)
     predicted = dict(figures[chosen.budget])
     if len(found) > 1:
         predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
-    scheme = scheme_of_drafts(search.exact.maker, chosen.drafts, planning.partitioner)
+    scheme = scheme_of_layouts(search.exact.evaluator, chosen.layouts, planning.partitioner)
     return Designed(with_cuts(planning, scheme), predicted)
 
 
-def _predicted(planning: Planning, search: Search, found: Replicated) -> Mapping[str, float]:
+def _predicted(planning: Planning, search: ReplicationSearch, found: ReplicatedScheme) -> Mapping[str, float]:
     """Shares of a full scan by the training queries on the samples, and storage over the table stored once."""
     cells = Unit.cells(len(search.problem.columns))
     predicted = {
@@ -87,8 +87,8 @@ def _predicted(planning: Planning, search: Search, found: Replicated) -> Mapping
     }
     unit = planning.replication.bytes
     if unit is not None:
-        in_bytes = Costs(search.exact.maker, unit)
-        stored, plain = in_bytes.storage(found.drafts), in_bytes.storage(search.plain)
+        in_bytes = Costs(search.exact.evaluator, unit)
+        stored, plain = in_bytes.storage(found.layouts), in_bytes.storage(search.plain)
         predicted |= {
             "bytes_fraction": _fraction(search, found, unit),
             "storage_bytes": round(stored / plain, 6),
@@ -96,9 +96,9 @@ def _predicted(planning: Planning, search: Search, found: Replicated) -> Mapping
     return predicted
 
 
-def _fraction(search: Search, found: Replicated, unit: Unit) -> float:
+def _fraction(search: ReplicationSearch, found: ReplicatedScheme, unit: Unit) -> float:
     full = full_scan(search.problem, unit)
-    cost = Costs(search.exact.maker, unit, unit).query_cost(found.drafts)
+    cost = Costs(search.exact.evaluator, unit, unit).query_cost(found.layouts)
     return round(cost / full, 6) if full else 0.0
 
 

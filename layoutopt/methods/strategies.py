@@ -11,8 +11,10 @@ from types import MappingProxyType
 import numpy as np
 
 from layoutopt.errors import PlanError
-from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.features.weights import marginal_weights
+from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning, spread
+from layoutopt.model.arrays import Floats
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -21,7 +23,6 @@ from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
 from layoutopt.partitioning.order import ORDER_KINDS
-from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
 from layoutopt.partitioning.workload import objective_of
@@ -30,10 +31,8 @@ from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
-from layoutopt.search.rows import Computed
+from layoutopt.search.rows import ComputedRows
 from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
-from layoutopt.spark.planning.sampling import spread
-from layoutopt.writer.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
@@ -87,15 +86,15 @@ def _some(planning: Planning, count: int) -> Planning:
     return replace(planning, partitions=tuple(spread(planning.partitions, count)))
 
 
-def _guided(planning: Planning, guides: Sequence[int], shares: Weights) -> Planning:
+def _guided(planning: Planning, guides: Sequence[int], shares: Floats) -> Planning:
     """The same planning as if there were no features but these; ``shares`` are those of all."""
     partitions = tuple(_projected(part, guides, shares[:, list(guides)]) for part in planning.partitions)
     return replace(planning, features=planning.features.only(guides), partitions=partitions)
 
 
-def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
+def _projected(part: PartitionPairs, guides: Sequence[int], shares: Floats) -> PartitionPairs:
     vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=weights_from(shares, part.query_weights, vectors))
+    return replace(part, vectors=vectors, weights=marginal_weights(shares, part.query_weights, vectors))
 
 
 def by_order(kind: str, planning: Planning) -> Designed:
@@ -117,7 +116,7 @@ def gsop_by(method: str, planning: Planning) -> Designed:
     """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
-    exact = Computed(problem, find_partitioner(PARTITIONER))
+    exact = ComputedRows(problem, find_partitioner(PARTITIONER))
     cost = cost_of(problem, groups, exact)
     return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
 
@@ -144,7 +143,7 @@ def problem_of(planning: Planning) -> Problem:
     )
 
 
-def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: Computed) -> Scheme:
+def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
     return with_cuts(planning, scheme_of(problem, groups, exact, planning.partitioner))
 
 

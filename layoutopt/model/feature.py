@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.nodes import Columns, Node, Predicate, order_of
 from layoutopt.model.predicates.subsume import subsumes
@@ -80,7 +80,7 @@ class FeatureSet(Record):
         return self.features[index]
 
     @cached_property
-    def weights(self) -> npt.NDArray[np.float64]:
+    def weights(self) -> Floats:
         """The features' weights, float64[n_features]."""
         return np.array([feature.weight for feature in self.features], dtype=np.float64)
 
@@ -88,13 +88,13 @@ class FeatureSet(Record):
         """Some of the features, in the order given."""
         return replace(self, features=tuple(self.features[i] for i in kept))
 
-    def matrix(self, queries: Sequence[Query]) -> npt.NDArray[np.bool_]:
+    def matrix(self, queries: Sequence[Query]) -> Bits:
         """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].
 
         A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
         opposite polarity.)
         """
-        rows: dict[Node, npt.NDArray[np.bool_]] = {}
+        rows: dict[Node, Bits] = {}
         matrix = np.zeros((len(queries), len(self.features)), dtype=np.bool_)
         for q, query in enumerate(queries):
             root = query.filter.root

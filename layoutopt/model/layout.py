@@ -36,6 +36,16 @@ _LARGEST: Final = 2**53
 """No count is larger: beyond it numbers are not exact in JSON."""
 
 
+MIN_ROWS = "min_rows"
+"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
+
+CUT_BY = "cut_by"
+"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
+
+PREDICATE_SORT = "predicate-sort"
+"""The order of rows by their feature bits, the heaviest feature first."""
+
+
 @dataclass(frozen=True)
 class ByVectors(Record):
     """Blocking by feature vectors: a map from vectors to blocks that a partitioner computes (3.4).

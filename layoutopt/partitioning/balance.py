@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Bits, Ints
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.partitioning.partition import Partition
 
 # The mean block over min_rows: between 1 and 2; measured on TPC-H segments of 100 blocks.
 MEAN_OVER_MIN = 1.4
@@ -40,7 +40,7 @@ def split_heavy(counts: Ints, min_rows: int) -> Partition:
     return Partition.of(vector, np.arange(len(vector)), share)
 
 
-def join_remainder(partition: Partition, bits: Bits, weights: Weights, min_rows: int) -> Partition:
+def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: int) -> Partition:
     """Join the block below ``min_rows``, if there is one, to the block that loses least, where the sizes allow it.
 
     Args:

@@ -1,8 +1,8 @@
 """The exact objective as Equation 3.1 over derived features, some with negative weights.
 
-A query of the clauses ``c1 .. ck`` skips a block where any of them has all its bits 0 there. By inclusion and exclusion
-the weight that skips a block is a sum over sets of clauses: of a query's weight, positive for sets of odd size and
-negative for even ones, for every set whose clauses all hold. A set of clauses holds where no row has any of their
+A query of the skip sets ``c1 .. ck`` skips a block where any of them has all its bits 0 there. By inclusion and exclusion
+the weight that skips a block is a sum over sets of skip sets: of a query's weight, positive for sets of odd size and
+negative for even ones, for every set whose skip sets all hold. A set of skip sets holds where no row has any of their
 features, so it behaves as one more feature: its bit is the OR of its members' bits, and the union vector of a block has
 it 0 exactly where the set holds. So everything that is linear in features (Ward's loss, counters of a local search)
 becomes exact by taking derived features with these weights, and stays one product of matrices.
@@ -15,19 +15,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, Ints, VectorCounts
-from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.model.arrays import Bits, Floats, Ints, Packed
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.partitioning.objective import FeatureObjective, Objective, SkipSetObjective
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.weights import exponent_of, integer_weights
 
-# Clauses of one query that count, those that hold for the most rows first: sets of them double with each.
-_MOST_CLAUSES = 5
-# Sets of clauses of all queries; beyond that, queries keep fewer clauses. Work on each vector is proportional to this.
+# Skip sets of one query that count, those that hold for the most rows first: sets of them double with each.
+_MOST_SKIP_SETS = 5
+# Sets of skip sets of all queries; beyond that, queries keep fewer skip sets. Work on each vector is proportional to this.
 _MOST_DERIVED = 1_000
-
-_Packed = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +38,11 @@ class Derived:
         bits: the vectors' derived features, ``bool[d, t]``.
         weights: integers, ``float64[t]``, such that all sums of them are exact in float32.
         exponent: a query of weight 1 weighs two to the power of this in them.
-        exact: FALSE where queries had too many clauses, so that unions are said to cost more than they do.
+        exact: FALSE where queries had too many skip sets, so that unions are said to cost more than they do.
     """
 
     bits: Bits
-    weights: Weights
+    weights: Floats
     exponent: int
     exact: bool = True
 
@@ -53,7 +51,7 @@ class Derived:
         return replace(self, bits=self.bits[vectors])
 
     @cached_property
-    def alone(self) -> Weights:
+    def alone(self) -> Floats:
         """What reading costs a row of each vector where nothing else is in its block, ``float64[d]``."""
         return self.bits @ self.weights
 
@@ -71,25 +69,25 @@ class Derived:
 def derive(objective: Objective, vectors: VectorCounts) -> Derived:
     """The objective over derived features of these vectors.
 
-    Exact for Equation 3.1. For clauses exact while queries have few clauses that help here; else what is scanned is
+    Exact for Equation 3.1. For skip sets exact while queries have few skip sets that help here; else what is scanned is
     estimated too high, never too low.
     """
     if isinstance(objective, FeatureObjective):
         return _derived(vectors.bits(), objective.weights, vectors.rows)
-    if isinstance(objective, ClauseObjective):
-        return _of_clauses(objective, vectors)
-    raise TypeError(f"{type(objective).__name__} has no linear form; give features or clauses")
+    if isinstance(objective, SkipSetObjective):
+        return _of_skip_sets(objective, vectors)
+    raise TypeError(f"{type(objective).__name__} has no linear form; give features or skip sets")
 
 
-def _of_clauses(objective: ClauseObjective, vectors: VectorCounts) -> Derived:
-    zeros = (vectors.bits().astype(np.float32) @ objective.clauses.T.astype(np.float32)) == 0
+def _of_skip_sets(objective: SkipSetObjective, vectors: VectorCounts) -> Derived:
+    zeros = (vectors.bits().astype(np.float32) @ objective.skip_sets.T.astype(np.float32)) == 0
     useful = zeros.any(axis=0)
-    queries, weights = _summed(objective.has_clause[:, useful], objective.weights)
-    clauses = [_helping(query, zeros[:, useful], vectors.counts) for query in queries]
+    queries, weights = _summed(objective.has_skip_set[:, useful], objective.weights)
+    skip_sets = [_helping(query, zeros[:, useful], vectors.counts) for query in queries]
     packed = np.packbits(zeros[:, useful].T, axis=1)
-    longest = max(map(len, clauses), default=0)
-    for most in range(min(longest, _MOST_CLAUSES), -1, -1):
-        sets = _sets(packed, [members[:most] for members in clauses], weights)
+    longest = max(map(len, skip_sets), default=0)
+    for most in range(min(longest, _MOST_SKIP_SETS), -1, -1):
+        sets = _sets(packed, [members[:most] for members in skip_sets], weights)
         if len(sets) <= _MOST_DERIVED:
             break
     held = np.array([np.frombuffer(key, dtype=np.uint8) for key in sets], dtype=np.uint8)
@@ -98,23 +96,23 @@ def _of_clauses(objective: ClauseObjective, vectors: VectorCounts) -> Derived:
     return replace(linear, exact=most == longest)
 
 
-def _derived(bits: Bits, weights: Weights, rows: int) -> Derived:
+def _derived(bits: Bits, weights: Floats, rows: int) -> Derived:
     """With the weights times one power of two, rounded, so that sums of their magnitudes stay exact."""
     sizes = np.abs(weights)
     return Derived(bits, np.sign(weights) * integer_weights(sizes, rows), exponent_of(sizes, rows))
 
 
-def _summed(has_clause: Bits, weights: Weights) -> tuple[Bits, Weights]:
-    """Queries of equal clauses as one, without those that have none or no weight."""
-    counted = has_clause.any(axis=1) & (weights > 0)
-    distinct, which = np.unique(has_clause[counted], axis=0, return_inverse=True)
+def _summed(has_skip_set: Bits, weights: Floats) -> tuple[Bits, Floats]:
+    """Queries of equal skip sets as one, without those that have none or no weight."""
+    counted = has_skip_set.any(axis=1) & (weights > 0)
+    distinct, which = np.unique(has_skip_set[counted], axis=0, return_inverse=True)
     sums = np.zeros(len(distinct))
     np.add.at(sums, which.reshape(-1), weights[counted])
     return distinct, sums
 
 
 def _helping(query: Bits, zeros: Bits, counts: Ints) -> list[int]:
-    """A query's clauses, those first that let it skip the most rows beyond those before; none that another implies."""
+    """A query's skip sets, those first that let it skip the most rows beyond those before; none that another implies."""
     left = np.flatnonzero(query)
     open_rows = counts.copy()
     chosen: list[int] = []
@@ -127,8 +125,8 @@ def _helping(query: Bits, zeros: Bits, counts: Ints) -> list[int]:
     return chosen
 
 
-def _sets(packed: _Packed, queries: Iterable[list[int]], weights: Weights) -> dict[bytes, float]:
-    """The sets of clauses of all queries with their weights, each named by the vectors for which it holds, packed."""
+def _sets(packed: Packed, queries: Iterable[list[int]], weights: Floats) -> dict[bytes, float]:
+    """The sets of skip sets of all queries with their weights, each named by the vectors for which it holds, packed."""
     sums: dict[bytes, float] = {}
     for members, weight in zip(queries, weights.tolist(), strict=True):
         for held, sign in _subsets(packed, members):
@@ -137,11 +135,11 @@ def _sets(packed: _Packed, queries: Iterable[list[int]], weights: Weights) -> di
     return {key: weight for key, weight in sums.items() if weight}
 
 
-def _subsets(packed: _Packed, members: list[int]) -> list[tuple[_Packed, int]]:
-    """Every set of these clauses that holds for some vector, with its sign."""
-    found: list[tuple[_Packed, int]] = []
-    for clause in members:
-        found += [(packed[clause], 1)] + [
-            (both, -sign) for held, sign in found if (both := held & packed[clause]).any()
+def _subsets(packed: Packed, members: list[int]) -> list[tuple[Packed, int]]:
+    """Every set of these skip sets that holds for some vector, with its sign."""
+    found: list[tuple[Packed, int]] = []
+    for skip_set in members:
+        found += [(packed[skip_set], 1)] + [
+            (both, -sign) for held, sign in found if (both := held & packed[skip_set]).any()
         ]
     return found

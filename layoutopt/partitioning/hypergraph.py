@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.partitioning.derived import Derived
-from layoutopt.partitioning.partition import Weights
 
 PACKAGE = "mtkahypar"
 EXTRA = "hypergraph"
@@ -54,7 +53,7 @@ def hypergraph_labels(derived: Derived, rows: Ints, n_blocks: int, slack: float,
     return labels
 
 
-def _net_weights(weights: Weights) -> Ints:
+def _net_weights(weights: Floats) -> Ints:
     scaled: Ints = np.maximum(1, np.rint(weights * (_MOST_WEIGHT / weights.sum()))).astype(np.int64)
     return scaled
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from layoutopt.errors import SettingError
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Bits, Ints, Places
 
 # Bits of a curve's position, in int64: the sign bit stays free.
 _POSITION_BITS = 62
@@ -40,7 +40,7 @@ class Ordering:
     n_blocks: int
 
 
-def dense_ranks(values: npt.ArrayLike, nulls: npt.NDArray[np.bool_] | None = None) -> Ints:
+def dense_ranks(values: npt.ArrayLike, nulls: Bits | None = None) -> Ints:
     """The rank of each value among the distinct ones, ``int64[n]``; NULLs come first, as Spark sorts them.
 
     Args:
@@ -236,7 +236,7 @@ def _along(position: Ints) -> Ints:
     return _ranks_of(np.argsort(position, kind="stable"))
 
 
-def _ranks_of(permutation: npt.NDArray[np.intp]) -> Ints:
+def _ranks_of(permutation: Places) -> Ints:
     """The place of each row, from the rows in their order."""
     rank = np.empty(len(permutation), dtype=np.int64)
     rank[permutation] = np.arange(len(permutation))

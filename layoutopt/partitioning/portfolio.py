@@ -15,13 +15,15 @@ from typing import Literal
 
 import numpy as np
 
+from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.balance import split_heavy
 from layoutopt.partitioning.derived import Derived, derive
 from layoutopt.partitioning.hypergraph import has_hypergraphs, hypergraph_labels
 from layoutopt.partitioning.neighbourhood import search_neighbourhoods
 from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Partitioner, Weights
+from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.qdtree import cut_greedily
 from layoutopt.partitioning.refinement import improve
 from layoutopt.partitioning.repair import fit, join_leaves, with_heavy
@@ -61,13 +63,13 @@ EFFORTS: Mapping[Effort, Work] = MappingProxyType(
 
 def portfolio(
     vectors: VectorCounts,
-    weights: Weights,
+    weights: Floats,
     min_rows: int,
     seed: int,
     objective: Objective | None = None,
     effort: Effort = "default",
 ) -> Partition:
-    """The best of the portfolio; a :class:`layoutopt.partitioning.partition.Partitioner`."""
+    """The best of the portfolio; a :class:`layoutopt.partitioning.partitioner.Partitioner`."""
     work = EFFORTS[effort]
     first = ward(vectors, weights, min_rows, seed)
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)

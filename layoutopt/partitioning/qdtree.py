@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Bits, Ints, VectorCounts
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.derived import Derived, derive
 from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Weights, check_arguments
+from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.partitioner import check_arguments
 from layoutopt.partitioning.repair import fit, join_leaves, with_heavy
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward_by
 
 
 def qdtree(
-    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+    vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """The leaves of a qd-tree as blocks; a :class:`layoutopt.partitioning.partition.Partitioner`.
+    """The leaves of a qd-tree as blocks; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
 
     A leaf that no cut helps but that is too large for a block is cut by Ward's method, and what is left over joins
     other blocks, so that sizes are those of every method.
 
     Raises:
-        ValueError: see :class:`layoutopt.partitioning.partition.Partitioner`.
+        ValueError: see :class:`layoutopt.partitioning.partitioner.Partitioner`.
     """
     check_arguments(vectors, weights, min_rows)
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
@@ -63,7 +65,7 @@ def cut_greedily(derived: Derived, cuts: Bits, rows: Ints, min_rows: int) -> Int
     return leaf
 
 
-def _best_cut(bits: Bits, cuts: Bits, rows: Ints, weights: Weights, min_rows: int) -> int:
+def _best_cut(bits: Bits, cuts: Bits, rows: Ints, weights: Floats, min_rows: int) -> int:
     """The cut that lowers the rows scanned most, of equal ones the first; -1 if none does."""
     total = int(rows.sum())
     having = rows @ cuts

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.derived import Derived, derive
 from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward
 
@@ -57,8 +58,8 @@ def improve(state: State, rng: np.random.Generator, max_passes: int) -> None:
 
 
 def refined_ward(
-    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+    vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """Ward's method, refined; a :class:`layoutopt.partitioning.partition.Partitioner`."""
+    """Ward's method, refined; a :class:`layoutopt.partitioning.partitioner.Partitioner`."""
     partition = ward(vectors, weights, min_rows, seed)
     return refine(partition, vectors, objective or FeatureObjective.of(weights, vectors.rows), min_rows, seed)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from layoutopt.errors import SettingError
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.portfolio import Effort, by_effort
 from layoutopt.partitioning.qdtree import qdtree
 from layoutopt.partitioning.refinement import refined_ward

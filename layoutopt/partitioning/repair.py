@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Ints
 from layoutopt.partitioning.balance import join_remainder, split_heavy
 from layoutopt.partitioning.derived import Derived
 from layoutopt.partitioning.partition import Partition

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Counters, Floats, Ints, Singles
 from layoutopt.partitioning.derived import Derived
-from layoutopt.partitioning.partition import Partition, Weights
-
-_Singles = npt.NDArray[np.float32]
-_Counters = npt.NDArray[np.int32]
+from layoutopt.partitioning.partition import Partition
 
 
 class State:
@@ -29,14 +25,14 @@ class State:
         self.rows: Ints = partition.rows
         self.block: Ints = partition.block.copy()
         self.sizes: Ints = partition.sizes()
-        self.weights: _Singles = derived.weights.astype(np.float32)  # sums of them are exact
-        self.bits: _Counters = derived.bits[partition.vector].astype(np.int32)
-        self.weighted: _Singles = self.bits * self.weights
-        self.alone: Weights = derived.alone[partition.vector]
-        self.having: _Counters = np.zeros((partition.n_blocks, derived.bits.shape[1]), dtype=np.int32)
+        self.weights: Singles = derived.weights.astype(np.float32)  # sums of them are exact
+        self.bits: Counters = derived.bits[partition.vector].astype(np.int32)
+        self.weighted: Singles = self.bits * self.weights
+        self.alone: Floats = derived.alone[partition.vector]
+        self.having: Counters = np.zeros((partition.n_blocks, derived.bits.shape[1]), dtype=np.int32)
         np.add.at(self.having, self.block, self.bits)
-        self.unions: _Singles = (self.having > 0).astype(np.float32)
-        self.reading: Weights = (self.unions @ self.weights).astype(np.float64)
+        self.unions: Singles = (self.having > 0).astype(np.float32)
+        self.reading: Floats = (self.unions @ self.weights).astype(np.float64)
 
     @property
     def cost(self) -> float:
@@ -109,10 +105,10 @@ class State:
         self.move(share, target)
         return True
 
-    def costs_of_merging(self, block: int) -> Weights:
+    def costs_of_merging(self, block: int) -> Floats:
         """What is scanned more if a block is joined with each other one, ``float64[b]``; infinite for itself."""
         shared = self.unions @ (self.unions[block] * self.weights)
-        costs: Weights = self.sizes * (self.reading[block] - shared) + self.sizes[block] * (self.reading - shared)
+        costs: Floats = self.sizes * (self.reading[block] - shared) + self.sizes[block] * (self.reading - shared)
         costs[self.sizes == 0] = np.inf
         costs[block] = np.inf
         return costs
@@ -120,11 +116,11 @@ class State:
     def _reading_without(self, block: int, share: int) -> float:
         return float((self.having[block] > self.bits[share]) @ self.weights)
 
-    def _costs_of_adding(self, share: int) -> Weights:
+    def _costs_of_adding(self, share: int) -> Floats:
         """What each block costs more with the share, ``float64[b]``; infinite for its own and vanished ones."""
         rows = int(self.rows[share])
         shared = self.unions @ self.weighted[share]
-        costs: Weights = (self.sizes + rows) * (self.alone[share] - shared) + rows * self.reading
+        costs: Floats = (self.sizes + rows) * (self.alone[share] - shared) + rows * self.reading
         costs[self.sizes == 0] = np.inf
         costs[self.block[share]] = np.inf
         return costs
@@ -150,7 +146,7 @@ class State:
         self.move(int(others[best]), source)
         return True
 
-    def _change(self, block: int, rows: int, bits: _Counters) -> None:
+    def _change(self, block: int, rows: int, bits: Counters) -> None:
         self.sizes[block] += rows
         self.having[block] += bits
         self.unions[block] = self.having[block] > 0

@@ -7,17 +7,16 @@ from functools import lru_cache
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
-from layoutopt.model.vectors import Bits
-from layoutopt.partitioning.objective import ClauseObjective
-from layoutopt.partitioning.partition import Weights
-from layoutopt.skipping.skip_sets import Clause, clause_table
+from layoutopt.partitioning.objective import SkipSetObjective
+from layoutopt.skipping.skip_sets import SkipSet, skip_set_table
 
 
 def objective_of(
-    queries: Sequence[Query], features: FeatureSet, weights: Weights, rows: int, others: Bits | None = None
-) -> ClauseObjective:
+    queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, others: Bits | None = None
+) -> SkipSetObjective:
     """The objective of queries over these features, and over others that they are known to skip by.
 
     Args:
@@ -27,16 +26,16 @@ def objective_of(
         rows: how many rows are partitioned together.
         others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
     """
-    clauses, has_clause = _clauses(tuple(queries), features)
+    skip_sets, has_skip_set = _skip_sets(tuple(queries), features)
     n_features = len(features)
     if others is not None:
-        clauses = (*clauses, *(frozenset({n_features + i}) for i in range(others.shape[1])))
-        has_clause = np.hstack([has_clause, others])
+        skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
+        has_skip_set = np.hstack([has_skip_set, others])
         n_features += others.shape[1]
-    return ClauseObjective.of_clauses(clauses, has_clause, n_features, weights, rows)
+    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
 
 
 @lru_cache(maxsize=32)
-def _clauses(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[Clause, ...], Bits]:
+def _skip_sets(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[SkipSet, ...], Bits]:
     """Remembered, since a process routes many segments of one plan."""
-    return clause_table(queries, features)
+    return skip_set_table(queries, features)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.table import Table
+from rich.text import Text
 
 from layoutopt.features.analysis import LogAnalysis
 from layoutopt.features.stability import Curve
@@ -42,9 +44,6 @@ def summary(analysis: LogAnalysis, output: Path) -> dict[str, object]:
 
 def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> None:
     """Print the features with their weights, what was skipped and why, commonality and stability."""
-    from rich.table import Table
-    from rich.text import Text
-
     document = analysis.document
     table = Table(title=f"Features of {document.table}, the most useful first", title_justify="left")
     table.add_column("#", justify="right")
@@ -68,8 +67,6 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
 
 
 def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
-    from rich.text import Text
-
     if not analysis.reasons:
         return
     console.print("Skipped: " + ", ".join(f"{count} {reason}" for reason, count in analysis.reasons.items()))

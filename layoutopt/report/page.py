@@ -9,7 +9,7 @@ from typing import Any
 
 from layoutopt.inspect.indicators import NAMES
 from layoutopt.report.plots import COLOURS, factors_plot, fates_plot, shares_plot
-from layoutopt.report.tables import format_bytes
+from layoutopt.report.texts import format_bytes, shortened
 
 _MOST_QUERIES = 1000
 _LONGEST_PART = 300
@@ -124,19 +124,21 @@ def _indicators(means: Mapping[str, Any]) -> str:
 def _worst(worst: Sequence[Mapping[str, Any]]) -> str:
     if not worst:
         return ""
-    note = "Those that read the most rows in vain over all their runs; what a part of a filter skips, it skips alone."
+    known = any(one["rows_wasted"] is not None for one in worst)
+    most = "the most rows in vain" if known else "the most rows (without --actual nobody knows which of them match)"
+    note = f"Those that read {most}, over all their runs. Of each part of a filter stands what it would skip by itself."
     return f'<h2>The worst queries, and why</h2><p class="note">{note}</p>' + "".join(map(_one_worst, worst))
 
 
 def _one_worst(one: Mapping[str, Any]) -> str:
     share = _percent(one["rows_scanned"], one["rows_total"])
-    wasted = f"{one['rows_wasted']:,} of them in vain" if one.get("rows_matching") is not None else "matches unknown"
+    wasted = f"{one['rows_wasted']:,} of them in vain" if one["rows_wasted"] is not None else "matches unknown"
     runs = f"{one['runs']:,.0f} runs" if one["runs"] != 1 else "1 run"
     said = f"<b>query {one['id']}</b>, {runs}: reads {share} of the rows ({wasted})"
     head = f"<p>{said}<br><code>{escape(one['sql'])}</code></p>"
     rows = [
         (
-            f"<code>{escape(_cut(conjunct['text'], _LONGEST_PART))}</code>",
+            f"<code>{escape(shortened(conjunct['text'], _LONGEST_PART))}</code>",
             f'<span class="code {conjunct["reason"]}">{conjunct["reason"]}</span>',
             escape("" if conjunct["reason"] == "skips" else conjunct["detail"]),
             *(f"{count:,}" for count in conjunct["blocks_skipped_alone"].values()),
@@ -208,7 +210,3 @@ def _percent(part: float | None, whole: float) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -11,24 +11,19 @@ from rich.text import Text
 
 from layoutopt.model.predicates import describe
 from layoutopt.model.predicted import curve, of_the_plan, tried
+from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
     from layoutopt.catalog.vacuum import VacuumReport
-    from layoutopt.model.document import SkippedStatement
     from layoutopt.model.layout import Plan
     from layoutopt.spark.loading.load import LoadReport
     from layoutopt.spark.loading.loads import LoadsReport
 
 _MOST_NAMED = 20
 _MOST_CHANGED = 4
-_CONTROLS = {
-    code: f"\\x{code:02x}"
-    for code in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), 0x2066, 0x2067)
-}
-_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def plan_report(plan: Plan, output: Path) -> dict[str, object]:
@@ -124,102 +119,6 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
     console.print(table)
     if len(rows) < answer.num_rows:
         console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
-
-
-def printable(text: str) -> str:
-    """A text of somebody else's without what moves a terminal's cursor or turns its direction.
-
-    >>> printable("\x1b[2Ja")
-    '\\\\x1b[2Ja'
-    """
-    return text.translate(_CONTROLS)
-
-
-def print_evaluation(
-    console: Console,
-    result: Mapping[str, Any],
-    skipped: Sequence[SkippedStatement],
-    worst: Sequence[Mapping[str, Any]] = (),
-) -> None:
-    """Print what a log would read, a line a query, the sums, the indicators, and why the worst queries skip no more."""
-    totals = result["totals"]
-    table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
-    for name in ("query", "rows", "of all", "by statistics alone", "blocks", "bytes"):
-        table.add_column(name, justify="right")
-    for query in result["queries"]:
-        table.add_row(str(query["id"]), *_evaluation_cells(query))
-    table.add_section()
-    table.add_row("all", *_evaluation_cells(totals))
-    console.print(table)
-    if totals.get("rows_matching") is not None:
-        console.print(f"Rows that match: {totals['rows_matching']:,}")
-    means = totals.get("indicators")
-    if means is not None:
-        shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if name != "queries" and mean]
-        console.print(f"Geometric means over {means['queries']} queries: {', '.join(shown) or '-'}")
-    _print_predictions(console, result)
-    _print_worst(console, worst)
-    if skipped:
-        console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
-
-
-def _print_predictions(console: Console, result: Mapping[str, Any]) -> None:
-    """Print what plans predicted beside what the log reads, and how good the greedy retrieval path would be."""
-    from layoutopt.inspect.predictions import comparison_grid
-
-    predictions = result.get("predictions")
-    if predictions is not None and any(plan["predicted"] for plan in predictions["plans"]):
-        console.print(comparison_grid(predictions))
-    paths = result["totals"].get("greedy_paths")
-    if paths is not None and paths["queries"]:
-        console.print(
-            f"The greedy retrieval path is the cheapest for {paths['cheapest']} of {paths['queries']} queries that can "
-            f"choose; at worst it reads {paths['worst_ratio']:.3g} times as much"
-        )
-
-
-def _print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(title="the worst queries, and what each part of their filters does", title_justify="left")
-    for name in ("query", "runs", "rows read", "in vain", "part of its filter", "reason"):
-        table.add_column(name, justify="left" if name in ("part of its filter", "reason") else "right")
-    for one in worst:
-        numbers = [str(one["id"]), f"{one['runs']:g}", f"{one['rows_scanned']:,}", f"{one['rows_wasted']:,}"]
-        for conjunct in one["conjuncts"] or [{"text": "(no filter)", "reason": "", "detail": ""}]:
-            blocks = max(conjunct.get("blocks_skipped_alone", {}).values(), default=0)
-            detail = f"{blocks:,} blocks by itself" if conjunct["reason"] == "skips" else conjunct["detail"]
-            why = f"{conjunct['reason']}: {detail}"
-            table.add_row(*numbers, Text(printable(conjunct["text"])), Text(printable(why.strip(": "))))
-            numbers = [""] * len(numbers)
-        table.add_section()
-    if worst:
-        console.print(table)
-
-
-def _evaluation_cells(query: Mapping[str, Any]) -> tuple[str, ...]:
-    rows, total, by_statistics = query["rows_scanned"], query["rows_total"], query["rows_scanned_by_statistics"]
-    return (
-        f"{rows:,}",
-        _share(rows, total),
-        _share(by_statistics, total),
-        f"{query['blocks_scanned']:,}/{query['blocks_total']:,}",
-        format_bytes(query["bytes_scanned"]),
-    )
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "-"
-
-
-def format_bytes(count: float) -> str:
-    """A number of bytes as people read it.
-
-    >>> format_bytes(900), format_bytes(1_234_567)
-    ('900 B', '1.2 MB')
-    """
-    place = 0
-    while count >= 1000 and place < len(_UNITS) - 1:
-        count, place = count / 1000, place + 1
-    return f"{count:.0f} {_UNITS[0]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
 
 
 def history_report(path: str) -> list[dict[str, object]]:

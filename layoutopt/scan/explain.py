@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
-
-from layoutopt.inspect.evaluate import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
+from layoutopt.scan.amounts import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import Amount, Fate, PrunedPlan
+from layoutopt.scan.reads import TableRead
 from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
-
-if TYPE_CHECKING:
-    from layoutopt.scan.table import Scan, TableRead
 
 
 @dataclass(frozen=True)
@@ -49,20 +44,22 @@ class Explanation:
             "reads": [_read_json(read) for read in self.reads],
         }
 
-    def __rich__(self) -> RenderableType:
-        return render_explanation(self)
+    def __str__(self) -> str:
+        """The explanation for people, as plain lines."""
+        lines = [f"{self.table}, snapshot {self.snapshot}"]
+        for read in self.reads:
+            lines += [f"reads {', '.join(read.columns) or 'no column'}", *_amount_lines(read), *_path_lines(read)]
+            lines += _conjunct_lines(read.conjuncts)
+        return "\n".join(lines)
 
 
-def explain(scan: Scan) -> Explanation:
-    """Explains every read of a scan.
+def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explanation:
+    """Explains every read of a text.
 
     Raises:
         CatalogError: a blocks file is damaged.
     """
-    table = scan.table
-    return Explanation(
-        table.name, table.catalog.snapshot.number, scan.sql, tuple(_explain_read(read) for read in scan.reads)
-    )
+    return Explanation(table.name, table.catalog.snapshot.number, sql, tuple(_explain_read(read) for read in reads))
 
 
 def _explain_read(read: TableRead) -> ReadExplanation:
@@ -113,26 +110,25 @@ def _conjunct_json(conjunct: Conjunct) -> dict[str, Any]:
     }
 
 
-def render_explanation(explanation: Explanation) -> RenderableType:
-    """An explanation for a terminal."""
-    parts: list[RenderableType] = [
-        Text(f"{explanation.table}, snapshot {explanation.snapshot}", style="bold"),
-    ]
-    for read in explanation.reads:
-        parts += [_amounts_grid(read), *_path_lines(read)]
-        parts += [_conjuncts_grid(read)] if read.conjuncts else []
-    return Group(*parts)
+def _amount_lines(read: ReadExplanation) -> list[str]:
+    """What is read and what each mechanism skips, as columns of numbers."""
+    amounts = {"all": read.total, **{f"skipped by {name}": amount for name, amount in read.skipped_by.items()}}
+    rows = [("", "blocks", "rows", "bytes")]
+    for name, amount in {**amounts, "read": read.read}.items():
+        rows.append((name, f"{amount.blocks:,}", f"{amount.rows:,}", f"{amount.bytes:,}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
-def _path_lines(read: ReadExplanation) -> list[Text]:
+def _path_lines(read: ReadExplanation) -> list[str]:
     """The retrieval path where there are several layouts or paths."""
     lines = []
     for path in read.layouts:
         other = path["next_best"]
         if len(path["columns"]) > 1 or other is not None:
-            lines.append(Text(f"path: {_path_text(path)}"))
+            lines.append(f"path: {_path_text(path)}")
         if other is not None:
-            lines.append(Text(f"next best: {_path_text(other)}"))
+            lines.append(f"next best: {_path_text(other)}")
     return lines
 
 
@@ -141,23 +137,11 @@ def _path_text(path: Mapping[str, Any]) -> str:
     return f"{'; '.join(parts)}: {path['cells_and_tids']:,} cells and tids"
 
 
-def _amounts_grid(read: ReadExplanation) -> Grid:
-    grid = Grid(title=f"reads {', '.join(read.columns) or 'no column'}", title_justify="left")
-    grid.add_column("")
-    for unit in ("blocks", "rows", "bytes"):
-        grid.add_column(unit, justify="right")
-    rows = {"all": read.total, **{f"skipped by {name}": amount for name, amount in read.skipped_by.items()}}
-    for name, amount in {**rows, "read": read.read}.items():
-        grid.add_row(name, f"{amount.blocks:,}", f"{amount.rows:,}", f"{amount.bytes:,}")
-    return grid
-
-
-def _conjuncts_grid(read: ReadExplanation) -> Grid:
-    grid = Grid(title="the parts of its filter, each by itself", title_justify="left")
-    for name in ("part", "partition", "features", "statistics", "reason"):
-        grid.add_column(name, justify="right" if name in MECHANISMS else "left")
-    for conjunct in read.conjuncts:
-        numbers = [f"{conjunct.alone[name]:,}" if name in conjunct.alone else "-" for name in MECHANISMS]
-        reason = f"{conjunct.reason.value}: {conjunct.detail or conjunct.reason.sentence}"
-        grid.add_row(Text(conjunct.text), *numbers, Text(reason))
-    return grid
+def _conjunct_lines(conjuncts: Sequence[Conjunct]) -> list[str]:
+    """Each part of the filter, with the blocks that it skips by itself, and why it skips no more."""
+    lines = ["the parts of its filter, each by itself:"] if conjuncts else []
+    for conjunct in conjuncts:
+        blocks = ", ".join(f"{count:,} by {name}" for name, count in conjunct.alone.items() if count)
+        lines += [f"  {conjunct.text}", f"    {conjunct.reason.value}: {conjunct.detail or conjunct.reason.sentence}"]
+        lines += [f"    blocks that it would skip as the only filter: {blocks}"] if blocks else []
+    return lines

@@ -20,15 +20,13 @@ from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.evolution import absent_columns
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import And, InSet, Node, Or
 from layoutopt.model.schema import Column
 from layoutopt.scan.path import LayoutChoice, ScanPath, choose_layouts, local_layouts
 from layoutopt.skipping.cannot_match import BlockFacts, FeatureIndex, cannot_match
-
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 
 class Fate(IntEnum):

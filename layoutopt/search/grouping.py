@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layoutopt.search.problem import Bools, Floats, Problem
+from layoutopt.model.arrays import Bits, Floats
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import RowsRead
 
 Group = frozenset[int]
@@ -21,9 +22,9 @@ class Grouping:
     cost: float
 
 
-def served_by(problem: Problem, group: Group) -> Bools:
+def served_by(problem: Problem, group: Group) -> Bits:
     """W^G: the queries that read a column of the group, bool (queries,)."""
-    served: Bools = np.any(problem.reads[:, sorted(group)], axis=1)
+    served: Bits = np.any(problem.reads[:, sorted(group)], axis=1)
     return served
 
 
@@ -42,7 +43,7 @@ def full_scan(problem: Problem) -> float:
     return float((problem.weights * rows).sum(axis=0) @ (problem.reads @ problem.unit.cell))
 
 
-def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bools, Floats]:
+def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bits, Floats]:
     """Per group and query: whether the query reads it, and what a row costs then; shape (groups, queries)."""
     cells = np.stack([problem.reads[:, sorted(g)] @ problem.unit.cell[sorted(g)] for g in groups])
     read = np.stack([served_by(problem, g) for g in groups])

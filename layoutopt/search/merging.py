@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.search.agglomerate import agglomerate
 from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, served_by
-from layoutopt.search.problem import Bools, Floats, Ints, Problem
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import RowsRead
 
 _MOST_STARTING = 40
@@ -118,7 +119,7 @@ class Pairs:
         changes: Floats = (after * merged).sum(axis=1) - before
         return changes
 
-    def _estimated(self, served: Bools) -> Floats:
+    def _estimated(self, served: Bits) -> Floats:
         """Rows over all samples, weighted, ``float64[queries]``."""
         total: Floats = (self._problem.weights * self._estimate(served)).sum(axis=0)
         return total

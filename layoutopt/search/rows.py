@@ -12,12 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.local import block_sample, choose_features, feature_choices, local_vectors, local_weights
-from layoutopt.search.problem import Bools, Floats, Ints, Problem
+from layoutopt.search.problem import Problem
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
-RowsRead = Callable[[Bools], Floats]
+RowsRead = Callable[[Bits], Floats]
 """From the queries served, ``bool[queries]``, to the rows each reads, ``float64[samples, queries]``; 0 for others."""
 
 _COARSE_VECTORS = 300
@@ -30,7 +31,7 @@ def remembered(rows_read: RowsRead) -> RowsRead:
     """The same function, remembering every set of queries it was asked for."""
     seen: dict[bytes, Floats] = {}
 
-    def answer(served: Bools) -> Floats:
+    def answer(served: Bits) -> Floats:
         key = np.packbits(served).tobytes()
         if key not in seen:
             seen[key] = rows_read(served)
@@ -39,7 +40,7 @@ def remembered(rows_read: RowsRead) -> RowsRead:
     return answer
 
 
-class Computed:
+class ComputedRows:
     """The exact value on the samples: choose local features, partition, look at the union vectors.
 
     Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
@@ -53,21 +54,21 @@ class Computed:
         self.by_most: RowsRead = remembered(lambda served: self._read(served, choose_features(problem, served)))
         """The same by the first choice alone, as many features as fit."""
 
-    def __call__(self, served: Bools) -> Floats:
+    def __call__(self, served: Bits) -> Floats:
         """The rows that each of the queries served reads."""
         return self._find(served)[1]
 
-    def guides(self, served: Bools) -> Ints:
+    def guides(self, served: Bits) -> Ints:
         """The local features of a group that these queries read, ascending; none where there are none."""
         return self._find(served)[0]
 
-    def _find(self, served: Bools) -> tuple[Ints, Floats]:
+    def _find(self, served: Bits) -> tuple[Ints, Floats]:
         key = np.packbits(served).tobytes()
         if key not in self._known:
             self._known[key] = self._choose(served)
         return self._known[key]
 
-    def _choose(self, served: Bools) -> tuple[Ints, Floats]:
+    def _choose(self, served: Bits) -> tuple[Ints, Floats]:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
@@ -75,11 +76,11 @@ class Computed:
         best = int(np.argmin([float((price * rows).sum()) for rows in read]))
         return choices[best], read[best]
 
-    def _read(self, served: Bools, features: Ints) -> Floats:
+    def _read(self, served: Bits, features: Ints) -> Floats:
         return rows_by(self._problem, served, features, self._partitioner)
 
 
-def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partitioner) -> Floats:
+def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
     """The rows that the queries served read where these features guide the blocking, ``float64[samples, queries]``."""
     weights = local_weights(problem, served)
     read = np.zeros((len(problem.samples), len(served)))
@@ -92,7 +93,7 @@ def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partit
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
     few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return Computed(few, partitioner).by_most
+    return ComputedRows(few, partitioner).by_most
 
 
 def block_estimate(problem: Problem) -> RowsRead:
@@ -101,7 +102,7 @@ def block_estimate(problem: Problem) -> RowsRead:
     An upper bound of the rows read: each vector that q skips spares ``floor(count / b)`` blocks of ``b`` rows.
     """
 
-    def rows_read(served: Bools) -> Floats:
+    def rows_read(served: Bits) -> Floats:
         features = choose_features(problem, served)
         read = np.zeros((len(problem.samples), len(served)))
         for s, sample in enumerate(problem.samples):
@@ -117,7 +118,7 @@ def block_estimate(problem: Problem) -> RowsRead:
 
 
 def least_rows(problem: Problem) -> Floats:
-    """The rows that no clause of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
+    """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
     least = np.zeros((len(problem.samples), len(problem.reads)))
     for s, (sample, bits) in enumerate(zip(problem.samples, problem.bits, strict=True)):
         skipped = np.zeros(len(problem.reads))
@@ -129,7 +130,7 @@ def least_rows(problem: Problem) -> Floats:
 
 
 def selectivity_estimate(problem: Problem) -> RowsRead:
-    """The baseline: the rows that no clause of the query excludes, as if rows could be skipped one by one."""
+    """The baseline: the rows that no skip set of the query excludes, as if rows could be skipped one by one."""
     least = least_rows(problem)
     return lambda served: np.where(served, least, 0.0)
 
@@ -142,4 +143,4 @@ def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitione
         return block_estimate(problem)
     if estimate == "selectivity":
         return selectivity_estimate(problem)
-    return Computed(problem, partitioner)
+    return ComputedRows(problem, partitioner)

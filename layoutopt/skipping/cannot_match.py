@@ -14,12 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or, columns_of
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.values import Interval, ValueSet
-from layoutopt.model.vectors import Bits
-from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockFacts, ColumnBounds, FeatureBits, Packed
+from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockFacts, ColumnBounds, FeatureBits
 from layoutopt.skipping.zone_maps import Statistics
 
 __all__ = ["UNKNOWN_NULLS", "BlockFacts", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]

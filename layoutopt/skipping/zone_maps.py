@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Keys, Packed
 from layoutopt.model.predicates import Col, Comparison, Expr, InSet, Like, Node, literal_prefix
 from layoutopt.model.values import Interval, Key, ValueSet
-from layoutopt.model.vectors import Bits
-from layoutopt.skipping.block_statistics import BlockFacts, ColumnBounds, Keys, Packed
+from layoutopt.skipping.block_statistics import BlockFacts, ColumnBounds
 
 # Up to so many intervals are compared one after the other, more by binary search.
 _FEW_INTERVALS = 8

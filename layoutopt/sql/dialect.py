@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -50,13 +51,19 @@ def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
     """The tree of the one statement in a text, in Spark's dialect.
 
     A text of another dialect is translated to Spark's first: a filter then has one meaning, Spark's, and what
-    came from a log in any dialect only ever proposes features, it never decides what is skipped.
+    came from a log in any dialect only ever proposes features, it never decides what is skipped. A text that
+    comes again is not parsed again: its readers share one tree, so whoever changes a tree copies it first.
 
     Raises:
         SettingError: unknown dialect.
         StatementError: the text can't be parsed (``parse-error``), holds no or several statements, or would be taken
             for something else than Spark takes it for (``unsupported``).
     """
+    return _statement(sql, dialect)
+
+
+@lru_cache(maxsize=64)
+def _statement(sql: str, dialect: str) -> exp.Expr:
     source = dialect_named(dialect)
     tree = _parse(sql, source)
     _refuse_pipes(sql, source)

@@ -24,17 +24,17 @@ from layoutopt.sql.functions import (
 )
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
-from layoutopt.sql.types.coerce import (
-    INTEGRAL_DIGITS,
-    TypedConstant,
-    cast_constant,
+from layoutopt.sql.types.coerce import TypedConstant, cast_constant
+from layoutopt.sql.types.fold import fold
+from layoutopt.sql.types.rules import (
+    INTEGER_DIGITS,
     common_type,
     compared_type,
-    decimal_digits,
-    is_numeric,
+    exact_digits,
+    is_integer,
+    is_number,
     normal_type,
 )
-from layoutopt.sql.types.fold import fold
 
 _SAFE_REGEX = re.compile(r"[\w\s.,:;@#%&=<>!~\"'/^$|*+?-]*")
 
@@ -137,12 +137,12 @@ def materialised(given: Subject) -> Expr:
 
 def _keeps_values(source: str, to: str) -> bool:
     """Whether a cast changes no value and no comparison, so that it can be left out."""
-    if source in INTEGRAL_DIGITS and to in INTEGRAL_DIGITS:
-        return INTEGRAL_DIGITS[source] <= INTEGRAL_DIGITS[to]
+    if is_integer(source) and is_integer(to):
+        return INTEGER_DIGITS[source] <= INTEGER_DIGITS[to]
     if to == "double":
         return source in ("float", "tinyint", "smallint", "int")
-    before, after = decimal_digits(source), decimal_digits(to)
-    if before is None or after is None or to in INTEGRAL_DIGITS:
+    before, after = exact_digits(source), exact_digits(to)
+    if before is None or after is None or is_integer(to):
         return False
     return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
 
@@ -234,11 +234,11 @@ def _concat(node: exp.Expr, context: Context) -> Subject:
 
 def _absolute(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
-    if given.type in INTEGRAL_DIGITS:
+    if is_integer(given.type):
         # the smallest integer has no absolute value in its own type, in which Spark compares all the same
         wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
         return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
-    if not is_numeric(given.type):
+    if not is_number(given.type):
         raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
     return Subject(Call("abs", (materialised(given),), given.type), given.type)
 
@@ -287,7 +287,7 @@ def _coalesce(node: exp.Expr, context: Context) -> Subject:
 def _arithmetic(node: exp.Expr, context: Context) -> Subject:
     left, right = operand(node.this, context), operand(node.expression, context)
     kinds = {left.type, right.type}
-    if not kinds <= {*INTEGRAL_DIGITS, "double"} or not context.settings.ansi:
+    if not kinds <= {*INTEGER_DIGITS, "double"} or not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is followed for integers and doubles only")
     kind = "double" if isinstance(node, exp.Div) else common_type(left.type, right.type)
     if isinstance(node, exp.Mod) and kind == "double":

@@ -41,8 +41,9 @@ from layoutopt.sql.expressions import (
 )
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.types.beyond_bigint import outcome_for_all
-from layoutopt.sql.types.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, compared_type, is_numeric
+from layoutopt.sql.types.coerce import TypedConstant, cast_constant
 from layoutopt.sql.types.preimage import in_set
+from layoutopt.sql.types.rules import compared_type, is_integer, is_number
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -174,7 +175,7 @@ def _value_sets(
     """The subject as it is compared in type ``kind``, and its values for which each comparison is TRUE."""
     cast = [cast_constant(constant, kind, context.settings.time_zone).value for constant in constants]
     values = [value for value in cast if value is not None]
-    if left.type == kind or (kind == "double" and is_numeric(left.type)):
+    if left.type == kind or (kind == "double" and is_number(left.type)):
         try:
             return left, [compare(operator, value, left.expr.type) for value in values]
         except ValueError:
@@ -187,7 +188,7 @@ def _columns(left: Subject, operator: str, right: Subject, context: Context) -> 
     kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
-    if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
+    if is_integer(left.type) and is_integer(right.type):
         first, second = left.expr, right.expr  # whole numbers compare alike in any width
     else:
         first, second = (materialised(cast_subject(side, kind, context)) for side in (left, right))
@@ -208,7 +209,7 @@ def _is(node: exp.Expr, truth: bool, context: Context) -> Node:
     if isinstance(target, exp.Null):
         return _null_test(node.this, truth, context)
     if isinstance(target, exp.Boolean):
-        return _null_safe_equal(exp.NullSafeEQ(this=node.this, expression=target), truth, context)
+        return _null_safe_equal(exp.NullSafeEQ(this=node.this.copy(), expression=target.copy()), truth, context)
     raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
 
 
@@ -268,8 +269,8 @@ def _between(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("symmetric"):
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is symmetric, which Spark does not know")
     bounds = [
-        _comparison(exp.GTE(this=node.this, expression=node.args["low"]), truth, context),
-        _comparison(exp.LTE(this=node.this, expression=node.args["high"]), truth, context),
+        _comparison(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), truth, context),
+        _comparison(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), truth, context),
     ]
     return conjunction(bounds) if truth else disjunction(bounds)
 
@@ -317,7 +318,7 @@ def _like_several(node: exp.Expr, truth: bool, context: Context, escape: str) ->
         raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
     # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL
     wanted = truth != bool(node.args.get("negate"))
-    singles = [type(node)(this=node.this, expression=pattern) for pattern in patterns.expressions]
+    singles = [type(node)(this=node.this.copy(), expression=pattern.copy()) for pattern in patterns.expressions]
     each = [_like(single, wanted, context, escape) for single in singles]
     return disjunction(each) if isinstance(quantifier, exp.Any) == truth else conjunction(each)
 

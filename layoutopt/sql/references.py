@@ -10,6 +10,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from layoutopt.errors import QueryError
+from layoutopt.model.types import quoted
 from layoutopt.sql.dialect import parse_statement
 
 Span = tuple[int, int]
@@ -121,6 +122,9 @@ def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
 
     Raises:
         QueryError: the text can't be parsed, or names no table in one of the places.
+
+    >>> splice_relations("SELECT t.a FROM t JOIN T AS u ON t.a = u.a", {(16, 17): "`v`", (23, 24): "(SELECT 1 AS a)"})
+    'SELECT t.a FROM `v` AS `t` JOIN (SELECT 1 AS a) AS u ON t.a = u.a'
     """
     known = {each.span: each for each in references_of(sql).tables}
     for span, relation in sorted(relations.items(), reverse=True):
@@ -130,8 +134,3 @@ def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
         alias = "" if reference.aliased else f" AS {quoted(reference.parts[-1])}"
         sql = sql[: span[0]] + relation + alias + sql[span[1] :]
     return sql
-
-
-def quoted(name: str) -> str:
-    """A name as Spark's SQL quotes it."""
-    return "`" + name.replace("`", "``") + "`"

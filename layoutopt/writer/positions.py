@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from layoutopt.writer.checksum import SEED, Hashes, hash_array, hash_words, is_hashable, sums_by_block
-
-Ints = npt.NDArray[np.int64]
+from layoutopt.model.arrays import Hashes, Ints
+from layoutopt.writer.checksum import SEED, hash_array, hash_words, is_hashable, sums_by_block
 
 _LEAVES = {
     pa.bool_(): "boolean",

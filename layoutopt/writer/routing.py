@@ -6,35 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import feature_weights
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
+from layoutopt.model.columns import word_names
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
+from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.objective import SkipSetObjective
 from layoutopt.partitioning.order import order_rows
-from layoutopt.partitioning.partition import Weights, assign_rows
+from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
 from layoutopt.writer.slices import SLICES, facts_of, slice_rows
-
-MIN_ROWS = "min_rows"
-"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
-
-CUT_BY = "cut_by"
-"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
-
-PREDICATE_SORT = "predicate-sort"
-"""The order of rows by their feature bits, the heaviest feature first."""
 
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
@@ -67,9 +59,9 @@ class Guides:
     """
 
     words: Words
-    weights: Weights
+    weights: Floats
     slices: int = 0
-    objective: ClauseObjective | None = None
+    objective: SkipSetObjective | None = None
 
 
 def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:
@@ -106,12 +98,12 @@ def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
     return _written(rows, ordering.block, ordering.n_blocks)
 
 
-def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
+def queries_reaching(plan: Plan, table: pa.Table) -> Floats:
     """The weight of each training query, ``float64[n_queries]``; 0 where the segment's own bounds exclude it."""
     return reaching(plan.queries, plan.schema, table)
 
 
-def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weights:
+def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
     columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
     facts = segment_facts(schema, table, columns)
@@ -119,7 +111,7 @@ def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weigh
     return np.asarray(reached, dtype=np.float64)
 
 
-def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Weights, reached: Weights) -> Guides:
+def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Floats, reached: Floats) -> Guides:
     """What guides the layout's blocking in this segment.
 
     Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
@@ -165,7 +157,7 @@ def served_queries(plan: Plan, layout: Layout) -> Bits:
     return served
 
 
-def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
+def feature_guides(layout: Layout, words: Words, weights: Floats) -> Guides:
     """The layout's local features as guides, with the weights ``float64[f]`` of all of the plan's features."""
     return Guides(project(words, layout.guiding), np.asarray(weights)[list(layout.guiding)])
 
@@ -177,12 +169,6 @@ def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
         return None
     column = plan.schema.find(str(name))
     return _ranks(table[column.name], column.type)
-
-
-def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
-    """The features' weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
-    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
-    return feature_weights(shares, query_weights, matching, marginal=True)
 
 
 def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
@@ -212,7 +198,7 @@ def _min_rows(plan: Plan, blocking: ByVectors) -> int:
     return int(given)
 
 
-def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:
+def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> Ints:
     """For each distinct vector the one that stands for it in blocking, ``int64[d]``; itself within ``max_vectors``.
 
     The vectors with the most rows stay; every other is joined to the one of them from which it differs in the least
@@ -272,7 +258,7 @@ def _ranks(column: pa.ChunkedArray, type: str) -> Ints:
 
 def _written(rows: Ints, block: Ints, n_blocks: int, joined_vectors: int = 0) -> Routing:
     """Rows sorted by block; within a block they keep their order, so what compresses together stays together."""
-    in_order: npt.NDArray[np.intp] = np.argsort(block, kind="stable")
+    in_order: Places = np.argsort(block, kind="stable")
     sizes = np.bincount(block, minlength=n_blocks)
     return Routing(rows[in_order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), joined_vectors)
 
@@ -282,3 +268,9 @@ def union_words(words: Words, routing: Routing) -> Words:
     if len(routing.offsets) == 1:
         return np.zeros((0, words.shape[1]), dtype=np.uint64)
     return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)
+
+
+def words_of(table: pa.Table, n_features: int) -> Words:
+    """The feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
+    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
+    return np.stack(columns, axis=1).view(np.uint64)

@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Bits, Ints
-from layoutopt.partitioning.partition import Weights
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
 
 SLICES = 6
@@ -37,7 +36,7 @@ class Slices:
     """
 
     bits: Bits
-    shares: Weights
+    shares: Floats
 
 
 def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, ranks: Ints) -> Slices:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.predictions import compare
-from layoutopt.report.tables import print_evaluation
+from layoutopt.report.evaluation import print_evaluation
 from tests.inspect.test_evaluate import LOG
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.bounds import blocking_lower_bound, scanned_lower_bound
-from layoutopt.partitioning.objective import ClauseObjective, scanned
+from layoutopt.partitioning.objective import SkipSetObjective, scanned
 from layoutopt.partitioning.registry import find_partitioner
-from tests.partitioning.objectives import clause_objective
+from tests.partitioning.objectives import skip_set_objective
 from tests.partitioning.segments import Segment, segments
 
 
@@ -33,7 +33,7 @@ def test_a_segment_smaller_than_a_block_is_a_block() -> None:
 @settings(max_examples=30, deadline=None)
 def test_no_blocks_of_vectors_scan_less(segment: Segment, seed: int) -> None:
     vectors, min_rows = segment.vectors, segment.min_rows
-    objective = clause_objective(segment, seed)
+    objective = skip_set_objective(segment, seed)
     bound = blocking_lower_bound(objective, vectors, min_rows)
     for name in ("ward", "portfolio-low", "qdtree"):
         partition = find_partitioner(name)(vectors, segment.weights, min_rows, seed, objective)
@@ -44,7 +44,7 @@ def test_no_blocks_of_vectors_scan_less(segment: Segment, seed: int) -> None:
 def test_the_bound_by_vectors_sees_what_the_one_by_queries_does_not() -> None:
     """Four vectors of one query each fill only half a block: whatever is joined, each row is read by two queries."""
     vectors = VectorCounts(pack(np.eye(4, dtype=bool)), np.full(4, 10), 4)
-    objective = ClauseObjective.of_matrix(np.eye(4, dtype=bool), np.ones(4), vectors.rows)
+    objective = SkipSetObjective.of_matrix(np.eye(4, dtype=bool), np.ones(4), vectors.rows)
     one_query = objective.weights[0]
     assert blocking_lower_bound(objective, vectors, 10) == 40 * one_query
     assert blocking_lower_bound(objective, vectors, 20) == 80 * one_query

@@ -9,15 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 from rich.console import Console
 
-from layoutopt.model.document import SkippedStatement
-from layoutopt.report.tables import (
-    answer_report,
-    format_bytes,
-    print_answer,
-    print_evaluation,
-    print_history,
-    print_load,
-)
+from layoutopt.report.tables import answer_report, print_answer, print_history, print_load
 
 ANSWER = pa.table({"a": [1, None, 3], "b": ["x", "[bold]y[/bold]", None]})
 
@@ -59,35 +51,6 @@ def test_values_do_nothing_to_the_terminal() -> None:
 def test_equal_column_names_stay_apart() -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     assert answer_report(twice, None) == {"columns": ["a", "a"], "rows": [[1, 2]], "rows_total": 1}
-
-
-def test_bytes_are_readable() -> None:
-    assert [format_bytes(count) for count in (0, 999, 1000, 5e15)] == ["0 B", "999 B", "1.0 KB", "5000.0 TB"]
-
-
-def test_an_evaluation_has_a_line_a_query_and_the_sums() -> None:
-    query = {
-        "rows_scanned": 25,
-        "rows_total": 100,
-        "rows_scanned_by_statistics": 50,
-        "blocks_scanned": 1,
-        "blocks_total": 4,
-        "bytes_scanned": 1500,
-    }
-    result = {"table": "t", "snapshot": 3, "queries": [{"id": 7, **query}], "totals": {**query, "rows_matching": 11}}
-    skipped = (SkippedStatement(8, "parse-error", "no", "SELEC"),)
-    said = printed(lambda console: print_evaluation(console, result, skipped))
-    assert all(text in said for text in ("t, snapshot 3", " 7 ", "25.0%", "50.0%", "1/4", "1.5 KB", "match: 11"))
-    assert "1 statements could not be used" in said
-
-
-def test_an_empty_table_has_no_share() -> None:
-    query = dict.fromkeys(
-        ("rows_scanned", "rows_total", "rows_scanned_by_statistics", "blocks_scanned", "blocks_total"), 0
-    )
-    totals: dict[str, Any] = {**query, "bytes_scanned": 0}
-    result = {"table": "t", "snapshot": 0, "queries": [], "totals": totals}
-    assert " - " in printed(lambda console: print_evaluation(console, result, ()))
 
 
 def test_a_load_says_what_it_wrote_and_its_notes() -> None:

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import layoutopt
+from layoutopt.cli.app import main
+from layoutopt.cli.console import BAD_USAGE
 from layoutopt.errors import DataFileError, QueryError, SchemaError
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_position
@@ -60,6 +62,17 @@ def test_answers_equal_those_over_the_source(sql: str, table: Table, rows: pa.Ta
 def test_answers_in_batches_are_the_same(sql: str, table: Table) -> None:
     batches = list(table.scan(sql).to_batches(batch_rows=7))
     assert same([row for batch in batches for row in batch.to_pylist()], table.sql(sql).to_pylist())
+
+
+def test_quotes_doubled_in_a_text_are_one(tmp_path: Path) -> None:
+    kinds = ["air", "it's", 'it"s', "its"] * 60
+    rows = some_rows(240)
+    rows = rows.set_column(rows.column_names.index("kind"), "kind", pa.array(kinds))
+    table = build(tmp_path / "t", rows, building(SCHEMA, ["kind = 'it''s'", "kind = 'it\"s'"], segment_rows=60))
+    for text, meant in (("'it''s'", "it's"), ('"it""s"', 'it"s'), ("'it\"s'", 'it"s'), ('"it\'s"', "it's")):
+        scan = table.scan(f"SELECT id, kind FROM t WHERE kind = {text}")
+        assert scan.to_arrow()["kind"].to_pylist() == [meant] * 60
+        assert scan.explain().reads[0].read.rows < 240
 
 
 def test_answers_have_sparks_types(table: Table) -> None:
@@ -181,3 +194,33 @@ def test_a_table_keeps_its_snapshot(tmp_path: Path, rows: pa.Table) -> None:
     assert first.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": rows.num_rows}]
     assert layoutopt.open_table(str(tmp_path)).rows == 10
     assert layoutopt.open_table(str(tmp_path), snapshot=0).rows == rows.num_rows
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("SELECT id FROM films WHERE kind = 'air'", "films"),
+        ("SELECT id FROM prod.t", "prod.t"),
+        ("WITH c AS (SELECT 1 AS x) SELECT x FROM c JOIN films ON TRUE", "films"),
+    ],
+)
+def test_a_text_about_another_table_is_refused(table: Table, sql: str, named: str) -> None:
+    with pytest.raises(QueryError, match=f"reads '{named}', but the table is called 't'"):
+        table.scan(sql)
+
+
+def test_a_text_about_no_table_is_answered(table: Table) -> None:
+    assert table.sql("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+    assert table.sql("WITH c AS (SELECT 1 AS one) SELECT one FROM c").to_pylist() == [{"one": 1}]
+
+
+@pytest.mark.parametrize("words", [("query",), ("explain",), ("explain", "--bytes"), ("query", "--engine", "spark")])
+def test_the_command_line_says_what_the_table_is_called(
+    table: Table, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb, *flags = words
+    assert main([verb, table.catalog.files.root, "SELECT id FROM films", *flags]) == BAD_USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "'films', but the table is called 't'" in said.err
+    assert said.err.count("\n") == 1

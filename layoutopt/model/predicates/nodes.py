@@ -2,7 +2,7 @@
 
 A literal stands for the rows for which it is TRUE. Under SQL's three-valued logic a comparison with NULL is not TRUE,
 so NULL is outside of every literal that does not name it. Build trees with
-:mod:`layoutopt.model.predicates.normal`, which brings equal conditions to equal trees.
+:mod:`~layoutopt.model.predicates.normal`, which brings equal conditions to equal trees.
 """
 
 from __future__ import annotations

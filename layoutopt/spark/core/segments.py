@@ -17,10 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.spark.core.partition_values import null_first, partition_column, plain_type
 
-POSITION = "_pos"
-SEGMENT = "_segment"
 # No source has names that begin so.
 _VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_w_value", "_w_low", "_w_high", "_w_chunk", "_w_count"
 _END = 2**63 - 1

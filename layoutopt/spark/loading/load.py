@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from layoutopt.catalog.blocks import BlockTable, block_schema
-from layoutopt.catalog.checks import Content, Positions, check_content, check_positions
+from layoutopt.catalog.checks import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.entries import written_content, written_positions
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
@@ -105,7 +105,7 @@ class _Written:
     blocks: pa.Table
     observed: Content
     joined: Mapping[str, int]
-    positions: Positions
+    positions: TidSums
 
 
 @dataclass(frozen=True)

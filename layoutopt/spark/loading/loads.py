@@ -1,7 +1,7 @@
 """Loads as they are asked for: which partitions, by which plan, and only what the table does not have yet.
 
 Every partition is loaded exactly once however often a load is retried. A partition is *there* if the table has it from
-the same files of the source (:mod:`layoutopt.spark.loading.source_files`), or from other files with the same rows. One that is
+the same files of the source (``source_files``), or from other files with the same rows. One that is
 there with other rows, or by another plan than the one given, is refused unless the caller says to replace it.
 """
 

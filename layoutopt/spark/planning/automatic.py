@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -34,15 +35,20 @@ BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
 
 
 def plan_best(
-    spark: SparkSession, settings: PlanSettings, document: FeaturesDocument, progress: Progress | None = None
+    spark: SparkSession,
+    settings: PlanSettings,
+    document: FeaturesDocument,
+    progress: Progress | None = None,
+    draw: Callable[[Sequence[Trial], Path], None] | None = None,
 ) -> Plan:
     """Plan as the settings of ``layoutopt plan`` say; method and parameters are found where they are left open.
 
-    What was tried, and what it would have read of the queries held back, is among the plan's predictions.
+    What was tried, and what it would have read of the queries held back, is among the plan's predictions; ``draw`` is
+    given it too, with the file of ``--tune-plot``.
 
     Raises:
-        SettingError: a setting that is of no use with the others; and as :func:`layoutopt.spark.planning.plan.make_plan`.
-        PlanError: no query can be held back to tune by; and as :func:`layoutopt.spark.planning.plan.make_plan`.
+        SettingError: a setting that is of no use with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
+        PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
     say = progress or (lambda sentence: None)
     if settings.method != "auto" and not settings.tune:
@@ -64,10 +70,8 @@ def plan_best(
         trying.trials.clear()
         best = tune(trying, settings, thresholds)
         tried |= {when_tried(label_of(trial)): trial.score for trial in trying.trials}
-        if settings.tune_plot is not None:
-            from layoutopt.report.tuning_plot import plot
-
-            plot(trying.trials, settings.tune_plot)
+        if settings.tune_plot is not None and draw is not None:
+            draw(trying.trials, settings.tune_plot)
         settings = best.settings
         if best.threshold != default:
             document = mined_from(document, document.queries, threshold=best.threshold)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.model.columns import TID
 from layoutopt.model.feature import FeatureSet
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.partition_values import of_partitions
@@ -21,7 +22,6 @@ from layoutopt.writer.encodings import bytes_a_row
 
 _MEASURED_BLOCKS = 2
 _MOST_MEASURED_ROWS = 30_000
-_TID = "_tid"
 
 
 def unit_in_bytes(
@@ -70,5 +70,5 @@ def measured_unit(
     offsets = np.append(np.arange(0, sample.num_rows, block_rows), sample.num_rows)
     for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         drawn[start:stop].sort()
-    measured = bytes_a_row(sample.append_column(_TID, pa.array(drawn, pa.int32())), offsets, codec)
-    return Unit(np.array([measured[name] for name in columns]), measured[_TID])
+    measured = bytes_a_row(sample.append_column(TID, pa.array(drawn, pa.int32())), offsets, codec)
+    return Unit(np.array([measured[name] for name in columns]), measured[TID])

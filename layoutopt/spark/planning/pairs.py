@@ -14,22 +14,20 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, PlanError
-from layoutopt.features.implications import Bools
-from layoutopt.features.weights import feature_shares
-from layoutopt.methods.proposals import PartitionPairs
+from layoutopt.features.weights import feature_shares, marginal_weights
+from layoutopt.methods.proposals import PartitionPairs, spread
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.partition import Weights
 from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, cannot_match
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
-from layoutopt.spark.planning.sampling import rows_by_partition, sample_vectors, spread
-from layoutopt.sql.references import quoted
-from layoutopt.writer.routing import weights_from
+from layoutopt.spark.planning.sampling import SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
 
 Progress = Callable[[str], None]
 _FLOATS = ("float", "double")
@@ -77,12 +75,12 @@ def sample_pairs(of: Counting, features: FeatureSet) -> tuple[PartitionPairs, ..
     rows = rows_by_partition(of.rows, of.partition_by)
     if not rows:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
-    sampled = {value: rows[value] for value in spread(list(rows))}
+    sampled = {value: rows[value] for value in spread(list(rows), SAMPLED_PARTITIONS)}
     reached = _reached(of, list(sampled))
     return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
 
 
-_Reached = Mapping[PlainValue, tuple[int, Weights]]
+_Reached = Mapping[PlainValue, tuple[int, Floats]]
 
 
 def _with_weights(
@@ -91,7 +89,7 @@ def _with_weights(
     reached = _reached(of) if reached is None else reached
     shares = feature_shares(features, of.queries)
     return tuple(
-        PartitionPairs(value, rows, counts[value], of_queries, weights_from(shares, of_queries, counts[value]))
+        PartitionPairs(value, rows, counts[value], of_queries, marginal_weights(shares, of_queries, counts[value]))
         for value in sorted(counts, key=null_first)
         for rows, of_queries in (reached[value],)
     )
@@ -173,9 +171,7 @@ def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]
     return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 
 
-def _excluded(
-    bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()
-) -> Bools:
+def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()) -> Bits:
     """Which query the bounds of the columns, but for some, exclude from which partition, ``bool[queries, partitions]``.
 
     Args:

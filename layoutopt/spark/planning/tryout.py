@@ -18,26 +18,27 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.features.weights import feature_shares
-from layoutopt.methods.proposals import PartitionPairs
+from layoutopt.features.weights import feature_shares, marginal_weights
+from layoutopt.methods.proposals import PartitionPairs, spread
+from layoutopt.model.arrays import Floats, Ints, Words
+from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.layout import ByVectors, Plan, Scheme
+from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Ints, VectorCounts, Words, distinct, project
-from layoutopt.partitioning.partition import Weights
+from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import Fate, PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
-from layoutopt.spark.core.featurize import feature_words, word_names, words_of
-from layoutopt.spark.core.segments import POSITION, SEGMENT, with_positions
+from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
-from layoutopt.spark.planning.sampling import SAMPLE_ROWS, drawn_rows, rows_by_partition, spread
-from layoutopt.writer.routing import MIN_ROWS, reaching, weights_from
-from layoutopt.writer.task import TID, WriteJob, write_segment
+from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
+from layoutopt.writer.routing import reaching, words_of
+from layoutopt.writer.task import WriteJob, write_segment
 
 CATALOG_BYTES_A_CHUNK = 12
 """Of the catalog, for each block and column: TPC-H's statistics, bounds and unions, compressed."""
@@ -121,7 +122,7 @@ def draw_sample(
         sample_rows: rows wanted of each partition.
     """
     counted = rows_by_partition(rows, partition_by)
-    sampled = {value: counted[value] for value in spread(list(counted))}
+    sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
     # Positions come last: what is drawn depends on content alone.
     drawn = with_positions(drawn_rows(rows, features, partition_by, sampled, sample_rows))
     with compiled_in_parts(rows.sparkSession):
@@ -160,7 +161,7 @@ def pairs_of(sample: RowSample, features: FeatureSet, queries: Sequence[Query], 
         reached = reaching(queries, schema, segment.table)
         found.append(
             PartitionPairs(
-                segment.value, segment.partition_rows, vectors, reached, weights_from(shares, reached, vectors)
+                segment.value, segment.partition_rows, vectors, reached, marginal_weights(shares, reached, vectors)
             )
         )
     return found
@@ -221,8 +222,8 @@ def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors)
 class _Factors:
     """What a block of the sample stands for: so many ``rows`` for each of its, and so many ``blocks`` of the table."""
 
-    rows: Weights
-    blocks: Weights
+    rows: Floats
+    blocks: Floats
 
 
 def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:

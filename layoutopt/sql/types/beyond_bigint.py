@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from layoutopt.sql.types.coerce import INTEGRAL_DIGITS, TypedConstant
+from layoutopt.sql.types.coerce import TypedConstant
+from layoutopt.sql.types.rules import is_integer
 
 _SMALLEST, _LARGEST = -(1 << 63), (1 << 63) - 1
 
@@ -23,7 +24,7 @@ def outcome_for_all(type_name: str, operator: str, constant: TypedConstant) -> b
     True
     """
     value = constant.value
-    if type_name not in INTEGRAL_DIGITS or operator not in ("<", "<=", ">", ">=") or not isinstance(value, Decimal):
+    if not is_integer(type_name) or operator not in ("<", "<=", ">", ">=") or not isinstance(value, Decimal):
         return None
     if _SMALLEST <= value <= _LARGEST:
         return None

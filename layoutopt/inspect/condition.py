@@ -12,17 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
-from rich.console import Group, RenderableType
-from rich.text import Text
 
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.columns import BLOCK
 from layoutopt.scan.prune import PrunedPlan
-from layoutopt.scan.read import BLOCK
 
 if TYPE_CHECKING:
     from layoutopt.scan.table import Scan
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -62,10 +58,11 @@ class BlockConditions:
             "conditions": [{**asdict(each), "columns": list(each.columns)} for each in self.conditions],
         }
 
-    def __rich__(self) -> RenderableType:
-        if len(self.conditions) == 1:  # alone, so that it can be put into another command
-            return Text(self.conditions[0].sql, overflow="fold")
-        return Group(*(Text(f"-- {_title(each)}\n{each.sql}", overflow="fold") for each in self.conditions))
+    def __str__(self) -> str:
+        """The conditions in SQL, each under its title; a single one alone, to be put into another command."""
+        if len(self.conditions) == 1:
+            return self.conditions[0].sql
+        return "\n".join(f"-- {_title(each)}\n{each.sql}" for each in self.conditions)
 
 
 def _title(each: BlockCondition) -> str:
@@ -98,7 +95,7 @@ def _of_layout(mention: int, layout: int, columns: tuple[str, ...], pruned: Sequ
     return BlockCondition(mention, layout, columns, int(read.sum()), len(ids), sql)
 
 
-def condition_sql(ids: Ints, read: npt.NDArray[np.bool_]) -> str:
+def condition_sql(ids: Ints, read: Bits) -> str:
     """The shortest condition on ``_block`` that keeps these of a layout's blocks.
 
     Args:
@@ -119,7 +116,7 @@ def condition_sql(ids: Ints, read: npt.NDArray[np.bool_]) -> str:
     return by_runs if len(by_runs) < len(by_list) else by_list
 
 
-def _runs_sql(ids: Ints, read: npt.NDArray[np.bool_]) -> str:
+def _runs_sql(ids: Ints, read: Bits) -> str:
     """Kept blocks between which no other block stands are one BETWEEN; numbers that no block has don't matter."""
     edges = np.flatnonzero(np.diff(np.r_[False, read, False].astype(np.int8)))
     starts, ends = ids[edges[::2]], ids[edges[1::2] - 1]

@@ -1,0 +1,111 @@
+"""The experiments: `bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.config.settings import BenchSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+verbs = typer.Typer()
+
+
+@add_verb(verbs, BenchSettings, example="layoutopt bench demo --sf 0.1")
+def bench(settings: BenchSettings, session: Session) -> None:
+    """Run an experiment: generate its data, lay it out in several ways, and compare what queries scan."""
+    _EXPERIMENTS[settings.experiment](settings, session)
+
+
+def _demo(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.tpch.demo import run_demo
+
+    run_demo(settings.sf, root=settings.folder)
+
+
+def _tpch(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.tpch.runner import run_tpch
+
+    results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
+    session.show({"results": str(results)}, f"Written: {results}")
+
+
+def _query(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.queries import queries_report, run_queries
+
+    with session.working("timing queries") as work:
+        timed = run_queries(settings.sf, root=settings.folder, say=work.say)
+    session.show(timed, lambda console: console.print(queries_report(timed, settings.sf)))
+
+
+def _micro(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.figures import run_micro
+
+    run_micro(settings.sf, root=settings.folder)
+
+
+def _memory(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.memory import memory_figures, print_memory
+    from layoutopt.bench.scan_memory import print_scans, scan_figures
+
+    figures = memory_figures(settings.sf, root=settings.folder)
+    scans = scan_figures(settings.sf, root=settings.folder)
+
+    def both(console: Console) -> None:
+        print_memory(console, figures)
+        print_scans(console, scans)
+
+    session.show({"loads": [vars(each) for each in figures], "scans": [vars(each) for each in scans]}, both)
+
+
+def _wide(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.wide import print_wide, wide_result
+
+    with session.working("planning a synthetic wide table"):
+        result = wide_result()
+    session.show(result.to_json(), lambda console: print_wide(console, result))
+
+
+def _estimates(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.estimates import estimate_figures, print_estimates
+
+    with session.working("comparing estimates") as work:
+        compared, stages = estimate_figures(settings.sf, root=settings.folder, say=work.say)
+    session.show([figure.to_json() for figure in compared], lambda console: print_estimates(console, compared, stages))
+
+
+def _partitioners(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.partitioners import partitioner_figures, print_partitioners
+
+    with session.working("comparing partitioners") as work:
+        made = partitioner_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+    session.show([vars(each) for each in made], lambda console: print_partitioners(console, made))
+
+
+def _tuning(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.tpch.tuning import print_tuning, tuning_figures
+
+    with session.working("tuning") as work:
+        tuned = tuning_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+    session.show([vars(each) for each in tuned], lambda console: print_tuning(console, tuned))
+
+
+_EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
+    {
+        "demo": _demo,
+        "tpch": _tpch,
+        "query": _query,
+        "micro": _micro,
+        "memory": _memory,
+        "wide": _wide,
+        "estimates": _estimates,
+        "partitioners": _partitioners,
+        "tuning": _tuning,
+    }
+)

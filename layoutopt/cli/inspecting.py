@@ -1,0 +1,147 @@
+"""Questions about a table: `evaluate`, `verify`, `status` and `drift`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.cli.opening import analysed, open_at, start_spark
+from layoutopt.config.settings import DriftSettings, EvaluateSettings, StatusSettings, VerifySettings
+from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from layoutopt.inspect.verify import VerifyReport
+
+verbs = typer.Typer()
+
+
+@add_verb(verbs, EvaluateSettings, example="layoutopt evaluate tables/events queries.jsonl --json")
+def evaluate(settings: EvaluateSettings, session: Session) -> None:
+    """Replay a query log on the catalog alone: the rows, cells and bytes that its queries would read."""
+    from layoutopt.inspect.evaluate import evaluate as evaluate_queries
+    from layoutopt.inspect.predictions import compare
+    from layoutopt.inspect.worst import worst_queries
+    from layoutopt.report.evaluation import print_evaluation
+
+    table = open_at(settings.table_path, settings)
+    found = analysed(table, settings.log, settings.column, settings.dialect)
+    with session.working("evaluating") as work:
+        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect)
+        worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
+        result["predictions"] = compare(table, result)
+    skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
+    if settings.html is not None:
+        from layoutopt.report.page import evaluation_page
+
+        settings.html.write_text(evaluation_page(result, worst, skipped), encoding="utf-8")
+    session.show(
+        {**result, "worst": worst, "skipped": skipped},
+        lambda console: print_evaluation(console, result, found.skipped, worst, every=settings.all),
+    )
+
+
+@add_verb(verbs, VerifySettings, example="layoutopt verify tables/events --source events.parquet")
+def verify(settings: VerifySettings, session: Session) -> None:
+    """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong.
+
+    With --source also compare all rows with those that the table was loaded from.
+    """
+    if settings.queries is not None and settings.source is not None:
+        raise SettingError("--queries and --source are two different checks; leave one of them out")
+    if settings.queries is not None:
+        return _audit(settings, settings.queries, session)
+    from layoutopt.inspect.intact import verify_path
+    from layoutopt.report.inspections import print_verify
+
+    rows = None if settings.source is None else _open_source(settings.table_path, settings.source, session)
+    with session.working("verifying") as work:
+        report = verify_path(
+            settings.table_path, settings.sample, work.step, snapshot=settings.snapshot, as_of=settings.as_of
+        )
+        damaged = not report.ok
+        if settings.source is not None and rows is not None:
+            report = _against_source(report, rows, settings, settings.source, work.say)
+    session.show(report.to_json(), lambda console: print_verify(console, report))
+    if damaged:
+        raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
+    if report.source is not None and not report.ok:
+        raise ContentMismatchError(
+            f"{settings.table_path!r} and {settings.source!r} differ in {report.source.differences} places; "
+            "load what is missing or other in the table, unless the source was moved on"
+        )
+    return None
+
+
+def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
+    """The rows of a source that a table is compared with; whatever is wrong with a path is said before much is read."""
+    from layoutopt.catalog.snapshots import check_is_table
+    from layoutopt.catalog.storage.filesystem import TableFiles
+
+    check_is_table(TableFiles(table_path))
+    # Only now: Spark takes seconds to import.
+    from layoutopt.spark.core.source import open_source
+
+    return open_source(start_spark(session), source)
+
+
+def _against_source(
+    report: VerifyReport, rows: DataFrame, settings: VerifySettings, source: str, say: Callable[[str], None]
+) -> VerifyReport:
+    """A report of a table with what its source has and it has not; of a damaged one, that it was not compared."""
+    if not report.ok:
+        return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: what is damaged comes first"))
+    from layoutopt.spark.loading.against_source import compare_with_source
+
+    say("comparing with the source")
+    return report.against(compare_with_source(rows, open_at(settings.table_path, settings), source))
+
+
+def _audit(settings: VerifySettings, log: str, session: Session) -> None:
+    """Prove that no query of a log skips a row that it asks for.
+
+    Raises:
+        DataFileError: one does.
+    """
+    from layoutopt.inspect.audit import audit
+    from layoutopt.report.inspections import print_audit
+
+    table = open_at(settings.table_path, settings)
+    found = analysed(table, log, settings.column, settings.dialect)
+    with session.working("auditing") as work:
+        report = audit(table, found.queries, settings.dialect, work.step)
+    session.show(report.to_json(), lambda console: print_audit(console, report))
+    if not report.ok:
+        raise DataFileError(
+            f"{len(report.losses)} blocks of {settings.table_path!r} are skipped though queries ask for rows in them, "
+            f"the first by {report.losses[0].mechanism}: block {report.losses[0].block} of {report.losses[0].file!r}; "
+            "load that partition again"
+        )
+
+
+@add_verb(verbs, StatusSettings, example="layoutopt status tables/events --json")
+def status(settings: StatusSettings, session: Session) -> None:
+    """Say what a table holds: partitions, plans, blocks, bytes and its last loads."""
+    from layoutopt.inspect.status import status as status_of
+    from layoutopt.report.inspections import print_status
+
+    found = status_of(open_at(settings.table_path).catalog)
+    session.show(found.to_json(), lambda console: print_status(console, found))
+
+
+@add_verb(verbs, DriftSettings, example="layoutopt drift tables/events last-week.jsonl --most 0.1")
+def drift(settings: DriftSettings, session: Session) -> None:
+    """Compare what a recent log skips with what the plan's own queries do; exit 1 where it is much less."""
+    from layoutopt.inspect.drift import check_drift
+    from layoutopt.inspect.drift import drift as drift_of
+    from layoutopt.report.inspections import print_drift
+
+    table = open_at(settings.table_path)
+    result = drift_of(table, analysed(table, settings.log, settings.column, settings.dialect).queries)
+    session.show(result.to_json(), lambda console: print_drift(console, result, settings.most))
+    check_drift(result, settings.most)

@@ -1,0 +1,43 @@
+"""From a query log to a plan: `analyze` and `plan`."""
+
+from __future__ import annotations
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.cli.opening import read_document, start_spark
+from layoutopt.config.settings import AnalyzeSettings, PlanSettings
+
+verbs = typer.Typer()
+
+
+@add_verb(verbs, AnalyzeSettings, example="layoutopt analyze queries.jsonl --schema events.parquet -o features.json")
+def analyze(settings: AnalyzeSettings, session: Session) -> None:
+    """Find the filters of a query log that are worth skipping by, and write them to a features file."""
+    from layoutopt.features.analysis import analyze_log
+    from layoutopt.features.stability import plot
+    from layoutopt.report.features import print_analysis, summary
+
+    with session.working("analysing the log"):
+        analysis = analyze_log(settings)
+        settings.output.write_bytes(analysis.document.dumps())
+        if settings.plot:
+            plot(analysis.document.queries, settings.plot)
+    session.show(summary(analysis, settings.output), lambda console: print_analysis(console, analysis, settings.output))
+
+
+@add_verb(verbs, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")
+def plan(settings: PlanSettings, session: Session) -> None:
+    """Decide how a table's partitions will be laid out, from its rows and a features file, and write a plan."""
+    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.report.tables import plan_report, print_plan
+
+    document = read_document(settings.features, "layoutopt analyze", FeaturesDocument.loads)
+    # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    from layoutopt.report.tuning_plot import plot
+    from layoutopt.spark.planning.automatic import plan_best
+
+    with session.working("planning") as work:
+        made = plan_best(start_spark(session), settings, document, work.say, plot)
+        settings.output.write_bytes(made.dumps())
+    session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))

@@ -1,0 +1,115 @@
+"""What `status`, `verify` and `drift` print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from layoutopt.report.texts import format_bytes, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from layoutopt.inspect.audit import AuditReport, Loss
+    from layoutopt.inspect.drift import Drift
+    from layoutopt.inspect.status import Status
+    from layoutopt.inspect.verify import SourceCheck, VerifyReport
+
+_MOST_SHOWN = 40
+_DIGITS = 12
+_NUMBERS = ("rows", "blocks", "bytes", "layouts", "features", "partitions")
+
+
+def print_status(console: Console, status: Status) -> None:
+    """Print what a table holds; of many partitions the last in order."""
+    said = f"{status.rows:,} rows in {status.blocks:,} blocks, {format_bytes(status.bytes)} of columns"
+    head = f"{status.table}, snapshot {status.snapshot} of {status.created_at}: {said}"
+    console.print(Text(printable(head), style="bold"))
+    plans = _table("plans", "plan", "method", "layouts", "features", "partitions", "rows", "")
+    for plan in status.plans:
+        counts = (plan.layouts, plan.features, plan.partitions, plan.rows)
+        plans.add_row(
+            plan.digest[:_DIGITS], plan.method, *(f"{n:,}" for n in counts), "current" if plan.current else ""
+        )
+    hidden = max(0, len(status.partitions) - _MOST_SHOWN)
+    partitions = _table("partitions", "partition", "rows", "blocks", "bytes", "plan", "load")
+    for each in status.partitions[hidden:]:
+        sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes))
+        partitions.add_row(Text(printable(each.key)), *sizes, each.plan[:_DIGITS], each.load_id)
+    loads = _table("last loads", "snapshot", "created at", "operation", "rows", "changed")
+    for load in status.loads:
+        changed = ", ".join(load.changed[:3]) + (f" and {len(load.changed) - 3} more" if len(load.changed) > 3 else "")
+        loads.add_row(str(load.number), load.created_at, load.operation, f"{load.rows:,}", Text(printable(changed)))
+    console.print(plans, partitions)
+    if hidden:
+        console.print(Text(f"{hidden} more partitions; --json lists all", style="dim"))
+    console.print(loads)
+
+
+def _table(title: str, *names: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in names:
+        table.add_column(
+            name, justify="right" if name in ("rows", "blocks", "bytes", "layouts", "features") else "left"
+        )
+    return table
+
+
+def print_verify(console: Console, report: VerifyReport) -> None:
+    """Print what was read again, and what is wrong."""
+    read = f"{report.files} files, {report.blocks:,} blocks, {report.rows:,} rows read"
+    verdict = "all as it should be" if report.ok else f"{len(report.problems)} problems"
+    console.print(Text(f"{report.table}, snapshot {report.snapshot}: {read}; {verdict}"))
+    if report.source is not None:
+        console.print(Text(_compared(report.source)))
+    for problem in report.problems:
+        console.print(Text(printable(f"{problem.check}: {problem.file}: {problem.message}"), style="red"))
+    for text in report.unchecked:
+        console.print(Text(f"not checked: {text}", style="dim"))
+
+
+def _compared(check: SourceCheck) -> str:
+    if not check.differences:
+        return f"every row of {check.source} is there: {check.rows:,} rows in {check.partitions:,} partitions"
+    return (
+        f"{check.source} has {check.rows:,} rows in {check.partitions:,} partitions, the table {check.table_rows:,}: "
+        f"{check.differences:,} differences"
+    )
+
+
+def print_audit(console: Console, report: AuditReport) -> None:
+    """Print what was proved of a log's queries, and which of them lose rows."""
+    audited = report.by_text + report.by_filter
+    proofs = ", ".join(f"{count:,} by {mechanism}" for mechanism, count in report.proved.items())
+    verdict = "no query loses a row" if report.ok else f"{len(report.losses)} blocks are skipped wrongly"
+    console.print(Text(f"{report.table}, snapshot {report.snapshot}: {verdict}"))
+    console.print(
+        f"{audited:,} of {report.queries:,} queries audited over {report.rows:,} rows; skips proved: {proofs}"
+    )
+    for loss in report.losses:
+        console.print(Text(printable(_loss_text(loss)), style="red"))
+    if report.by_filter:
+        why = "their own text needs Spark, so the filter that analyze took from it was evaluated in its place"
+        console.print(Text(f"of these {report.by_filter:,} less strictly: {why}", style="dim"))
+    for number, why in report.unaudited:
+        console.print(Text(f"not audited: query {number}: {why}", style="dim"))
+
+
+def _loss_text(loss: Loss) -> str:
+    queries = ", ".join(map(str, loss.queries[:10])) + (", …" if len(loss.queries) > 10 else "")
+    if loss.mechanism == "layout":
+        return f"layout: {loss.file} lacks rows of the queries {queries}, which read it"
+    return f"{loss.mechanism}: block {loss.block} of {loss.file} is skipped, but has rows of the queries {queries}"
+
+
+def print_drift(console: Console, found: Drift, most: float) -> None:
+    """Print both shares of rows skipped, and whether the plan still fits."""
+    console.print(
+        f"{found.table}: the {found.queries_now} queries of the log skip {found.skipped_now:.1%} of the rows, the "
+        f"{found.queries_then} that plan {found.plan[:_DIGITS]} was made for {found.skipped_then:.1%}"
+    )
+    if found.fallen <= most:
+        less = f"{found.fallen:.1%} less" if found.fallen > 0 else "no less"
+        console.print(f"The plan still fits: {less} is skipped, and up to {most:.1%} less is allowed (--most)")
