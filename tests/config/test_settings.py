@@ -6,19 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.config.settings import (
-    VERBS,
-    AnalyzeSettings,
-    PlanSettings,
-    RestoreSettings,
-    VerbSettings,
-    VerifySettings,
-    key_of,
-    make_settings,
-    read_settings,
-    read_spark_properties,
-    read_values,
-)
+from layoutopt.config.fields import VerbSettings, key_of
+from layoutopt.config.reading import make_settings, read_settings, read_spark_properties, read_values
+from layoutopt.config.settings import VERBS, AnalyzeSettings, PlanSettings, RestoreSettings, VerifySettings
 from layoutopt.errors import SettingError
 
 REQUIRED = {"log", "schema", "source", "table", "sql", "experiment"}
