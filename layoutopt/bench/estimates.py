@@ -109,9 +109,9 @@ def estimate_figures(
 
 
 def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable[[str], None]) -> Problem:
-    from layoutopt.methods.proposals import Planning
+    from layoutopt.methods.proposals import PlanningInput, PlanRequest
     from layoutopt.methods.strategies import problem_of
-    from layoutopt.spark.planning.pairs import Counting, sample_pairs
+    from layoutopt.spark.planning.histograms import Counting, sample_histograms
 
     with stages("reading features and queries"):
         document = FeaturesDocument.loads(features.read_bytes())
@@ -119,12 +119,12 @@ def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable
     with stages("sampling feature vectors"):
         rows = source_rows(bench, document.schema)
         counting = Counting(rows, queries, document.schema, PARTITION_BY, MAX_VECTORS, say)
-        pairs = sample_pairs(counting, document.features)
+        histograms = sample_histograms(counting, document.features)
     with stages("putting the workload into arrays"):
-        planning = Planning(
-            document.schema, document.features, queries, pairs, (), BLOCK_ROWS, SEGMENT_ROWS, MAX_VECTORS, SEED
+        request = PlanRequest(
+            "gsop", PARTITION_BY, block_rows=BLOCK_ROWS, segment_rows=SEGMENT_ROWS, max_vectors=MAX_VECTORS, seed=SEED
         )
-        return problem_of(planning)
+        return problem_of(PlanningInput(request, document.schema, document.features, queries, histograms))
 
 
 def _search(problem: Problem, estimate: Estimate, say: Callable[[str], None]) -> EstimateFigure:

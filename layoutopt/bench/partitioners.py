@@ -31,7 +31,7 @@ from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 
 if TYPE_CHECKING:
-    from layoutopt.methods.proposals import PartitionPairs
+    from layoutopt.methods.proposals import PartitionHistogram
 
 PARTITION_BY: Final = "o_year"
 BLOCKS: Final = 90  # in a segment: a year in blocks of 10,000 rows, at scale factor 1
@@ -46,7 +46,7 @@ class Segment:
     stream: str
     queries: tuple[Query, ...]
     features: FeatureSet
-    pairs: PartitionPairs
+    pairs: PartitionHistogram
 
     @property
     def objective(self) -> SkipSetObjective:
@@ -112,14 +112,14 @@ def partitioner_figures(
 
 def segment_of(bench: Bench, stream: str, say: Callable[[str], None]) -> Segment:
     """Analyse a stream's log, if that is not done, and count the vectors of a middle year of its table."""
-    from layoutopt.spark.planning.pairs import Counting, count_pairs
+    from layoutopt.spark.planning.histograms import Counting, count_histograms
 
     document = read_features(bench, stream, say)
     queries = tuple(classes(document.queries))
     say(f"{stream}: counting feature vectors")
     rows = source_rows(bench, document.schema)
     counting = Counting(rows, queries, document.schema, PARTITION_BY, MAX_VECTORS, say)
-    kept, partitions = count_pairs(counting, document.features)
+    kept, partitions = count_histograms(counting, document.features)
     return Segment(stream, queries, kept, partitions[len(partitions) // 2])
 
 

@@ -17,6 +17,7 @@ from layoutopt.config.reading import make_settings
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
@@ -28,7 +29,7 @@ from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.loads import LoadsReport, load_by
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.tryout import draw_sample
+from layoutopt.spark.planning.sample_evaluation import draw_sample
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -186,7 +187,9 @@ def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, t
     place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
     document = place.document()
     for method in ("sop", "gsop"):
-        make_plan(session, place.source, document, method=method, partition_by="p", block_rows=2, cost="bytes")
+        make_plan(
+            session, place.source, document, PlanRequest(method=method, partition_by="p", block_rows=2, cost="bytes")
+        )
     sample = draw_sample(place.source, document.features, "p", 100)
     assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
 

@@ -1,7 +1,7 @@
-"""Trying settings of ``plan`` by queries held back (Sun 2017, 3.6).
+"""HoldOutEvaluation settings of ``plan`` by queries held back (Sun 2017, 3.6).
 
-Every candidate is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
-and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.tryout`).
+Each one is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
+and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.sample_evaluation`).
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.holdout import hold_back, mined_from
-from layoutopt.methods.proposals import Planning
-from layoutopt.methods.registry import COUNTED, METHODS, SAMPLED
-from layoutopt.methods.replication import REPLICATING, replication_of
+from layoutopt.methods.proposals import PlanningInput
+from layoutopt.methods.registry import COUNTED
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
-from layoutopt.partitioning.registry import with_effort
-from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import clear_failures
-from layoutopt.spark.core.sessions import check_settings
-from layoutopt.spark.core.source import check_partition_column, conformed, open_source
-from layoutopt.spark.planning.pairs import Progress, features_within
-from layoutopt.spark.planning.plan import assembled, guiding_features
-from layoutopt.spark.planning.tryout import RowSample, Tried, draw_sample, pairs_of, try_plan
+from layoutopt.spark.planning.histograms import Progress, features_within
+from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
+from layoutopt.spark.planning.sample_evaluation import (
+    BytesRead,
+    RowSample,
+    draw_sample,
+    evaluate_on_sample,
+    histograms_of,
+)
 
 _WORST_SHARE: Final = 0.25
 """Of the resamples those by whose mean a plan is judged."""
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A plan that was tried.
+class EvaluatedPlan:
+    """A plan that was evaluated.
 
     Attributes:
         settings: what it was planned by.
@@ -52,13 +53,13 @@ class Trial:
     score: float
 
 
-class Trying:
-    """One sample of rows, what to plan from and what to judge by, and what was tried.
+class HoldOutEvaluation:
+    """One sample of rows, what to plan from, what to judge by, and what was evaluated.
 
     Attributes:
         documents: of the training queries, by T in queries of the whole log.
         held: the queries held back.
-        trials: what was tried, in order.
+        evaluated: the plans, in order.
     """
 
     def __init__(
@@ -69,71 +70,55 @@ class Trying:
         partition_by: str | None,
         say: Progress,
     ) -> None:
-        """Try plans on a sample whose features are those of the documents."""
+        """Evaluate plans on a sample whose features are those of the documents."""
         self.documents = documents
         self.held = held
-        self.trials: list[Trial] = []
+        self.evaluated: list[EvaluatedPlan] = []
         self._sample = sample
         self._by = partition_by
         self._say = say
 
     def score(self, settings: PlanSettings, threshold: int) -> float:
-        """Plan and replay; remembered as a trial."""
+        """Plan, replay the queries held back, and remember the score."""
         plan = self._plan(self.documents[threshold], settings)
-        tried = try_plan(self._sample, plan, self.held)
-        score = worst_fraction(tried, classes(self.held), settings.resamples, settings.seed)
-        self.trials.append(Trial(settings, threshold, round(score, 6)))
-        return self.trials[-1].score
+        read = evaluate_on_sample(self._sample, plan, self.held)
+        score = worst_fraction(read, classes(self.held), settings.resamples, settings.seed)
+        self.evaluated.append(EvaluatedPlan(settings, threshold, round(score, 6)))
+        return self.evaluated[-1].score
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
         """The plan of the training queries by the sample alone."""
-        method = settings.method
-        features = guiding_features(document, method, settings.num_features)
-        queries = tuple(classes(document.queries))
-        partitions = pairs_of(self._sample, features, queries, document.schema)
-        if method in COUNTED:
-            features = features.only(features_within(features, [p.vectors for p in partitions], settings.max_vectors))
-            partitions = pairs_of(self._sample, features, queries, document.schema)
-        unit: Unit | None = None
-        if method in SAMPLED and (settings.cost == "bytes" or method in REPLICATING):
-            unit = self._sample.unit(document.schema.names, settings.block_rows, settings.codec, settings.seed)
-        replication = replication_of(
-            settings.storage_budget, settings.choose, settings.budget_unit == "bytes", settings.copies
+        request = replace(request_of(settings), partition_by=self._by)
+        features = guiding_features(document, request.method, request.num_features)
+        queries, schema = tuple(classes(document.queries)), document.schema
+        partitions = histograms_of(self._sample, features, queries, schema)
+        if request.method in COUNTED:
+            features = features.only(features_within(features, [p.vectors for p in partitions], request.max_vectors))
+            partitions = histograms_of(self._sample, features, queries, schema)
+        unit = (
+            self._sample.unit(schema.names, request.block_rows, request.codec, request.seed)
+            if needs_bytes(request)
+            else None
         )
-        planning = Planning(
-            document.schema,
-            features,
-            queries,
-            tuple(partitions),
-            tuple(document.schema.find(name).name for name in settings.by),
-            settings.block_rows,
-            settings.segment_rows,
-            settings.max_vectors,
-            settings.seed,
-            unit if settings.cost == "bytes" else None,
-            replace(replication, bytes=unit),
-            with_effort(settings.partitioner, settings.effort),
-        )
-        self._say(f"trying {method}")
-        return assembled(document, planning, METHODS[method](planning), method, self._by, settings.codec)
+        self._say(f"trying {request.method}")
+        request = replace(request, by=tuple(schema.find(name).name for name in request.by))
+        return plan_from(document, PlanningInput(request, schema, features, queries, tuple(partitions), unit))
 
 
-def start_trying(
+def start_evaluation(
     spark: SparkSession,
     settings: PlanSettings,
     document: FeaturesDocument,
     thresholds: Sequence[int],
     say: Progress,
-) -> Trying:
+) -> HoldOutEvaluation:
     """Cut the log in two, mine the earlier part with each T, and draw rows with the features of all.
 
     Raises:
         PlanError: too few queries are alike, so that none can be held back; or the source has no rows.
         SchemaError, SettingError, SourceError: as :func:`layoutopt.spark.planning.plan.make_plan`.
     """
-    check_settings(spark, document.features.settings, "the features document")
-    rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
-    check_partition_column(rows, settings.partition_by)
+    rows, _ = opened(spark, settings.source, document, request_of(settings))
     training, held = hold_back(document.queries)
     if not held:
         raise PlanError(
@@ -146,17 +131,17 @@ def start_trying(
         threshold: mined_from(document, training, threshold=max(2, math.ceil(threshold * share)))
         for threshold in thresholds
     }
-    return try_on(rows, settings, documents, held, say)
+    return evaluation_on(rows, settings, documents, held, say)
 
 
-def try_on(
+def evaluation_on(
     rows: DataFrame,
     settings: PlanSettings,
     documents: Mapping[int, FeaturesDocument],
     held: Sequence[Query],
     say: Progress,
-) -> Trying:
-    """Draw rows with the features of all documents, to try plans on.
+) -> HoldOutEvaluation:
+    """Draw rows with the features of all documents, to evaluate plans on.
 
     Args:
         rows: the source, conformed to the documents' schema.
@@ -177,7 +162,7 @@ def try_on(
         sample = draw_sample(rows, features, partition_by, settings.segment_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
-    return Trying(documents, held, sample, partition_by, say)
+    return HoldOutEvaluation(documents, held, sample, partition_by, say)
 
 
 def weight_of(queries: Sequence[Query]) -> float:
@@ -185,26 +170,26 @@ def weight_of(queries: Sequence[Query]) -> float:
     return math.fsum(query.weight for query in queries)
 
 
-def worst_fraction(tried: Tried, queries: Sequence[Query], resamples: int, seed: int) -> float:
+def worst_fraction(found: BytesRead, queries: Sequence[Query], resamples: int, seed: int) -> float:
     """The share of full scans that is read; with resamples the mean of the worst quarter of them.
 
     A resample draws as many statements as there are, each as likely as any, with replacement (the bootstrap): a plan
     that lives on a few of them is bad on the resamples without.
 
     Args:
-        tried: what each query reads.
-        queries: classes, in the order of ``tried``.
+        found: what each query reads.
+        queries: classes, in the order of ``found``.
         resamples: how many; 0 takes the queries as they are.
         seed: of the draws.
     """
     if not resamples:
-        return tried.fraction
+        return found.fraction
     weights = np.array([query.weight for query in queries])
     draws = np.random.default_rng(seed).multinomial(
         max(1, round(weights.sum())), weights / weights.sum(), size=resamples
     )
     factors = draws / weights
-    full = factors @ np.array(tried.full)
-    fractions = np.divide(factors @ np.array(tried.read), full, out=np.zeros(resamples), where=full > 0)
+    full = factors @ np.array(found.full)
+    fractions = np.divide(factors @ np.array(found.read), full, out=np.zeros(resamples), where=full > 0)
     worst = np.sort(fractions)[-max(1, math.ceil(_WORST_SHARE * resamples)) :]
     return float(worst.mean())

@@ -1,4 +1,4 @@
-"""Trying plans on a sample of rows: blocked as a load would block them, and replayed with queries held back.
+"""HoldOutEvaluation plans on a sample of rows: blocked as a load would block them, and replayed with queries held back.
 
 A block of the table is as many times smaller in the sample as the sample is smaller than the segment. Everything that
 skips is there: feature bits and statistics are measured on the blocks of the sample, by the code of a load. Bytes are
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares, marginal_weights
-from layoutopt.methods.proposals import PartitionPairs, spread
+from layoutopt.methods.proposals import PartitionHistogram, spread
 from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
 from layoutopt.model.feature import FeatureSet
@@ -143,7 +143,9 @@ def _places_of(column: pa.ChunkedArray, value: PlainValue) -> Ints:
     return found
 
 
-def pairs_of(sample: RowSample, features: FeatureSet, queries: Sequence[Query], schema: Schema) -> list[PartitionPairs]:
+def histograms_of(
+    sample: RowSample, features: FeatureSet, queries: Sequence[Query], schema: Schema
+) -> list[PartitionHistogram]:
     """What planning would know of the sampled partitions: vectors over some of the features, counted up to segments.
 
     Args:
@@ -160,7 +162,7 @@ def pairs_of(sample: RowSample, features: FeatureSet, queries: Sequence[Query], 
         vectors = VectorCounts(words, counts, len(features))
         reached = reaching(queries, schema, segment.table)
         found.append(
-            PartitionPairs(
+            PartitionHistogram(
                 segment.value, segment.partition_rows, vectors, reached, marginal_weights(shares, reached, vectors)
             )
         )
@@ -168,7 +170,7 @@ def pairs_of(sample: RowSample, features: FeatureSet, queries: Sequence[Query], 
 
 
 @dataclass(frozen=True)
-class Tried:
+class BytesRead:
     """What queries would read of a table, by a sample.
 
     Attributes:
@@ -186,7 +188,7 @@ class Tried:
         return sum(self.read) / full if full else 0.0
 
 
-def try_plan(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> Tried:
+def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> BytesRead:
     """Block the sample as a load by the plan would, and replay queries on the blocks.
 
     Args:
@@ -204,7 +206,7 @@ def try_plan(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> Tried:
         found = (_bytes_of(pruned, cells, factors) for pruned in table.prune(query.filter.root, query.columns))
         read[number] = query.weight * sum(found)
         full[number] = query.weight * rows * sum(cells[name] for name in query.columns)
-    return Tried(tuple(read.tolist()), tuple(full.tolist()))
+    return BytesRead(tuple(read.tolist()), tuple(full.tolist()))
 
 
 def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> float:

@@ -15,7 +15,7 @@ from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, PlanError
 from layoutopt.features.weights import feature_shares, marginal_weights
-from layoutopt.methods.proposals import PartitionPairs, spread
+from layoutopt.methods.proposals import PartitionHistogram, spread
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
@@ -56,7 +56,7 @@ class Counting:
     say: Progress
 
 
-def count_pairs(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionPairs, ...]]:
+def count_histograms(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
     """The features that fit ``max_vectors``, and every partition's pairs under them."""
     features, counts = _countable(of, features)
     kept = features_within(features, list(counts.values()), of.max_vectors)
@@ -66,7 +66,7 @@ def count_pairs(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[P
     return features, _with_weights(of, features, {value: vectors.project(kept) for value, vectors in counts.items()})
 
 
-def sample_pairs(of: Counting, features: FeatureSet) -> tuple[PartitionPairs, ...]:
+def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
     """Vectors of a sample of some partitions, over all of the features.
 
     Raises:
@@ -85,11 +85,11 @@ _Reached = Mapping[PlainValue, tuple[int, Floats]]
 
 def _with_weights(
     of: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached | None = None
-) -> tuple[PartitionPairs, ...]:
+) -> tuple[PartitionHistogram, ...]:
     reached = _reached(of) if reached is None else reached
     shares = feature_shares(features, of.queries)
     return tuple(
-        PartitionPairs(value, rows, counts[value], of_queries, marginal_weights(shares, of_queries, counts[value]))
+        PartitionHistogram(value, rows, counts[value], of_queries, marginal_weights(shares, of_queries, counts[value]))
         for value in sorted(counts, key=null_first)
         for rows, of_queries in (reached[value],)
     )

@@ -19,9 +19,16 @@ from layoutopt.model.predicted import tried
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
+from layoutopt.report.tuning_plot import plot
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
-from layoutopt.spark.planning.trying import Trying, worst_fraction
-from layoutopt.spark.planning.tryout import CATALOG_BYTES_A_CHUNK, RowSample, SampledSegment, Tried, try_plan
+from layoutopt.spark.planning.hold_out import HoldOutEvaluation, worst_fraction
+from layoutopt.spark.planning.sample_evaluation import (
+    CATALOG_BYTES_A_CHUNK,
+    BytesRead,
+    RowSample,
+    SampledSegment,
+    evaluate_on_sample,
+)
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -58,7 +65,7 @@ def catalog_bytes(blocks: int) -> int:
 def test_a_sample_reads_the_share_that_the_table_would_whatever_its_scale(scale: int) -> None:
     doc = kinds()
     plan = plan_of(doc, partition_by="day", block_rows=20 * scale)
-    found = try_plan(sample_of(doc, scale), plan, doc.queries)
+    found = evaluate_on_sample(sample_of(doc, scale), plan, doc.queries)
     # Each partition has five blocks of a kind each.
     data = np.array(found.read) - catalog_bytes(10)
     np.testing.assert_allclose(data / np.array(found.full), 0.2)
@@ -71,24 +78,24 @@ def test_what_does_not_skip_reads_all_and_partitions_that_are_excluded_cost_noth
     in_order = Scheme((Layout(names, (), names, ByOrder("input")),))
     plan = plan_of(doc, partition_by="day", scheme=in_order, block_rows=20)
     outside = Query(9, "t", ("day",), document(SCHEMA, [is_value(SCHEMA, "day", "=", 7)]).queries[0].filter)
-    found = try_plan(sample_of(doc), plan, [*doc.queries, outside])
+    found = evaluate_on_sample(sample_of(doc), plan, [*doc.queries, outside])
     np.testing.assert_allclose(np.array(found.read[:4]) - catalog_bytes(10), found.full[:4])
     assert found.read[4] == 0 < found.full[4]
 
 
 def test_the_worst_resamples_are_worse_than_the_mean_and_equal_queries_have_none() -> None:
     queries = kinds().queries
-    uneven = Tried((0.0, 0.0, 0.0, 80.0), (100.0,) * 4)
+    uneven = BytesRead((0.0, 0.0, 0.0, 80.0), (100.0,) * 4)
     assert worst_fraction(uneven, queries, 0, 0) == 0.2
     worst = worst_fraction(uneven, queries, 200, 0)
     assert 0.3 < worst <= 0.8
     assert worst == worst_fraction(uneven, queries, 200, 0) != worst_fraction(uneven, queries, 200, 1)
-    assert worst_fraction(Tried((20.0,) * 4, (100.0,) * 4), queries, 50, 0) == pytest.approx(0.2)
+    assert worst_fraction(BytesRead((20.0,) * 4, (100.0,) * 4), queries, 50, 0) == pytest.approx(0.2)
 
 
-def trying(**documents: FeaturesDocument) -> Trying:
+def trying(**documents: FeaturesDocument) -> HoldOutEvaluation:
     doc = kinds()
-    return Trying(
+    return HoldOutEvaluation(
         {int(t.removeprefix("t")): one for t, one in documents.items()} or {2: doc},
         doc.queries,
         sample_of(doc, 10),
@@ -104,30 +111,30 @@ def settings(**changed: Any) -> PlanSettings:
 def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
     run = trying()
     chosen = choose_method(run, settings(), 2)
-    scores = {trial.settings.method: trial.score for trial in run.trials}
+    scores = {trial.settings.method: trial.score for trial in run.evaluated}
     assert tuple(scores) == CANDIDATES
     assert scores[chosen.method] == min(scores.values()) < 0.3 < scores["input-order"]
     run = trying()
     choose_method(run, settings(storage_budget=(1.5,)), 2)
-    assert run.trials[-1].settings.method == "gsop-r"
+    assert run.evaluated[-1].settings.method == "gsop-r"
 
 
 def test_methods_that_cannot_plan_are_left_out() -> None:
     bare = replace(kinds(), queries=())
-    run = Trying({2: bare}, kinds().queries, sample_of(bare), "day", lambda sentence: None)
+    run = HoldOutEvaluation({2: bare}, kinds().queries, sample_of(bare), "day", lambda sentence: None)
     choose_method(run, settings(), 2)
-    assert {"sort", "range", "zorder"}.isdisjoint(trial.settings.method for trial in run.trials)
+    assert {"sort", "range", "zorder"}.isdisjoint(trial.settings.method for trial in run.evaluated)
 
 
 def test_tuning_tries_the_grid_and_then_block_sizes() -> None:
     few = replace(kinds(), features=replace(kinds().features, features=kinds().features.features[:1]))
     run = trying(t2=kinds(), t4=few)
     best = tune(run, settings().model_copy(update={"method": "sop"}), [2, 4])
-    tried_ones = [(one.threshold, one.settings.num_features, one.settings.block_rows) for one in run.trials]
+    tried_ones = [(one.threshold, one.settings.num_features, one.settings.block_rows) for one in run.evaluated]
     assert tried_ones[:2] == [(2, 4, 200), (4, 1, 200)]
     assert {(t, n) for t, n, _ in tried_ones[2:]} == {(2, 4)}
     assert [rows for *_, rows in tried_ones[2:]] == [50, 100, 400]
-    assert best == min(run.trials, key=lambda trial: trial.score)
+    assert best == min(run.evaluated, key=lambda trial: trial.score)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +156,7 @@ class TestPlanBest:
         self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
         asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
-        plan = plan_best(spark, asked, log)
+        plan = plan_best(spark, asked, log, draw=plot)
         found = tried(plan.predicted)
         assert set(found) == set(CANDIDATES)
         assert found[plan.method] == min(found.values())
@@ -170,7 +177,7 @@ class TestPlanBest:
             tune_plot=picture,
             resamples=8,
         )
-        plan = plan_best(spark, asked, log)
+        plan = plan_best(spark, asked, log, draw=plot)
         best = next(iter(tried(plan.predicted)))
         assert best.endswith(f"block-rows={plan.block_rows}")
         assert picture.stat().st_size > 10_000
