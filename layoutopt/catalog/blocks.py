@@ -13,14 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.block_index import (
+    REPEATING,
+    block_schema,
+    check_expansion,
+    checked_block_index,
+    damaged,
+    plain_texts,
+)
 from layoutopt.catalog.bounds import column_bounds
-from layoutopt.catalog.locators import REPEATING, block_schema, check_expansion, checked_locators, damaged, plain_texts
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
-from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, FeatureBits
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, FeatureBits
 
 __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
@@ -38,13 +45,13 @@ def encode_blocks(blocks: pa.Table) -> bytes:
 class BlockTable:
     """Blocks of one plan, one row each, as whole columns. Made by :meth:`from_arrow` or :meth:`from_parquet`.
 
-    ``locators`` has every column of :func:`block_schema` but ``stats``; ``statistics_of(i)`` gives the stats of the
+    ``block_index`` has every column of :func:`block_schema` but ``stats``; ``statistics_of(i)`` gives the stats of the
     schema's i-th column when they are first asked for (a query touches few of them).
     """
 
     schema: Schema
     n_features: int
-    locators: pa.Table
+    block_index: pa.Table
     statistics_of: Callable[[int], pa.StructArray]
 
     @classmethod
@@ -94,23 +101,23 @@ class BlockTable:
     def _checked(
         cls, table: pa.Table, plan: Plan, statistics_of: Callable[[int], pa.StructArray], where: str
     ) -> BlockTable:
-        locators = checked_locators(table, plan, where)
-        return cls(plan.schema, len(plan.features), locators, cache(statistics_of))
+        block_index = checked_block_index(table, plan, where)
+        return cls(plan.schema, len(plan.features), block_index, cache(statistics_of))
 
     @property
     def n(self) -> int:
         """How many blocks there are."""
-        return int(self.locators.num_rows)
+        return int(self.block_index.num_rows)
 
     def __len__(self) -> int:
         return self.n
 
     def _integers(self, name: str) -> Ints:
-        return np.asarray(_combined(self.locators[name]), dtype=np.int64)
+        return np.asarray(_combined(self.block_index[name]), dtype=np.int64)
 
     def _coded(self, name: str) -> tuple[tuple[str, ...], Ints]:
         """A text column as its distinct values and each block's index in them."""
-        coded = _combined(self.locators[name]).dictionary_encode()
+        coded = _combined(self.block_index[name]).dictionary_encode()
         return tuple(coded.dictionary.to_pylist()), np.asarray(coded.indices, dtype=np.int64)
 
     @cached_property
@@ -135,7 +142,7 @@ class BlockTable:
     def footers(self) -> tuple[str | None, ...]:
         """The digest of each of ``files``' footer, None where it is unknown."""
         first = np.unique(self.file, return_index=True)[1]
-        return tuple(self.locators["footer"].take(pa.array(first)).to_pylist())
+        return tuple(self.block_index["footer"].take(pa.array(first)).to_pylist())
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -191,7 +198,7 @@ class BlockTable:
     def words(self) -> Words:
         """The union vectors, uint64[n, w]; all ones where unknown."""
         width = words_for(self.n_features)
-        lists = _combined(self.locators["words"])
+        lists = _combined(self.block_index["words"])
         words = np.full((self.n, width), ALL_ONES, dtype=np.uint64)
         words[np.asarray(lists.is_valid())] = (
             np.asarray(lists.flatten(), dtype=np.int64).view(np.uint64).reshape(-1, width)
@@ -244,12 +251,12 @@ class BlockTable:
         return np.asarray(pc.fill_null(pc.struct_field(stats, [index]), -1), dtype=np.int64)
 
     @cached_property
-    def _facts(self) -> BlockFacts:
-        return BlockFacts(rows=self.rows, bits=FeatureBits(self.words), bounds=_LazyBounds(self))
+    def _block_statistics(self) -> BlockStatistics:
+        return BlockStatistics(rows=self.rows, bits=FeatureBits(self.words), bounds=_LazyBounds(self))
 
-    def facts(self) -> BlockFacts:
+    def block_statistics(self) -> BlockStatistics:
         """What skipping may ask of these blocks; bounds are made for the columns that are asked for."""
-        return self._facts
+        return self._block_statistics
 
     def take(self, which: npt.NDArray[np.generic]) -> BlockTable:
         """Some of the blocks: by a mask bool[n] or by indices int64[k], in that order."""
@@ -257,7 +264,7 @@ class BlockTable:
         return BlockTable(
             self.schema,
             self.n_features,
-            self.locators.take(indices),
+            self.block_index.take(indices),
             cache(lambda i: self.statistics_of(i).take(indices)),
         )
 
@@ -270,7 +277,7 @@ def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
     return BlockTable(
         first.schema,
         first.n_features,
-        pa.concat_tables([table.locators for table in tables]).combine_chunks(),
+        pa.concat_tables([table.block_index for table in tables]).combine_chunks(),
         cache(lambda i: pa.concat_arrays([table.statistics_of(i) for table in tables])),
     )
 

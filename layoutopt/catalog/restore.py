@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from layoutopt.catalog.paths import DATA, new_load_id
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import latest_snapshot
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.succession import (
+from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
     append_snapshot,
@@ -17,6 +13,10 @@ from layoutopt.catalog.succession import (
     next_number,
     next_time,
 )
+from layoutopt.catalog.paths import DATA, new_load_id
+from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.snapshots import latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError
 
@@ -33,7 +33,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     Raises:
         NotATableError: the path holds no table.
         CatalogError: there is no such snapshot, or it, its catalog files or its data are damaged or missing.
-        CommitConflictError: somebody else committed meanwhile, or a vacuum gives up what the snapshot names.
+        CommitConflictError: somebody else committed meanwhile, or a vacuum's tombstones have what the snapshot names.
         OSError: the store failed; the table is as it was.
     """
     catalog = Catalog.open(files.root, snapshot=number)
@@ -56,11 +56,11 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
             created_at=next_time(now),
             operation="restore",
             load_id=load_id,
-            given_up=(),
+            tombstones=(),
         )
 
     load_id = f"restore-{new_load_id()}"
-    # Planned on the old snapshot: whatever a vacuum gave up since then can't be named again.
+    # Planned on the old snapshot: what has a tombstone since then can't be named again.
     change = Change(load_id, target, names_of(target.partitions, data), after)
     return append_snapshot(files, change, at)
 

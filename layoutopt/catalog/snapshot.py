@@ -88,8 +88,9 @@ class Snapshot(Record):
     """A table at one moment: its schema and, per partition, what to read.
 
     ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
-    ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``given_up`` are the load
-    folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them any more.
+    ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``tombstones``
+    are the load folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them
+    any more.
     """
 
     number: Count
@@ -101,9 +102,13 @@ class Snapshot(Record):
     partition_by: Text | None
     partitions: tuple[PartitionEntry, ...]
     files: Mapping[SafePath, FileDigest] = field(default_factory=dict)
-    given_up: tuple[SafePath, ...] = ()
+    tombstones: tuple[SafePath, ...] = ()
     format_version: Count = FORMAT_VERSION
-    form: ClassVar = Form({"format_version": "version"}, {"format": FORMAT}, left_out=("given_up",))
+    form: ClassVar = Form(
+        names={"format_version": "version", "tombstones": "given_up"},
+        constants={"format": FORMAT},
+        left_out=("tombstones",),
+    )
 
     @property
     def rows(self) -> int:

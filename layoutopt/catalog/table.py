@@ -21,7 +21,7 @@ from layoutopt.model import layout
 from layoutopt.model.layout import Plan
 from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
-from layoutopt.skipping.cannot_match import BlockFacts
+from layoutopt.skipping.cannot_match import BlockStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +133,14 @@ class Catalog:
             tables[entry.plan].append(table)
         return {digest: concatenated(parts) for digest, parts in tables.items() if parts}
 
-    def partition_facts(self) -> BlockFacts:
+    def partition_statistics(self) -> BlockStatistics:
         """The partitions in order, each as if it were one block, for the one skipping rule; without feature bits."""
         rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
         bounds = {}
         for column in self.schema.columns:
             by_partition = [self._bounds(entry, column.name) for entry in self.partitions]
             bounds[column.name] = bounds_over(by_partition, rows, column.type)
-        return BlockFacts(rows=rows, bounds=bounds)
+        return BlockStatistics(rows=rows, bounds=bounds)
 
     def _bounds(self, entry: PartitionEntry, name: str) -> Bounds:
         """What is known of a column in a partition; it is NULL throughout where the partition's plan is older."""

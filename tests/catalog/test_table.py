@@ -57,11 +57,11 @@ def test_blocks_come_by_partition_and_by_plan(root: Path) -> None:
 
 
 def test_partitions_have_facts_of_their_own(root: Path) -> None:
-    facts = Catalog.open(str(root)).partition_facts()
-    assert facts.rows.tolist() == [4, 4, 4]
-    assert facts.bits is None
-    assert facts.bounds["x"].high.tolist() == [to_key(2.5, "double")] * 3
-    assert facts.bounds["s"].low.tolist() == ["a"] * 3
+    statistics = Catalog.open(str(root)).partition_statistics()
+    assert statistics.rows.tolist() == [4, 4, 4]
+    assert statistics.bits is None
+    assert statistics.bounds["x"].high.tolist() == [to_key(2.5, "double")] * 3
+    assert statistics.bounds["s"].low.tolist() == ["a"] * 3
 
 
 def test_a_reader_keeps_its_snapshot_while_writers_commit(root: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_renamed_snapshot_is_noticed(root: Path) -> None:
 def read_everything(root: Path) -> None:
     for _, table in Catalog.open(str(root)).block_tables():
         for name in table.schema.names:
-            table.facts().bounds[name]
+            table.block_statistics().bounds[name]
 
 
 @pytest.mark.parametrize("path", ["snapshots/2.json", "blocks/l1.parquet", "table.json", "plans"])

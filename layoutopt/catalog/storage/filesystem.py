@@ -1,4 +1,6 @@
-"""All I/O on a table's folder goes through here: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
+"""What the catalog reads and writes in a table's folder: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
+
+Data files are written by the tasks of a load, and removed where it fails, by fsspec itself, and scans may read them so.
 
 Paths are relative to the table's root, ``/``-separated; those that would leave it are refused.
 

@@ -1,4 +1,4 @@
-"""The columns of the table of blocks: their schema, and the checks of what is read back."""
+"""The block index: which file, partition, segment and layout each block lies in; its schema, and checks of what is read."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def plain_texts(table: pa.Table, where: str) -> pa.Table:
     return table
 
 
-def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
+def checked_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
 
     Older tables have no ``footer``: it is null then.
