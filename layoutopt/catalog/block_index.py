@@ -1,4 +1,4 @@
-"""The block index: which file, partition, segment and layout each block lies in; its schema, and checks of what is read."""
+"""The block index: in which file, partition, segment and layout each block lies. Its schema, and checks of what is read."""
 
 from __future__ import annotations
 

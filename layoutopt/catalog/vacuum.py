@@ -229,7 +229,7 @@ class _MovedError(Exception):
 
 
 def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> Snapshot:
-    """Commit what is to go as tombstones; nothing to commit where the newest snapshot says so already, or nothing goes."""
+    """Commit tombstones of what is to go; no snapshot is needed where the newest has them already, or nothing goes."""
     latest = removal.latest
     needed = set(removal.tombstones)
     if needed <= set(latest.tombstones):

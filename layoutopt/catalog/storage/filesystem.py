@@ -1,6 +1,7 @@
-"""What the catalog reads and writes in a table's folder: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
+"""The files of a table's folder: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
 
-Data files are written by the tasks of a load, and removed where it fails, by fsspec itself, and scans may read them so.
+The catalog reads and writes through here alone. Loads write data files through fsspec itself, and remove them so where
+they fail; datasets for other engines read them so.
 
 Paths are relative to the table's root, ``/``-separated; those that would leave it are refused.
 
