@@ -1,4 +1,4 @@
-"""The block index: in which file, partition, segment and layout each block lies. Its schema, and checks of what is read."""
+"""The block index (in which file, partition, segment and layout each block lies): its schema, and checks of it."""
 
 from __future__ import annotations
 

@@ -149,11 +149,6 @@ class Catalog:
         return entry.bounds.get(name, Bounds())
 
 
-def open_catalog(root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
-    """The same as :meth:`Catalog.open`."""
-    return Catalog.open(root, snapshot, as_of)
-
-
 def chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) -> Snapshot:
     """The newest snapshot, the one of a number, or the newest not after a time; raises as :meth:`Catalog.open`."""
     if number is not None and as_of is not None:

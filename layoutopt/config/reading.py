@@ -44,15 +44,6 @@ def make_settings(kind: type[Verb], values: Mapping[str, object]) -> Verb:
         raise SettingError(_sentence(kind, error.errors()[0], "")) from error
 
 
-def read_settings(path: str | Path, kind: type[Verb]) -> Verb:
-    """All settings of a verb from a configuration file.
-
-    Raises:
-        SettingError: as :func:`read_values`, or a setting without a default is missing.
-    """
-    return make_settings(kind, read_values(path, kind))
-
-
 def read_values(path: str | Path, kind: type[VerbSettings]) -> dict[str, Any]:
     """What a configuration file says of one verb, validated, by field name; defaults are left out.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from layoutopt import extensions
 from layoutopt.errors import SettingError
 from layoutopt.methods import strategies
 from layoutopt.methods.proposals import Method, PlanRequest
@@ -24,14 +25,27 @@ METHODS: Mapping[str, Method] = MappingProxyType({**strategies.METHODS, **REPLIC
 """All methods."""
 
 
+def find_method(name: str) -> Method:
+    """The method of that name: one of :data:`METHODS`, or of a package that is installed.
+
+    Raises:
+        SettingError: there is none.
+    """
+    return extensions.find("methods", name, METHODS, "method")
+
+
+def is_sampled(name: str) -> bool:
+    """Whether a method plans from a sample's vectors of all features; what is installed does."""
+    return name in SAMPLED or name not in METHODS
+
+
 def check_request(request: PlanRequest) -> None:
     """Refuse what no source could make good.
 
     Raises:
         SettingError: unknown method or partitioner, a number below its least, or settings that contradict each other.
     """
-    if request.method not in METHODS:
-        raise SettingError(f"there is no method {request.method!r}; choose one of {', '.join(METHODS)}")
+    find_method(request.method)
     find_partitioner(request.partitioner)
     for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
         if (value := getattr(request, name)) < 1:

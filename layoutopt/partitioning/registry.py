@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from layoutopt.errors import SettingError
+from layoutopt import extensions
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.portfolio import Effort, by_effort
 from layoutopt.partitioning.qdtree import qdtree
@@ -45,13 +45,9 @@ def with_effort(name: str, effort: Effort) -> str:
 
 
 def find_partitioner(name: str) -> Partitioner:
-    """The partitioner of that name.
+    """The partitioner of that name: one of :data:`PARTITIONERS`, or of a package that is installed.
 
     Raises:
         SettingError: there is none.
     """
-    try:
-        return PARTITIONERS[name]
-    except KeyError:
-        known = ", ".join(sorted(PARTITIONERS))
-        raise SettingError(f"there is no partitioner {name!r}; choose one of {known}") from None
+    return extensions.find("partitioners", name, PARTITIONERS, "partitioner")

@@ -26,7 +26,7 @@ from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.writer.slices import SLICES, slice_rows, statistics_of_ranges
+from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
@@ -112,10 +112,16 @@ def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Float
 
 
 def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Floats, reached: Floats) -> Guides:
-    """What guides the layout's blocking in this segment.
+    """What guides the layout's blocking in this segment: columns of 0 and 1 over its rows, each with a weight.
 
-    Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
-    by the share of rows that its more selective guides leave (DESIGN 8: both repair Equation 3.1).
+    First come the layout's local features, then sets of slices (see ``slices``): where no feature says which rows a
+    query skips, ranges of one column do. All are weighed alike, by what queries skip::
+
+        weight(g) = sum over q of reached(q) * share(q, g) * left(q, g)
+        left(q, g) = product over guides h more selective than g of (1 - share(q, h) * (1 - matching(h)))
+
+    A query thus counts for a guide only by the rows that its more selective guides leave, where Equation 3.1 counts it
+    whole for each. Only training queries count that read the layout and reach the segment (4.5).
 
     Args:
         plan: with its queries.
@@ -128,23 +134,25 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     if not plan.queries or not isinstance(layout.blocking, ByVectors):
         return feature_guides(layout, words, plan.features.weights)
     local = list(layout.guiding)
-    bits, shares = unpack(project(words, local), len(local)), shares[:, local]
-    ranks = _cut_ranks(plan, layout.blocking, table)
-    slices = 0
-    if ranks is not None:
-        sliced = slice_rows(plan, frozenset(layout.columns), table, ranks)
-        slices = sliced.bits.shape[1]
-        bits, shares = np.hstack([bits, sliced.bits]), np.hstack([shares, sliced.shares])
-    served = served_queries(plan, layout)
-    held = present_rows(layout, words)
+    slices = _slices(plan, layout, layout.blocking, table)
+    bits = np.hstack([unpack(project(words, local), len(local)), slices.bits])
+    share = np.hstack([shares[:, local], slices.shares])
+    held, served = present_rows(layout, words), served_queries(plan, layout)
     matching = bits[held].mean(axis=0) if held.any() else np.zeros(bits.shape[1])
-    weights = feature_weights(shares[served], reached[served], matching, marginal=True)
+    weights = feature_weights(share[served], reached[served], matching, marginal=True)
     objective = None
     if layout.blocking.algorithm != WARD:
-        guiding = plan.features.only(local)
-        reaching = np.where(served, reached, 0.0)
-        objective = objective_of(plan.queries, guiding, reaching, len(words), shares[:, len(local) :] > 0)
-    return Guides(pack(bits), weights, slices, objective)
+        counted = np.where(served, reached, 0.0)
+        objective = objective_of(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
+    return Guides(pack(bits), weights, slices.bits.shape[1], objective)
+
+
+def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table) -> Slices:
+    """The slices of the column that the layout is cut by; none where there is no such column."""
+    ranks = _cut_ranks(plan, blocking, table)
+    if ranks is None:
+        return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
+    return slice_rows(plan, frozenset(layout.columns), table, ranks)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:

@@ -156,7 +156,7 @@ def test_no_matching_row_is_skipped(case: tuple[Schema, pa.Table, Node], cut: in
 
 
 def partition_statistics(statistics: BlockStatistics, schema: Schema) -> BlockStatistics:
-    """The facts of all blocks as one partition, by the way through a snapshot."""
+    """The statistics of all blocks as one partition, by the way through a snapshot."""
     rows = np.array([statistics.rows.sum()])
     bounds = {
         column.name: bounds_over(

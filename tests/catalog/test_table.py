@@ -13,7 +13,7 @@ from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.table import Catalog, open_catalog
+from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, NotATableError, SettingError
 from layoutopt.model.values import to_key
 from tests.catalog.loads import SmallLoad
@@ -34,7 +34,7 @@ def loads(catalog: Catalog) -> dict[str, str]:
 
 
 def test_the_newest_snapshot_is_opened(root: Path) -> None:
-    catalog = open_catalog(str(root))
+    catalog = Catalog.open(str(root))
     assert catalog.snapshot.number == 2
     assert loads(catalog) == {"1994": "l2", "1995": "l1", "__null__": "l1"}
     assert catalog.schema == SmallLoad().plan.schema

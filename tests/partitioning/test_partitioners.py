@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import SettingError
+from layoutopt.extensions import names
 from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.partitioning.objective import FeatureObjective, scanned
 from layoutopt.partitioning.partition import Partition, assign_rows
@@ -15,7 +16,7 @@ from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.partitioning.segments import Segment, random_segment, segments
 
 SLOW = ("portfolio", "portfolio-high")
-every_partitioner = pytest.mark.parametrize("name", sorted(set(PARTITIONERS) - set(SLOW)))
+every_partitioner = pytest.mark.parametrize("name", sorted(set(names("partitioners", PARTITIONERS)) - set(SLOW)))
 
 
 def partition_of(name: str, segment: Segment, seed: int = 0) -> Partition:

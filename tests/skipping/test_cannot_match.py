@@ -165,7 +165,7 @@ def statistics_of(blocks: Sequence[Sequence[Row]], features: Sequence[Condition]
 
 
 def forgetful(statistics: BlockStatistics, seed: int) -> BlockStatistics:
-    """The same facts with some unknown, some bounds too wide, and a column's bounds missing."""
+    """The same statistics with some unknown, some bounds too wide, and a column's bounds missing."""
     rng = np.random.default_rng(seed)
     bounds = {}
     for name, of_column in list(statistics.bounds.items())[seed % 3 :]:

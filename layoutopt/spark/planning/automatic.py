@@ -13,7 +13,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
 from layoutopt.features.holdout import hold_back, mined_from
-from layoutopt.methods.registry import BY_ORDER, SAMPLED
+from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import when_tried
@@ -119,7 +119,7 @@ def label_of(trial: EvaluatedPlan) -> str:
 
 def numbers_of_features(settings: PlanSettings, most: int) -> list[int]:
     """The numbers of features to try of ``most``, ascending."""
-    if settings.method in SAMPLED:
+    if is_sampled(settings.method):
         return sorted({max(1, round(share * most)) for share in _FEATURE_SHARES})
     return sorted({min(count, most) for count in _FEATURES})
 

@@ -130,8 +130,9 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
 def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reached:
     """By partition, its rows and each query's weight, 0 where its bounds exclude the query.
 
-    Minima of texts are dear (Spark sorts for them), and few columns exclude a query from a partition. Bounds of some
-    rows lie within those of all: what these don't exclude, no bounds do, and other columns need not be looked at.
+    Minima of texts are dear (Spark sorts for them), and few columns exclude a query from a partition. Bounds of a
+    hundredth of the rows lie within those of all, so they exclude at least as much: a query that even they let reach a
+    partition needs no bounds at all, and of the others' columns only :func:`_columns_worth_asking` are asked.
 
     Args:
         of: of whom.
@@ -141,7 +142,7 @@ def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reac
     used = frozenset().union(*(columns_of(query.filter.root) for query in of.queries))
     columns = [column for column in of.schema.columns if column.name in used and key_kind(column.type) is not None]
     few = _bounds(rows.sample(fraction=_SOME, seed=0), of.partition_by, columns)
-    asked = _columns_that_exclude(few, of.queries, columns)
+    asked = _columns_worth_asking(few, of.queries, columns)
     bounds = _bounds(rows, of.partition_by, asked)
     if len(bounds) > len(few):  # of a partition without a row in the sample nothing is known
         bounds, asked = _bounds(rows, of.partition_by, columns), columns
@@ -151,14 +152,19 @@ def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reac
     return {value: (counted[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
 
 
-def _columns_that_exclude(few: pa.Table, queries: Sequence[Query], columns: Sequence[Column]) -> list[Column]:
-    """The columns without whose bounds more queries would reach a partition; texts only where no other column does."""
+def _columns_worth_asking(few: pa.Table, queries: Sequence[Query], columns: Sequence[Column]) -> list[Column]:
+    """The columns whose bounds over all rows may exclude a query from a partition, by the bounds of some rows.
+
+    Of a query that is excluded from some partition all columns are worth it, but texts only where it reaches another
+    partition without them.
+    """
     texts = {column.name for column in columns if column.type in _TEXTS}
-    excluded, without_texts = _excluded(few, queries, columns), _excluded(few, queries, columns, but=texts)
+    by_all, by_cheap = _excluded(few, queries, columns), _excluded(few, queries, columns, but=texts)
     asked: set[str] = set()
-    for query, out, cheaply in zip(queries, excluded, without_texts, strict=True):
-        if out.any():
-            asked |= columns_of(query.filter.root) - (texts if np.array_equal(out, cheaply) else set())
+    for query, excluded, excluded_cheaply in zip(queries, by_all, by_cheap, strict=True):
+        if excluded.any():
+            texts_add_nothing = np.array_equal(excluded, excluded_cheaply)
+            asked |= columns_of(query.filter.root) - (texts if texts_add_nothing else set())
     return [column for column in columns if column.name in asked]
 
 

@@ -11,7 +11,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.sharpen import sharpest
 from layoutopt.methods.proposals import PartitionHistogram, PlanningInput, PlanRequest
-from layoutopt.methods.registry import COUNTED, METHODS, SAMPLED, check_request
+from layoutopt.methods.registry import COUNTED, check_request, find_method, is_sampled
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
@@ -66,7 +66,7 @@ def make_plan(
     unit: Unit | None = None
     with clear_failures("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
         counting = Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say)
-        if request.method in SAMPLED:
+        if is_sampled(request.method):
             say("sampling feature vectors")
             partitions = sample_histograms(counting, features)
             if needs_bytes(request):
@@ -76,7 +76,7 @@ def make_plan(
         elif request.method in COUNTED:
             say("counting feature vectors")
             features, partitions = count_histograms(counting, features)
-    if request.method in (*SAMPLED, *COUNTED) and len(features) < request.min_features:
+    if (is_sampled(request.method) or request.method in COUNTED) and len(features) < request.min_features:
         raise PlanError(
             f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
             "raise max_vectors"
@@ -103,13 +103,13 @@ def opened(
 
 def needs_bytes(request: PlanRequest) -> bool:
     """Whether the method goes by what cells take, or predicts it."""
-    return request.method in SAMPLED and (request.cost == "bytes" or request.method in REPLICATING)
+    return is_sampled(request.method) and (request.cost == "bytes" or request.method in REPLICATING)
 
 
 def plan_from(document: FeaturesDocument, planning: PlanningInput) -> Plan:
     """The plan of the method asked for, which measures every feature of the document."""
     request = planning.request
-    proposal = METHODS[request.method](planning)
+    proposal = find_method(request.method)(planning)
     return Plan(
         table=document.table,
         schema=document.schema,
@@ -157,7 +157,7 @@ def guiding_features(document: FeaturesDocument, method: str, num_features: int 
     yet too.
     """
     features = document.features
-    if method in SAMPLED:
+    if is_sampled(method):
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
     free = features.only(i for i, feature in enumerate(features) if not _has_range_of(feature, excluded))
