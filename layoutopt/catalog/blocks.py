@@ -41,6 +41,13 @@ def encode_blocks(blocks: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+def _integers(name: str, meaning: str) -> cached_property[Ints]:
+    """A column of the block index as a property, int64[n]."""
+    column = cached_property[Ints](lambda table: np.asarray(_combined(table.block_index[name]), dtype=np.int64))
+    column.__doc__ = meaning
+    return column
+
+
 @dataclass(frozen=True, eq=False)
 class BlockTable:
     """Blocks of one plan, one row each, as whole columns. Made by :meth:`from_arrow` or :meth:`from_parquet`.
@@ -112,9 +119,6 @@ class BlockTable:
     def __len__(self) -> int:
         return self.n
 
-    def _integers(self, name: str) -> Ints:
-        return np.asarray(_combined(self.block_index[name]), dtype=np.int64)
-
     def _coded(self, name: str) -> tuple[tuple[str, ...], Ints]:
         """A text column as its distinct values and each block's index in them."""
         coded = _combined(self.block_index[name]).dictionary_encode()
@@ -154,45 +158,14 @@ class BlockTable:
         """Each block's index in ``partitions``, int64[n]."""
         return self._partitions[1]
 
-    @cached_property
-    def row_group(self) -> Ints:
-        """Each block's row group in its file, int64[n]."""
-        return self._integers("row_group")
-
-    @cached_property
-    def block_id(self) -> Ints:
-        """Each block's ``_block`` value, int64[n]."""
-        return self._integers("block")
-
-    @cached_property
-    def segment(self) -> Ints:
-        """Each block's segment within its partition, int64[n]."""
-        return self._integers("segment")
-
-    @cached_property
-    def layout(self) -> Ints:
-        """Each block's layout in the plan's scheme, int64[n]."""
-        return self._integers("layout")
-
-    @cached_property
-    def part(self) -> Ints:
-        """0 for whole rows of the layout, 1 for the rest rows' master columns, int64[n]."""
-        return self._integers("part")
-
-    @cached_property
-    def rows(self) -> Ints:
-        """Each block's rows, int64[n]."""
-        return self._integers("rows")
-
-    @cached_property
-    def bytes(self) -> Ints:
-        """Each block's compressed column chunks in bytes, int64[n]."""
-        return self._integers("bytes")
-
-    @cached_property
-    def tid_bytes(self) -> Ints:
-        """The compressed ``_tid`` chunk in bytes, 0 where there is none, int64[n]."""
-        return self._integers("tid_bytes")
+    row_group = _integers("row_group", "Each block's row group in its file, int64[n].")
+    block_id = _integers("block", "Each block's ``_block`` value, int64[n].")
+    segment = _integers("segment", "Each block's segment within its partition, int64[n].")
+    layout = _integers("layout", "Each block's layout in the plan's scheme, int64[n].")
+    part = _integers("part", "0 for whole rows of the layout, 1 for the rest rows' master columns, int64[n].")
+    rows = _integers("rows", "Each block's rows, int64[n].")
+    bytes = _integers("bytes", "Each block's compressed column chunks in bytes, int64[n].")
+    tid_bytes = _integers("tid_bytes", "The compressed ``_tid`` chunk in bytes, 0 where there is none, int64[n].")
 
     @cached_property
     def words(self) -> Words:

@@ -9,7 +9,7 @@ therefore only has to commit tombstones before it removes files, and no load or 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
@@ -121,6 +121,21 @@ def names_of(entries: Iterable[PartitionEntry], data_files: Iterable[str]) -> fr
 def contents(snapshot: Snapshot | None) -> dict[str, tuple[str, str]]:
     """Which load each partition holds, under which plan: what makes two snapshots the same table."""
     return {} if snapshot is None else {entry.key: (entry.load_id, entry.plan) for entry in snapshot.partitions}
+
+
+def followed(
+    latest: Snapshot | None, content: Snapshot, operation: str, load_id: str, tombstones: tuple[str, ...] = ()
+) -> Snapshot:
+    """The snapshot after the newest one, with the partitions, schema and files of ``content``."""
+    return replace(
+        content,
+        number=next_number(latest),
+        parent=None if latest is None else latest.number,
+        created_at=next_time(latest),
+        operation=operation,
+        load_id=load_id,
+        tombstones=tombstones,
+    )
 
 
 def next_number(latest: Snapshot | None) -> int:

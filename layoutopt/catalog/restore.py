@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
     append_snapshot,
     contents,
+    followed,
     names_of,
     next_number,
-    next_time,
 )
 from layoutopt.catalog.paths import DATA, new_load_id
 from layoutopt.catalog.snapshot import Snapshot
@@ -49,15 +47,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
                 f"somebody else committed snapshot {next_number(now) - 1} while snapshot {number} was being restored; "
                 "look at the table, then restore again if it still needs it"
             )
-        return replace(
-            target,
-            number=next_number(now),
-            parent=None if now is None else now.number,
-            created_at=next_time(now),
-            operation="restore",
-            load_id=load_id,
-            tombstones=(),
-        )
+        return followed(now, target, "restore", load_id)
 
     load_id = f"restore-{new_load_id()}"
     # Planned on the old snapshot: what has a tombstone since then can't be named again.

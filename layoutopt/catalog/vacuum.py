@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import check_expansion, damaged
-from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, next_number, next_time
+from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, followed
 from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
@@ -238,15 +238,7 @@ def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> 
     def after(now: Snapshot | None) -> Snapshot:
         if now is None or now.number != latest.number:
             raise _MovedError
-        return replace(
-            latest,
-            number=next_number(latest),
-            parent=latest.number,
-            created_at=next_time(latest),
-            operation=OPERATION,
-            load_id=load_id,
-            tombstones=removal.tombstones,
-        )
+        return followed(latest, latest, OPERATION, load_id, removal.tombstones)
 
     load_id = f"vacuum-{new_load_id()}"
     return append_snapshot(files, Change(load_id, latest, frozenset(), after), at)

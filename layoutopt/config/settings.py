@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
@@ -13,24 +12,9 @@ from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
-    "sop",
-    "gsop",
-    "gsop-single",
-    "gsop-hillclimb",
-    "gsop-hyrise",
-    "gsop-r",
-    "gsop-selective",
-    "gsop-fullcopy",
-    "input-order",
-    "sort",
-    "range",
-    "zorder",
-    "hilbert",
-    "qdtree",
-    "predicate-sort",
-    "auto",
-]
-
+    "sop", "gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise", "gsop-r", "gsop-selective", "gsop-fullcopy",
+    "input-order", "sort", "range", "zorder", "hilbert", "qdtree", "predicate-sort", "auto",
+]  # fmt: skip
 
 Cost = Literal["cells", "bytes"]
 
@@ -318,23 +302,10 @@ class BenchSettings(VerbSettings):
     )
 
 
-VERBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(
-    {
-        "analyze": AnalyzeSettings,
-        "plan": PlanSettings,
-        "load": LoadSettings,
-        "reload": ReloadSettings,
-        "status": StatusSettings,
-        "drift": DriftSettings,
-        "query": QuerySettings,
-        "explain": ExplainSettings,
-        "evaluate": EvaluateSettings,
-        "verify": VerifySettings,
-        "files": FilesSettings,
-        "history": HistorySettings,
-        "vacuum": VacuumSettings,
-        "restore": RestoreSettings,
-        "bench": BenchSettings,
-    }
-)
+_KINDS: Final[tuple[type[VerbSettings], ...]] = (
+    AnalyzeSettings, PlanSettings, LoadSettings, ReloadSettings, StatusSettings, DriftSettings, QuerySettings,
+    ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings,
+    BenchSettings,
+)  # fmt: skip
+VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
 """The verbs that take settings, by the names of the command line."""
