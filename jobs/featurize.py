@@ -12,19 +12,21 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.cli.jobs import run_job, say
+from layoutopt.cli.opening import read_document
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
+from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.core.featurize import pairs_table, vector_counts
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import conformed, open_source
-from layoutopt.spark.job import read_features, run_job, say
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Count, and write the pairs."""
     if settings.output.suffix != ".parquet":
         raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
-    document = read_features(settings.features)
+    document = read_document(settings.features, "layoutopt analyze", FeaturesDocument.loads)
     check_settings(spark, document.features.settings, "the features document")
     rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
     counts = vector_counts(rows, document.features.features, settings.partition_by)
@@ -34,4 +36,4 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_job("layoutopt-featurize", PlanSettings, run))
+    sys.exit(run_job("featurize", PlanSettings, run))

@@ -9,18 +9,20 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from layoutopt.cli.jobs import run_job, say
+from layoutopt.cli.opening import read_document
 from layoutopt.config.settings import PlanSettings
-from layoutopt.spark.job import read_features, run_job, say
+from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.planning.automatic import plan_best
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Plan, and write the plan."""
-    document = read_features(settings.features)
+    document = read_document(settings.features, "layoutopt analyze", FeaturesDocument.loads)
     plan = plan_best(spark, settings, document, say)
     settings.output.write_bytes(plan.dumps())
     say(f"planned {plan.method} with {len(plan.features)} features: plan {plan.digest} in {settings.output}")
 
 
 if __name__ == "__main__":
-    sys.exit(run_job("layoutopt-plan", PlanSettings, run))
+    sys.exit(run_job("plan", PlanSettings, run))

@@ -43,7 +43,9 @@ def _entry(table: BlockTable, blocks: Ints, plan: Plan, load_id: str, key: str, 
     bounds, checksums = {}, {}
     for name in table.schema.names:
         complete = _complete(table, name, blocks, rows)
-        bounds[name] = merged(table.facts().bounds[name], table.rows, complete) if complete is not None else Bounds()
+        bounds[name] = (
+            merged(table.block_statistics().bounds[name], table.rows, complete) if complete is not None else Bounds()
+        )
         checksum = _checksum(table, name, complete)
         if checksum is not None:
             checksums[name] = checksum

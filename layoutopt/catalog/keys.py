@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.fields import short
 from layoutopt.errors import SchemaError
 from layoutopt.model.arrays import Bits, Keys
+from layoutopt.model.records import short
 from layoutopt.model.types import decimal_digits
 from layoutopt.model.values import float_keys, key_kind
 

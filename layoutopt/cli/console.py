@@ -17,14 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
 
-from layoutopt.config.settings import (
-    Positional,
-    VerbSettings,
-    key_of,
-    make_settings,
-    read_spark_properties,
-    read_values,
-)
+from layoutopt.config.fields import Positional, VerbSettings, key_of
+from layoutopt.config.reading import make_settings, read_spark_properties, read_values
 from layoutopt.errors import LayoutoptError
 from layoutopt.report.texts import printable
 
@@ -127,7 +121,9 @@ class Body(Protocol[Taken]):
         """Do it."""
 
 
-def add_verb(app: typer.Typer, kind: type[Verb], *, example: str) -> Callable[[Body[Verb]], Body[Verb]]:
+def add_verb(
+    app: typer.Typer, kind: type[Verb], *, example: str, by_place: bool = True
+) -> Callable[[Body[Verb]], Body[Verb]]:
     """Make a function a verb of the command line, named after it, with a flag for every setting of `kind`.
 
     Every verb also has ``--conf``, ``--json``, ``--progress`` and ``--debug``. What isn't given is left to the
@@ -137,6 +133,7 @@ def add_verb(app: typer.Typer, kind: type[Verb], *, example: str) -> Callable[[B
         app: the command line.
         kind: the verb's settings.
         example: a whole command line, shown below the help.
+        by_place: whether what a verb is about is taken by its place; else it is a flag too.
     """
 
     def register(body: Body[Verb]) -> Body[Verb]:
@@ -147,7 +144,7 @@ def add_verb(app: typer.Typer, kind: type[Verb], *, example: str) -> Callable[[B
             wanted = sys.stderr.isatty() if progress is None else progress
             body(make_settings(kind, values), Session(conf, as_json, wanted))
 
-        flags = [_flag(name, field) for name, field in kind.model_fields.items()]
+        flags = [_flag(name, field, by_place) for name, field in kind.model_fields.items()]
         run.__signature__ = inspect.Signature([*flags, *_common_flags()])  # type: ignore[attr-defined]  # what typer reads
         app.command(body.__name__.replace("_", "-"), help=inspect.getdoc(body), epilog=f"\b\nExample:\n  {example}")(
             run
@@ -161,11 +158,11 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != []}
 
 
-def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+def _flag(name: str, field: FieldInfo, by_place: bool) -> inspect.Parameter:
     key = key_of(name, field)
     text = f"{field.description}{_default_text(field)}"
     info: Any
-    if any(isinstance(mark, Positional) for mark in field.metadata):
+    if by_place and any(isinstance(mark, Positional) for mark in field.metadata):
         info = typer.Argument(help=text, metavar=key.upper().replace("-", "_"), show_default=False)
     elif _type(field) is bool:
         info = typer.Option(f"--{key}/--no-{key}", help=text, show_default=False)
@@ -232,7 +229,7 @@ def _default_text(field: FieldInfo) -> str:
     return f" [default: {field.default}]"
 
 
-def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: str = "layoutopt") -> int:
     """Run the command line and return its exit code; every error is one sentence on stderr.
 
     Returns:
@@ -243,7 +240,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         # Libraries log the tracebacks of errors that are told in one sentence here.
         logging.root.addHandler(logging.NullHandler())
     try:
-        code = app(args=words, prog_name="layoutopt", standalone_mode=False)
+        code = app(args=words, prog_name=program, standalone_mode=False)
     except Exception as error:
         if "--debug" in words:
             traceback.print_exc()

@@ -8,7 +8,8 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import read_document, start_spark
-from layoutopt.config.settings import LoadSettings, ReloadSettings, make_settings
+from layoutopt.config.reading import make_settings
+from layoutopt.config.settings import LoadSettings, ReloadSettings
 from layoutopt.errors import SettingError
 
 verbs = typer.Typer()

@@ -55,8 +55,8 @@ def analysed(table: Table, log: str, column: str | None, dialect: str) -> Analys
     return analyze(entries, table.schema, table.name, dialect, table.settings)
 
 
-def start_spark(session: Session) -> SparkSession:
-    """A Spark session with the configuration file's properties."""
+def start_spark(session: Session, name: str = "layoutopt") -> SparkSession:
+    """A Spark session with the configuration file's properties, called so in Spark's list of applications."""
     from layoutopt.spark.core.sessions import spark_session
 
-    return spark_session("layoutopt", **session.spark_properties())
+    return spark_session(name, **session.spark_properties())

@@ -236,7 +236,7 @@ def _verify_identifiers(source: PlanBlocks, blocks: BlockTable, rows: pa.Table) 
 
 def _verify_statistics(blocks: BlockTable, column: Column, values: pa.ChunkedArray, offsets: Ints) -> Iterator[Finding]:
     """Whether no value lies outside the bounds that the catalog knows, and counts are right."""
-    bounds = blocks.facts().bounds[column.name]
+    bounds = blocks.block_statistics().bounds[column.name]
     measured = measure(values, offsets, column.type)
     wrong = (bounds.nulls != UNKNOWN_NULLS) & (bounds.nulls != measured.nulls)
     nans = measured.nans if measured.nans is not None else np.zeros_like(measured.nulls)

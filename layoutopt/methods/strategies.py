@@ -32,7 +32,7 @@ from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import ComputedRows
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
@@ -201,11 +201,11 @@ def predicted_rows(
         exponent = exponent_of(part.query_weights, part.vectors.rows)
         bound += float(np.ldexp(blocking_lower_bound(objective, part.vectors, min_rows), -exponent))
         sizes = partition.sizes()
-        facts = BlockFacts(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
+        statistics = BlockStatistics(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
         for query, weight in zip(planning.queries, part.query_weights.tolist(), strict=True):
             full += query.weight * part.vectors.rows
             if weight:
-                scanned += weight * float(sizes[~cannot_match(query.filter.root, facts, index)].sum())
+                scanned += weight * float(sizes[~cannot_match(query.filter.root, statistics, index)].sum())
         blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
     if not full or not blocks:
         return {}

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 from layoutopt.errors import PlanError
 from layoutopt.model.records import Record, from_json
 
 Document = TypeVar("Document", bound=Record)
 _SIGNIFICANT_DIGITS: Final = 6
+LARGEST_COUNT: Final = 2**53
+"""No count is larger: beyond it numbers are not exact in JSON."""
+Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
+"""How files are compressed: what Spark, which reads them back at each load, can read with no more than it brings."""
 
 
 def canonical_bytes(value: object) -> bytes:

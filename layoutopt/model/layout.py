@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, get_args
 
 from layoutopt.errors import SchemaError
-from layoutopt.model.documents import canonical_bytes, read_document, rounded
+from layoutopt.model.documents import LARGEST_COUNT, Codec, canonical_bytes, read_document, rounded
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.query import Query
 from layoutopt.model.records import As, Form, Record
@@ -31,9 +31,6 @@ def _params(members: Mapping[str, _Parameter]) -> tuple[tuple[str, _Parameter], 
 
 
 Params = Annotated[tuple[tuple[str, _Parameter], ...], As(Mapping[str, _Parameter], _params, dict)]
-
-_LARGEST: Final = 2**53
-"""No count is larger: beyond it numbers are not exact in JSON."""
 
 
 MIN_ROWS = "min_rows"
@@ -175,8 +172,7 @@ class Scheme(Record):
         return frozenset(name for layout in self.layouts for name in layout.columns)
 
 
-CODECS: Final = frozenset({"zstd", "snappy", "gzip", "brotli", "lz4", "none"})
-"""How Parquet can compress pages."""
+CODECS: Final = get_args(Codec)
 
 
 @dataclass(frozen=True)
@@ -222,8 +218,8 @@ class Plan(Record):
 
     def __post_init__(self) -> None:
         for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
-            if not least <= getattr(self, name) <= _LARGEST:
-                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {_LARGEST}")
+            if not least <= getattr(self, name) <= LARGEST_COUNT:
+                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {LARGEST_COUNT}")
         if not all(map(isfinite, self.predicted.values())):
             raise ValueError("the plan's predicted figures are not all numbers; plan again")
         if self.codec not in CODECS:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, Union, cast, get_args, get_origin, get_type_hints
 
 from layoutopt.errors import LayoutoptError, PlanError
 
@@ -84,6 +84,7 @@ class _Member(NamedTuple):
 
 
 _REQUIRED: Final = object()
+_UNIONS: Final = (Union, UnionType)
 
 
 @cache
@@ -106,7 +107,8 @@ def to_json(value: object) -> Any:
     """
     if isinstance(value, Record):
         written = dict(value.form.constants)
-        for member in _members(type(value)):
+        kind: Any = type(value)
+        for member in _members(kind):
             held = getattr(value, member.field)
             if held != member.default:
                 written[member.name] = to_json(member.write(held) if member.write else held)
@@ -156,7 +158,7 @@ def read(kind: Any, value: object, place: str) -> Any:
     >>> read(tuple[int, ...], [1, "x"], "row")
     Traceback (most recent call last):
       ...
-    ValueError: row[1] should be int, not 'x'
+    ValueError: row[1] should be a whole number, not 'x'
     """
     reader = _readers(kind).get(type(value))
     if reader is None:
@@ -170,7 +172,7 @@ def _readers(kind: Any) -> Mapping[type, Reader]:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return {json: _converter(reader, args[1].read) for json, reader in _readers(args[1].json).items()}
-    if isinstance(kind, UnionType):
+    if origin in _UNIONS:
         records = tuple(each for each in args if _is_record(each))
         # A number is an int first: as a float it would be written otherwise.
         plain = sorted((each for each in args if each not in records), key=lambda each: each is not float)
@@ -202,11 +204,11 @@ def _converter(reader: Reader, convert: Callable[[Any], Any]) -> Reader:
     return converted
 
 
-def _record(kinds: tuple[type[Record], ...], value: Mapping[str, Any], place: str) -> Any:
+def _record(kinds: tuple[Any, ...], value: Mapping[str, Any], place: str) -> Any:
     """A noun of the kind whose members the object has."""
     kind = kinds[0] if len(kinds) == 1 else next((each for each in kinds if _is_of(each, value)), None)
     if kind is None:
-        raise ValueError(f"{place} has the members {short(', '.join(value))}, those of no {_said(*kinds)}")
+        raise ValueError(f"{place} has the members {short(', '.join(value))}, not those of {_said(*kinds)}")
     for name, constant in kind.form.constants.items():
         if value.get(name) != constant:
             raise ValueError(f"{place} should have {constant!r} as {name!r}, not {short(value.get(name))}")
@@ -222,7 +224,7 @@ def _record(kinds: tuple[type[Record], ...], value: Mapping[str, Any], place: st
         raise ValueError(f"{place} is refused: {error}") from error
 
 
-def _is_of(kind: type[Record], value: Mapping[str, Any]) -> bool:
+def _is_of(kind: Any, value: Mapping[str, Any]) -> bool:
     has_members = all(member.name in value for member in _members(kind) if member.default is _REQUIRED)
     return has_members and all(value.get(name) == constant for name, constant in kind.form.constants.items())
 
@@ -272,11 +274,18 @@ _PLAIN: Final[Mapping[type, Mapping[type, Reader]]] = {
 }
 
 
+_WORDS: Final = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", bytes: "base64 in an object",
+    NoneType: "null", tuple: "a list", Mapping: "an object",
+}  # fmt: skip
+
+
 def _said(*kinds: Any) -> str:
     """Types for a message."""
-    alternatives = [part for kind in kinds for part in (get_args(kind) if isinstance(kind, UnionType) else (kind,))]
-    named = [get_args(kind)[1].json if get_origin(kind) is Annotated else kind for kind in alternatives]
-    return " or ".join("null" if kind is NoneType else (get_origin(kind) or kind).__name__ for kind in named)
+    alternatives = [part for kind in kinds for part in (get_args(kind) if get_origin(kind) in _UNIONS else (kind,))]
+    json = [get_args(kind)[1].json if get_origin(kind) is Annotated else kind for kind in alternatives]
+    plain = [get_origin(kind) or kind for kind in json]
+    return " or ".join(_WORDS.get(kind) or f"a {kind.__name__}" for kind in plain)
 
 
 def short(value: object) -> str:

@@ -15,7 +15,7 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
 from layoutopt.model.schema import Schema
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
-from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +50,9 @@ class OpenedTable:
         return plan_blocks(self.catalog)
 
     @cached_property
-    def partition_facts(self) -> BlockFacts:
+    def partition_statistics(self) -> BlockStatistics:
         """Min, max and nulls of every partition."""
-        return self.catalog.partition_facts()
+        return self.catalog.partition_statistics()
 
     def decide(
         self, root: Node, columns: Sequence[str], settings: Sequence[Settings] | None = None
@@ -72,7 +72,7 @@ class OpenedTable:
 
     def partitions_out(self, root: Node) -> Bits:
         """The partitions in which no row can match, bool[n_partitions]."""
-        return cannot_match(root, self.partition_facts, None)
+        return cannot_match(root, self.partition_statistics, None)
 
     def files(self, layout: int = 0) -> tuple[str, ...]:
         """The paths or URLs of the snapshot's data files of one layout, sorted.

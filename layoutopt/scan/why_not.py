@@ -71,9 +71,9 @@ def _skipped_alone(table: OpenedTable, node: Node) -> dict[str, int]:
     for source in table.sources:
         features = source.features_under(table.settings)
         counts["partition"] += int(by_partition[source.entry_of].sum())
-        counts["statistics"] += int(cannot_match(node, source.facts, None).sum())
+        counts["statistics"] += int(cannot_match(node, source.block_statistics, None).sum())
         if features is not None:
-            counts["features"] += int(cannot_match(node, source.facts, features, by_statistics=False).sum())
+            counts["features"] += int(cannot_match(node, source.block_statistics, features, by_statistics=False).sum())
     return counts
 
 
@@ -116,7 +116,7 @@ def _too_wide(table: OpenedTable, node: Node) -> tuple[Reason, str] | None:
 
 
 def _skipped(source: PlanBlocks, node: Node, table: OpenedTable) -> int:
-    return int(cannot_match(node, source.facts, source.features_under(table.settings)).sum())
+    return int(cannot_match(node, source.block_statistics, source.features_under(table.settings)).sum())
 
 
 def _expressions(literal: Literal) -> tuple[Expr, ...]:
@@ -148,7 +148,7 @@ def _without_bounds(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Re
 
 
 def _has_statistics(source: PlanBlocks, name: str, literals: Sequence[Literal]) -> bool:
-    bounds = source.facts.bounds.get(name)
+    bounds = source.block_statistics.bounds.get(name)
     if bounds is None:
         return False
     only_nulls = all(isinstance(each, InSet) and (each.values.is_all or each.values.is_empty) for each in literals)

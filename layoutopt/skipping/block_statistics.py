@@ -61,7 +61,7 @@ class FeatureBits:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockFacts:
+class BlockStatistics:
     """What the catalog knows of ``n`` blocks of one plan.
 
     Attributes:

@@ -25,8 +25,8 @@ from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.workload import objective_of
-from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
-from layoutopt.writer.slices import SLICES, Slices, facts_of, slice_rows
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
@@ -106,8 +106,8 @@ def queries_reaching(plan: Plan, table: pa.Table) -> Floats:
 def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
     columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
-    facts = segment_facts(schema, table, columns)
-    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in queries]
+    statistics = segment_statistics(schema, table, columns)
+    reached = [0.0 if cannot_match(query.filter.root, statistics, None)[0] else query.weight for query in queries]
     return np.asarray(reached, dtype=np.float64)
 
 
@@ -179,10 +179,10 @@ def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
     return _ranks(table[column.name], column.type)
 
 
-def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
+def segment_statistics(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockStatistics:
     """The bounds of a whole segment, as of one block, for some columns."""
     used = schema.select(name for name in schema.names if name in columns)
-    return facts_of(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
+    return statistics_of_ranges(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
 
 
 def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Ints, order: Ints | None) -> Routing:

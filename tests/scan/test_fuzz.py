@@ -25,7 +25,7 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.documents import canonical_bytes
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Constant, Filter
-from layoutopt.model.predicates.codec import to_json
+from layoutopt.model.records import to_json
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building
 from tests.scan.corruptions import corrupted, hostile_like, with_hostile_value

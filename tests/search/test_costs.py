@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.cost import Read, Stored, query_cost, storage_cost
+from layoutopt.model.cost import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
 from layoutopt.search.candidates import CandidateLayout, CandidateLayouts
@@ -20,6 +20,7 @@ from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import ComputedRows
+from tests.model.costs import Stored, storage_cost
 from tests.search.problems import WARD, problems, random_problem
 
 

@@ -16,7 +16,7 @@ from layoutopt.search.grouping import cost_of
 from layoutopt.search.local import block_sample, local_weights
 from layoutopt.search.problem import Problem, Sample, make_problem
 from layoutopt.search.rows import ComputedRows
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, cannot_match
 from tests.search.problems import WARD
 
 COLUMNS = ("a", "b", "c")
@@ -79,10 +79,10 @@ def test_one_group_costs_what_cannot_match_leaves_of_its_blocks(asked: list[Quer
     features = rows_read.guides(everyone)
     weights = local_weights(problem, everyone)[0]
     blocks = block_sample(problem, problem.samples[0], problem.bits[0], features, weights, WARD)
-    facts = BlockFacts(rows=blocks.rows.astype(np.int64), bits=FeatureBits(pack(blocks.unions)))
+    statistics = BlockStatistics(rows=blocks.rows.astype(np.int64), bits=FeatureBits(pack(blocks.unions)))
     expected = 0.0
     for query in asked:
-        skipped = cannot_match(query.filter.root, facts, FEATURES, by_statistics=False)
+        skipped = cannot_match(query.filter.root, statistics, FEATURES, by_statistics=False)
         expected += query.weight * len(query.columns) * float(blocks.rows[~skipped].sum())
     assert found == pytest.approx(expected)
 

@@ -14,7 +14,7 @@ from layoutopt.model.predicates import FALSE, TRUE, Filter, InSet, Node, conjunc
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.model.vectors import pack
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, cannot_match
 from layoutopt.skipping.skip_sets import SkipSet, SkipSetFinder, membership, skip_set_table
 from tests.model.conditions import Both, Condition, Either, In, Not, col, conditions, leaves, to_node
 
@@ -39,8 +39,8 @@ def skipped_by(skip_sets: tuple[SkipSet, ...], bits: Bits) -> list[bool]:
 
 
 def skipped_by_rule(node: Node, features: FeatureSet, bits: Bits) -> list[bool]:
-    facts = BlockFacts(rows=np.ones(len(bits), dtype=np.int64), bits=FeatureBits(pack(bits)))
-    return [bool(skipped) for skipped in cannot_match(node, facts, features, by_statistics=False)]
+    statistics = BlockStatistics(rows=np.ones(len(bits), dtype=np.int64), bits=FeatureBits(pack(bits)))
+    return [bool(skipped) for skipped in cannot_match(node, statistics, features, by_statistics=False)]
 
 
 def parts_of(condition: Condition) -> list[Condition]:

@@ -15,9 +15,9 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
+from layoutopt.cli.jobs import run_job
 from layoutopt.config.settings import VacuumSettings
 from layoutopt.model.layout import Plan
-from layoutopt.spark.job import run_job
 from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
@@ -98,9 +98,10 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     def body(spark: SparkSession, settings: VacuumSettings) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/table/0.json")
 
-    monkeypatch.setattr("layoutopt.spark.job.spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: SimpleNamespace(stop=lambda: None))
     assert run_job("job", VacuumSettings, body, ["--table", "t"]) == 1
-    assert capsys.readouterr().err == "/data/table/0.json: No space left on device; check the path and the disk\n"
+    said = capsys.readouterr().err
+    assert said == "layoutopt: /data/table/0.json: No space left on device; check the path and the disk\n"
 
 
 def test_planning_and_featurising_from_a_configuration(place: Path) -> None:

@@ -24,7 +24,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import quoted
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.planning.sampling import SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
@@ -192,9 +192,9 @@ def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Colu
         for i, column in enumerate(columns)
         if column.name not in but
     }
-    facts = BlockFacts(rows=counted, bounds=known)
-    excluded = np.array([cannot_match(query.filter.root, facts, None) for query in queries], dtype=np.bool_)
-    return excluded.reshape(len(queries), facts.n)  # also where there are no queries
+    statistics = BlockStatistics(rows=counted, bounds=known)
+    excluded = np.array([cannot_match(query.filter.root, statistics, None) for query in queries], dtype=np.bool_)
+    return excluded.reshape(len(queries), statistics.n)  # also where there are no queries
 
 
 def partition_bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:

@@ -111,10 +111,10 @@ def test_a_wrong_maximum_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: p
 
 def test_a_wrong_partition_range_is_found(tmp_path: Path, rows: pa.Table) -> None:
     wrong = built(tmp_path, rows, partition_by="year")
-    facts = wrong.partition_facts
-    bounds = facts.bounds["year"]
+    statistics = wrong.partition_statistics
+    bounds = statistics.bounds["year"]
     shifted = replace(bounds, low=bounds.low + 5, high=bounds.high + 5)
-    wrong.__dict__["partition_facts"] = replace(facts, bounds={**facts.bounds, "year": shifted})
+    wrong.__dict__["partition_statistics"] = replace(statistics, bounds={**statistics.bounds, "year": shifted})
     with pytest.raises(SkippingError, match=r"70 rows that match year = 1995 .*is skipped by partition"):
         wrong.sql("SELECT id FROM t WHERE year = 1995")
 

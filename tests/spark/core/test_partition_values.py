@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.partition_names import PartitionNames
-from layoutopt.config.settings import LoadSettings, make_settings
+from layoutopt.config.reading import make_settings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.proposals import PlanRequest

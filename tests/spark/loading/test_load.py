@@ -86,7 +86,7 @@ def test_blocks_are_row_groups_with_measured_unions_and_statistics(spark: SparkS
             assert group.num_rows == blocks.rows[i]
             union = np.array([[(kinds == kind).any() for kind in range(4)]])
             assert np.array_equal(pack(union)[0], blocks.words[i])
-            bounds = blocks.facts().bounds["id"]
+            bounds = blocks.block_statistics().bounds["id"]
             assert (bounds.low[i], bounds.high[i]) == (min(group["id"].to_pylist()), max(group["id"].to_pylist()))
             seen += group.num_rows
     assert seen == 400
@@ -159,7 +159,7 @@ def test_copies_hold_only_their_rows_and_masters_the_rest_apart(spark: SparkSess
     assert set(pq.read_table(part)["kind"].to_pylist()) == {1, 2, 3, 4}
     assert set(pq.read_table(part).column_names) == {"kind", "_block", "_tid"}
     ((_, blocks),) = Catalog.open(str(tmp_path / "t")).block_tables()
-    absent = blocks.facts().bounds["text"]
+    absent = blocks.block_statistics().bounds["text"]
     assert not absent.known[(blocks.layout == 0) & (blocks.part == 1)].any()
 
 

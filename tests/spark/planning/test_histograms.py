@@ -14,7 +14,7 @@ from layoutopt.model.predicates import Col, Filter, InSet, Predicate
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare
-from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.spark.planning.histograms import Counting, count_histograms, partition_bounds, sample_histograms
 
 
@@ -30,8 +30,8 @@ def test_partitions_with_texts_that_are_no_utf8_are_excluded_from_no_query() -> 
     bounds = partition_bounds(measured, 0, "string", rows)
     assert bounds.known.tolist() == [True, False, False]
     above = Filter.of(InSet(Col("s", "string"), compare(">", emoji, "string")))
-    facts = BlockFacts(rows=rows, bounds={"s": bounds})
-    assert cannot_match(above.root, facts, None).tolist() == [True, False, True]
+    statistics = BlockStatistics(rows=rows, bounds={"s": bounds})
+    assert cannot_match(above.root, statistics, None).tolist() == [True, False, True]
 
 
 SCHEMA = Schema((Column("part", "int"), Column("day", "date"), Column("word", "string"), Column("n", "int")))

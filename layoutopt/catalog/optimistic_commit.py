@@ -1,15 +1,15 @@
-"""How one snapshot follows another, whoever makes it: a load, a restore or a vacuum (SPEC.md, "Commit").
+"""The optimistic commit by which one snapshot follows another: a load's, a restore's or a vacuum's (SPEC.md, "Commit").
 
 Whatever is committed is written under the number after the newest snapshot, which one writer alone can create. Before
 each attempt the snapshots since the change's base are read, the newest of them becomes the parent, and the change is
-refused where they can't be had (a vacuum removed some) or give up a file that the change names. A vacuum therefore
-only has to commit what it gives up before it removes it, and no load or restore can ever name what is gone.
+refused where they can't be had (a vacuum removed some) or have a tombstone for a file that the change names. A vacuum
+therefore only has to commit tombstones before it removes files, and no load or restore can ever name what is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
@@ -45,7 +45,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
     """Commit a change as the next snapshot, whoever else commits meanwhile; the same change twice is done once.
 
     Raises:
-        CommitConflictError: a file that it names was given up, or too many others commit.
+        CommitConflictError: a file that it names has a tombstone, or too many others commit.
         CatalogError: a snapshot since its base is damaged or gone.
         OSError: the store failed; the table is as it was.
     """
@@ -54,7 +54,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         made = find_change(history, change.load_id)
         if made is not None:
             return made
-        check_not_given_up(history, change)
+        check_no_tombstone(history, change)
         # The newest of the very snapshots that were looked through: a later one may give files up.
         snapshot = change.after(history[-1] if history else change.base)
         at("before-snapshot")
@@ -97,14 +97,14 @@ def find_change(history: Sequence[Snapshot], load_id: str) -> Snapshot | None:
     return next((snapshot for snapshot in reversed(history) if snapshot.load_id == load_id), None)
 
 
-def check_not_given_up(history: Iterable[Snapshot], change: Change) -> None:
+def check_no_tombstone(history: Iterable[Snapshot], change: Change) -> None:
     """Refuse a change that names what a vacuum has removed, or is about to.
 
     Raises:
         CommitConflictError: it does.
     """
     past = [*([] if change.base is None else [change.base]), *history]
-    gone = sorted({path for snapshot in past for path in snapshot.given_up} & change.names)
+    gone = sorted({path for snapshot in past for path in snapshot.tombstones} & change.names)
     if gone:
         raise CommitConflictError(
             f"a vacuum gave up {gone[0]!r}, which {change.load_id!r} needs, as older than its --older-than; "
@@ -121,6 +121,21 @@ def names_of(entries: Iterable[PartitionEntry], data_files: Iterable[str]) -> fr
 def contents(snapshot: Snapshot | None) -> dict[str, tuple[str, str]]:
     """Which load each partition holds, under which plan: what makes two snapshots the same table."""
     return {} if snapshot is None else {entry.key: (entry.load_id, entry.plan) for entry in snapshot.partitions}
+
+
+def followed(
+    latest: Snapshot | None, content: Snapshot, operation: str, load_id: str, tombstones: tuple[str, ...] = ()
+) -> Snapshot:
+    """The snapshot after the newest one, with the partitions, schema and files of ``content``."""
+    return replace(
+        content,
+        number=next_number(latest),
+        parent=None if latest is None else latest.number,
+        created_at=next_time(latest),
+        operation=operation,
+        load_id=load_id,
+        tombstones=tombstones,
+    )
 
 
 def next_number(latest: Snapshot | None) -> int:

@@ -1,4 +1,4 @@
-"""The columns of the table of blocks: their schema, and the checks of what is read back."""
+"""The block index (in which file, partition, segment and layout each block lies): its schema, and checks of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.fields import is_safe_path, short
+from layoutopt.catalog.fields import is_safe_path
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import Plan
+from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
 
@@ -84,7 +85,7 @@ def plain_texts(table: pa.Table, where: str) -> pa.Table:
     return table
 
 
-def checked_locators(table: pa.Table, plan: Plan, where: str) -> pa.Table:
+def checked_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
 
     Older tables have no ``footer``: it is null then.
