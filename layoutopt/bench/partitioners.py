@@ -26,9 +26,8 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
-from layoutopt.partitioning.objective import SkipSetObjective, scanned
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
-from layoutopt.partitioning.workload import objective_of
 
 if TYPE_CHECKING:
     from layoutopt.methods.proposals import PartitionPairs

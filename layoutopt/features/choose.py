@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Literal
 
 from layoutopt.features.augment import Exclusion
-from layoutopt.features.coverage import rank_by_coverage
+from layoutopt.features.coverage import Ranked, eliminate_redundant, rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
-from layoutopt.features.redundancy import Ranked, eliminate_redundant
 from layoutopt.features.sharpen import sharpened
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.predicates import Predicate, columns_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.search.problem import Problem
+from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import RowsRead
 
 Group = frozenset[int]
@@ -37,10 +37,15 @@ def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) ->
     return sum(_cost(problem, price, rows_read(served)) for price, served in zip(of_row, read, strict=True))
 
 
-def full_scan(problem: Problem) -> float:
-    """What the workload costs where nothing is skipped: every row of the columns that a query reads."""
-    rows = np.array([[sample.rows] for sample in problem.samples])
-    return float((problem.weights * rows).sum(axis=0) @ (problem.reads @ problem.unit.cell))
+def full_scan(problem: Problem, unit: Unit | None = None) -> float:
+    """What the workload costs where nothing is skipped: every row of the columns that a query reads, and no tids.
+
+    Args:
+        problem: the problem.
+        unit: what a cell costs; the problem's where left out.
+    """
+    rows = np.array([sample.rows for sample in problem.samples], dtype=np.float64)
+    return float(rows @ problem.weights @ (problem.reads @ (unit or problem.unit).cell))
 
 
 def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bits, Floats]:

@@ -19,11 +19,10 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.objective import SkipSetObjective
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
-from layoutopt.partitioning.workload import objective_of
 from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
 from layoutopt.writer.slices import SLICES, facts_of, slice_rows
 
