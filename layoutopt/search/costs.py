@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
+from layoutopt.model.retrieval import greedy_layouts
 from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, Queries
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.grouping import Group
@@ -127,33 +128,39 @@ def masters_of(evaluator: Evaluator, layouts: Sequence[CandidateLayout]) -> dict
 def path_cost(rows: Floats, holds: Bits, cell: Floats, tid: float) -> float:
     """The cost of queries of one family, each along the better of the greedy path and the best single layout (5.6.3).
 
-    A scan that tries more paths reads no more than this.
+    With ``L(c)`` the layout that :func:`layoutopt.model.retrieval.greedy_layouts` reads column c from, a query costs::
+
+        greedy = sum of cell(c) * rows(L(c)) over its columns + tid * sum of rows over the layouts read, if several
+        single = sum of cell(c) over its columns * the fewest rows of a layout that has all of them
+
+    A scan that compares more paths reads no more than this. Here the greedy path reads 10 + 4 cells and as many tids,
+    the first layout alone 10 + 10 cells:
+
+    >>> rows, holds = np.array([[10.0], [4.0]]), np.array([[True, True], [False, True]])
+    >>> path_cost(rows, holds, cell=np.ones(2), tid=1.0), path_cost(rows, holds, cell=np.ones(2), tid=0.25)
+    (20.0, 17.5)
 
     Args:
         rows: weighted rows, ``float64[layouts, queries]``; infinite where a layout does not serve a query.
-        holds: ``bool[layouts, columns]``.
+        holds: which layout has which of the family's columns, ``bool[layouts, columns]``.
         cell: cost of a cell of each column.
         tid: cost of a tid.
 
     Raises:
         ValueError: a query has a column that no layout serves.
     """
-    if not len(rows) or not holds.any(axis=0).all():
-        raise ValueError("a column is in no layout that serves its queries; give every query all its columns")
-    # Of equally few rows the layout with most of the columns, as choose_path has it.
-    rank = np.argsort(np.lexsort((np.broadcast_to(-holds.sum(axis=1)[:, None], rows.shape), rows), axis=0), axis=0)
-    greedy = np.zeros(rows.shape[1])
+    if not len(rows) or not (holds.T.astype(np.float32) @ np.isfinite(rows)).all():
+        raise ValueError("a query has a column that no layout serves; give every query all its columns")
+    layout = greedy_layouts(rows, holds)
+    queries = np.arange(rows.shape[1])
+    costs = np.zeros(len(queries))
+    for price, layout_of_column in zip(cell, layout, strict=True):
+        costs += price * rows[layout_of_column, queries]
     used = np.zeros(rows.shape, dtype=np.bool_)
-    every = np.arange(rows.shape[1])
-    for column, price in enumerate(cell):
-        best = np.where(holds[:, column, None] & np.isfinite(rows), rank, len(rows)).argmin(axis=0)
-        greedy += price * np.where(holds[best, column], rows[best, every], np.inf)
-        used[best, every] = True
+    used[layout, queries] = True
     several = used.sum(axis=0) > 1
-    greedy += tid * several * np.where(used, rows, 0.0).sum(axis=0, where=np.isfinite(rows))
+    costs += tid * several * np.where(used, rows, 0.0).sum(axis=0, where=np.isfinite(rows))
     whole = holds.all(axis=1)
     if whole.any():
-        greedy = np.minimum(greedy, rows[whole].min(axis=0) * cell.sum())
-    if not np.isfinite(greedy).all():
-        raise ValueError("a query has a column that no layout serves; give every query all its columns")
-    return float(greedy.sum())
+        costs = np.minimum(costs, rows[whole].min(axis=0) * cell.sum())
+    return float(costs.sum())
