@@ -88,7 +88,7 @@ class _Restriction:
 class _Reading:
     """What the queries still read with the candidates chosen so far, unit by unit of their filters.
 
-    A unit ``u`` (:class:`layoutopt.features.units.Units`) of a filter of weight ``w`` reads, in rows::
+    A unit ``u`` (:class:`layoutopt.features.units.Units`) of a filter of weight ``w`` reads, in scans of all rows::
 
         reads(u)   = w * shares(u) * product of left(u, e) over all expressions e
         left(u, e) = min of 1 and factors(u, c) * selectivity(c, e) over the chosen candidates c that restrict e

@@ -123,7 +123,7 @@ def _distinct_queries(has_skip_set: Bits, weights: Floats) -> tuple[Bits, Floats
     """Queries of equal skip sets as one, without those that have none or no weight."""
     counted = has_skip_set.any(axis=1) & (weights > 0)
     distinct, which = np.unique(has_skip_set[counted], axis=0, return_inverse=True)
-    return distinct, np.bincount(which.reshape(-1), weights[counted], minlength=len(distinct))
+    return distinct, np.bincount(which.reshape(-1), weights[counted], len(distinct)).astype(np.float64)
 
 
 def _most_useful(has_skip_set: Bits, holds: Bits, counts: Ints) -> list[int]:

@@ -200,7 +200,8 @@ def _cut(group: Ints, key: Ints, n_ranges: int) -> Ints:
 
 def _starts(values: Ints) -> Bits:
     """Where a value differs from the one before it, ``bool[n]``; the first does."""
-    return np.r_[True, values[1:] != values[:-1]][: len(values)]
+    starts: Bits = np.r_[True, values[1:] != values[:-1]][: len(values)]
+    return starts
 
 
 def _blocks_of_leaves(leaf_rows: Ints, block_rows: int) -> Ints:
