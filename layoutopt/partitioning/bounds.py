@@ -16,7 +16,7 @@ _MOST_VECTORS = 6_000
 
 
 def scanned_lower_bound(matching: Ints, segment_rows: Ints, smallest_block: int, weights: Floats) -> float:
-    """The fewest rows that the queries can scan: where any row matches, a whole block at least (DESIGN 8).
+    """The fewest rows that the queries can scan: where any row matches, a whole block at least.
 
     Args:
         matching: matching rows of each query in each segment, ``int64[q, s]``.

@@ -1,4 +1,4 @@
-"""Balanced hypergraph partitioning as a seed: vertices are vectors, nets the queries that match them (DESIGN 8).
+"""Balanced hypergraph partitioning as a seed: vertices are vectors, nets the queries that match them.
 
 The connectivity metric counts the blocks that each net touches, which are those that the query reads. The partitioner
 is Mt-KaHyPar, from the optional package ``mtkahypar`` (the extra ``hypergraph``), with its deterministic preset.

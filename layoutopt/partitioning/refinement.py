@@ -1,4 +1,4 @@
-"""Local search after a partitioner: move single vectors to other blocks, or exchange two (DESIGN 8)."""
+"""Local search after a partitioner: move single vectors to other blocks, or exchange two."""
 
 from __future__ import annotations
 

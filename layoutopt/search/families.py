@@ -1,4 +1,4 @@
-"""The coarse operation of replication: whole families of queries get copies of their columns (DESIGN 8).
+"""The coarse operation of replication: whole families of queries get copies of their columns.
 
 The text's operations move one feature of one layout at a time, and most gain nothing before the last conflict is gone.
 A family's queries (those of a template) share columns and filters. In a layout of its own each skips all that it can,

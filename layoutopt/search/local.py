@@ -22,7 +22,8 @@ _FEWER = 3.0
 def local_weights(problem: Problem, served: Bits) -> Floats:
     """The worth of each feature to the queries served, ``float64[samples, features]``.
 
-    The text's weight(G, f) counts each query once for every feature that subsumes it; these are marginal (DESIGN 8).
+    The text's weight(G, f) counts a query once for every feature that subsumes it; here a query's features share it, as
+    :func:`layoutopt.features.weights.feature_weights` says of marginal weights.
 
     Args:
         served: the queries that read the group, W^G, ``bool[queries]``.

@@ -1,4 +1,4 @@
-"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark (DESIGN 5)."""
+"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     """What guides the layout's blocking in this segment.
 
     Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
-    by the share of rows that its more selective guides leave (DESIGN 8: both repair Equation 3.1).
+    by the share of rows that its more selective guides leave; both repair Equation 3.1, by which a query counts once for every feature.
 
     Args:
         plan: with its queries.
