@@ -122,7 +122,7 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     """What guides the layout's blocking in this segment.
 
     Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
-    by the share of rows that its more selective guides leave; both repair Equation 3.1, by which a query counts once for every feature.
+    by the share of rows that its more selective guides leave. Both repair Equation 3.1.
 
     Args:
         plan: with its queries.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, joined, tidied
@@ -13,7 +13,7 @@ from layoutopt.search.costs import Costs
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, thinned
 from layoutopt.search.transform import improve, merge, merge_replicate, replicate
-from tests.search.problems import WARD, problems
+from tests.search.problems import WARD, problems, random_problem
 from tests.search.test_costs import cells, overlapping
 
 
@@ -35,43 +35,48 @@ def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Probl
             assert set(np.flatnonzero(reads).tolist()) <= held
 
 
-def small(problem: Problem) -> tuple[Problem, CandidateLayouts]:
+def of_single_columns(reads: list[list[int]]) -> tuple[Problem, CandidateLayouts]:
+    """The scheme of a layout for every column, of a problem whose queries read so."""
+    problem = replace(random_problem(1, n_queries=len(reads)), reads=np.array(reads, dtype=np.bool_))
     layouts = [
         CandidateLayout(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)
     ]
     return problem, tuple(layouts)
 
 
-@pytest.fixture
-def three_queries() -> Problem:
-    """Query 0 reads columns 0 and 1, query 1 columns 1 and 2, query 2 all; nobody reads column 3."""
-    from tests.search.problems import random_problem
-
-    problem = random_problem(1, n_queries=3)
-    reads = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]], dtype=np.bool_)
-    object.__setattr__(problem, "reads", reads)
-    return problem
+def told(layouts: CandidateLayouts) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The columns and queries of each layout."""
+    return {(tuple(sorted(layout.columns)), tuple(sorted(layout.served))) for layout in layouts}
 
 
-def layouts_of(*given: tuple[set[int], set[int]]) -> set[tuple[frozenset[int], frozenset[int]]]:
-    return {(frozenset(columns), frozenset(queries)) for columns, queries in given}
+def test_figure_5_5() -> None:
+    """Column 0 is relevant to feature 1, column 1 to 2 and 3, column 2 to 1 and 2, column 3 to feature 3.
+
+    A query asks for each feature, and a layout has those of its queries. What a layout has in common with another is
+    merged with it, as 5.5.2 has it. (Of the last operation the text says that the layout of both columns has feature 1
+    and a copy feature 2; with these columns it is the other way round.)
+    """
+    problem, layouts = of_single_columns([[0, 0, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
+    _, second, third, _ = layouts
+    assert told(layouts) == {((0,), (1,)), ((1,), (2, 3)), ((2,), (1, 2)), ((3,), (3,))}
+    replicated = replicate(problem, layouts, second, frozenset({3}))
+    assert told(replicated) == {((0,), (1,)), ((1,), (2,)), ((2,), (1, 2)), ((1, 3), (3,))}
+    merged = merge(problem, layouts, second, third)
+    assert told(merged) == {((0,), (1,)), ((1, 2), (1, 2, 3)), ((3,), (3,))}
+    both = merge_replicate(problem, layouts, second, third)
+    assert told(both) == {((0, 2), (1,)), ((1, 2), (2,)), ((1, 3), (3,))}
 
 
-def test_the_operations_on_an_example(three_queries: Problem) -> None:
-    problem, layouts = small(three_queries)
+def test_the_operations_where_one_query_reads_three_columns() -> None:
+    """Query 0 reads columns 0 and 1, query 1 columns 1 and 2, query 2 all three; nobody reads column 3."""
+    problem, layouts = of_single_columns([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]])
     zero, one, two, _ = layouts
     replicated = replicate(problem, layouts, one, frozenset({1}))
-    assert {(d.columns, d.served) for d in replicated} == layouts_of(
-        ({0, 1}, {0, 2}), ({1}, {1}), ({2}, {1, 2}), ({3}, set())
-    )
-    assert [d.copy for d in replicated if d.served == {1}] == [True]
-    assert {(d.columns, d.served) for d in merge(problem, layouts, zero, two)} == layouts_of(
-        ({0, 1, 2}, {0, 1, 2}), ({3}, set())
-    )
+    assert told(replicated) == {((0, 1), (0, 2)), ((1,), (1,)), ((2,), (1, 2)), ((3,), ())}
+    assert [layout.copy for layout in replicated if layout.served == {1}] == [True]
+    assert told(merge(problem, layouts, zero, two)) == {((0, 1, 2), (0, 1, 2)), ((3,), ())}
     both = merge_replicate(problem, layouts, zero, two)
-    assert {(d.columns, d.served) for d in both} == layouts_of(
-        ({0, 2}, {2}), ({0}, {0}), ({2}, {1}), ({1}, {0, 1, 2}), ({3}, set())
-    )
+    assert told(both) == {((0, 2), (2,)), ((0,), (0,)), ((2,), (1,)), ((1,), (0, 1, 2)), ((3,), ())}
 
 
 def test_layouts_of_the_same_queries_are_one() -> None:
