@@ -20,26 +20,7 @@ from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import ComputedRows
-from tests.search.problems import WARD, problems, random_problem
-
-
-@st.composite
-def overlapping(draw: st.DrawFn) -> tuple[Problem, CandidateLayouts]:
-    """Column groups, and copies for some of the families."""
-    problem = draw(problems())
-    families = families_of(problem)
-    numbers = range(len(families))
-    copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
-    disjoint: list[frozenset[int]] = []
-    for copy in copies:
-        if not any(copy & other for other in disjoint):
-            disjoint.append(copy)
-    copy_search = CopySearch(problem, families, Costs(Evaluator(problem, WARD), cells(problem)))
-    return problem, copy_search.layouts(CopyScheme(singles(problem), frozenset(disjoint)))
-
-
-def cells(problem: Problem) -> Unit:
-    return Unit(np.ones(len(problem.columns)), 0.0)
+from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
 @given(st.data())

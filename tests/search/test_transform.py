@@ -13,8 +13,7 @@ from layoutopt.search.costs import Costs
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, thinned
 from layoutopt.search.transform import improve, merge, merge_replicate, replicate
-from tests.search.problems import WARD, problems, random_problem
-from tests.search.test_costs import cells, overlapping
+from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
 def results(problem: Problem, layouts: CandidateLayouts) -> list[CandidateLayouts]:
