@@ -68,11 +68,8 @@ def find_candidates(
     A set has at most one predicate an expression, since of two about the same expression either one follows from the
     other or both together are better written as one. Of sets that subsume the same queries the strictest is kept.
 
-    Args:
-        queries: the workload.
-        threshold: T, in queries (the sum of their weights).
-        exclusion: what makes no features; nothing when None.
-        max_set: the most predicates of a set.
+    The threshold is T, in queries (the sum of their weights); what is excluded makes no features, and no set has more
+    than ``max_set`` predicates.
     """
     workload = augment(queries, threshold, exclusion)
     selectivity = assumed_selectivity(workload.predicates)

@@ -17,7 +17,6 @@ from layoutopt.model.arrays import Floats, Ints
 from layoutopt.partitioning.derived import Derived
 
 PACKAGE = "mtkahypar"
-EXTRA = "hypergraph"
 # Integer weights of nets sum to at most this.
 _MOST_WEIGHT = 1_000_000
 

@@ -79,11 +79,6 @@ class SkipSetObjective:
         """From sets of features, with weights scaled to integers, exact for up to ``rows`` rows."""
         return cls(membership(skip_sets, n_features).T > 0, has_skip_set, integer_weights(weights, rows))
 
-    @classmethod
-    def of_matrix(cls, matrix: Bits, weights: Floats, rows: int) -> SkipSetObjective:
-        """From the features that subsume each query as a whole, ``bool[q, f]``, and nothing else."""
-        return cls(np.eye(matrix.shape[1], dtype=np.bool_), matrix, integer_weights(weights, rows))
-
     def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
         read: Floats = ~self.skipped(unions) @ self.weights

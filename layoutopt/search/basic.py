@@ -22,14 +22,8 @@ _MOST_COPIED = 64
 def selective(problem: Problem, plain: CandidateLayouts, allowed: float, costs: Costs) -> CandidateLayouts:
     """GSOP with the rows and columns that features request stored once more, one feature after the other (5.3.1).
 
-    The feature comes next that gains most for what it stores. Its queries leave the column groups, which are then
-    partitioned for the others.
-
-    Args:
-        problem: the problem.
-        plain: the column groups.
-        allowed: what may be stored, in the unit of the costs' storage.
-        costs: on the samples.
+    The feature comes next that gains most for what it stores, until no more is ``allowed``, in the unit of the costs'
+    storage. Its queries leave the column groups (``plain``), which are then partitioned for the others.
     """
     layouts, left = plain, dict(subsumed_queries(problem))
     for _ in range(_MOST_COPIED):
@@ -69,12 +63,6 @@ def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: 
     The text merges features, bottom-up and by cost, until as many clusters are left as copies. Here families of queries
     are merged, few from the start, each with the features that serve it; what a cluster costs is estimated by one
     layout for it, and every pair's merge is estimated once.
-
-    Args:
-        problem: the problem.
-        copies: how many, at least one.
-        partitioner: that of the load.
-        costs: for the estimates.
     """
     layouts: list[CandidateLayout] = []
     clusters = _clusters(problem, copies, costs)

@@ -38,12 +38,7 @@ def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) ->
 
 
 def full_scan(problem: Problem, unit: Unit | None = None) -> float:
-    """What the workload costs where nothing is skipped: every row of the columns that a query reads, and no tids.
-
-    Args:
-        problem: the problem.
-        unit: what a cell costs; the problem's where left out.
-    """
+    """What the workload costs where nothing is skipped, in this unit or the problem's: all rows read, and no tids."""
     rows = np.array([sample.rows for sample in problem.samples], dtype=np.float64)
     return float(rows @ problem.weights @ (problem.reads @ (unit or problem.unit).cell))
 
@@ -73,8 +68,7 @@ def cost_unless_above(
     """The objective, or None once what is known of it is above a limit: then not all groups are computed.
 
     Args:
-        problem: the problem.
-        groups: the scheme.
+        problem, groups: the scheme.
         exact: the rows read of a group.
         floor: rows that every group makes a query read at least, ``float64[samples, queries]``.
         limit: of the objective.

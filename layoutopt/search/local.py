@@ -24,9 +24,7 @@ def local_weights(problem: Problem, served: Bits) -> Floats:
 
     The text's weight(G, f) counts a query once for every feature that subsumes it; here a query's features share it, as
     :func:`layoutopt.features.weights.feature_weights` says of marginal weights.
-
-    Args:
-        served: the queries that read the group, W^G, ``bool[queries]``.
+    ``served`` are the queries that read the group, W^G, ``bool[queries]``.
     """
     weights = problem.weights[:, served]
     return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)

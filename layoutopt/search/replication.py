@@ -53,14 +53,7 @@ class ReplicationSearch:
     def __init__(
         self, problem: Problem, partitioner: Partitioner, groups: tuple[Group, ...], stored: Unit | None = None
     ) -> None:
-        """Start from a grouping.
-
-        Args:
-            problem: the problem.
-            partitioner: that of the load.
-            groups: the best column groups found.
-            stored: what storing costs; cells where left out.
-        """
+        """Start from the best column groups found; ``stored`` is what storing costs, cells where left out."""
         self.problem = problem
         self._partitioner = partitioner
         unit = stored or Unit(np.ones(len(problem.columns)), 0.0)

@@ -84,14 +84,8 @@ def improve(
 ) -> CandidateLayouts:
     """Apply the operation that gains most for what it stores while one gains, by the exact costs; at most some rounds.
 
-    Algorithm 2 evaluates every operation by partitioning; here those with most to gain, by the estimated costs.
-
-    Args:
-        problem: the problem.
-        layouts: within the budget.
-        budget: in the unit of the costs' storage.
-        estimate: on which operations are compared.
-        exact: on which the best one must gain.
+    Algorithm 2 evaluates every operation by partitioning; here those with most to gain are compared by the estimated
+    costs. The layouts are within the budget, which is in the unit of the costs' storage.
     """
     cost = exact.query_cost(layouts)
     for _ in range(_ROUNDS):
