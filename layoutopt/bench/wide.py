@@ -22,7 +22,7 @@ from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import column_classes, cost_of, full_scan
 from layoutopt.search.gsop import search_groups, singles, whole
-from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit, equal_rows
 from layoutopt.search.rows import ComputedRows
 from layoutopt.skipping.skip_sets import SkipSet, membership
 
@@ -245,9 +245,8 @@ def _assembled(
     skips = np.zeros((len(reads), len(skip_sets)), dtype=np.bool_)
     for query, found in enumerate(skip_sets_of):
         skips[query, [number[skip_set] for skip_set in found]] = True
-    masks = np.packbits(np.concatenate([reads, skips], axis=1), axis=1)
-    _, first, classes = np.unique(masks, axis=0, return_index=True, return_inverse=True)
-    weights = np.bincount(classes.reshape(-1), minlength=len(first)).astype(np.float64)
+    first, classes = equal_rows(np.concatenate([reads, skips], axis=1))
+    weights = np.bincount(classes, minlength=len(first)).astype(np.float64)
     members = membership(skip_sets, shape.filter_columns * shape.ranges)
     covered = members / np.maximum(1, members.sum(axis=0))
     return Problem(
@@ -261,5 +260,5 @@ def _assembled(
         block_rows=shape.block_rows,
         max_vectors=shape.max_vectors,
         seed=seed,
-        classes=classes.reshape(-1),
+        classes=classes,
     )

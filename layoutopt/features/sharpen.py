@@ -72,7 +72,10 @@ def sharpest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
 
 
 def bluntest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
-    """The features that are no stricter one of another, for the same queries: :func:`sharpened` made none of these."""
+    """The features that were mined: those of which no other subsumes the same queries with fewer of its predicates.
+
+    What is left out is what :func:`sharpened` adds.
+    """
     stricter: set[int] = set()
     for alike in _by_queries(features.matrix(queries)):
         sets = {i: frozenset(features[i].predicates) for i in alike}

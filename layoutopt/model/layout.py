@@ -300,7 +300,7 @@ def _plan_from_json(value: Mapping[str, object]) -> Plan:
 
 
 def _layout_to_json(layout: Layout) -> Json:
-    """Without what says nothing, so that plans of disjoint layouts are the documents that they always were."""
+    """Guides and served queries are left out where a layout has none: plans without copies never had these keys."""
     return {
         "columns": list(layout.columns),
         "features": list(layout.features),

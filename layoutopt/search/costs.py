@@ -8,7 +8,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.retrieval import greedy_layouts
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, Queries
+from layoutopt.search.candidates import Candidate, Candidates, Queries
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem, Unit
@@ -68,9 +68,9 @@ class Costs:
         self.stored = stored
         self.read = read or evaluator.problem.unit
         self._families = families_of(evaluator.problem)
-        self._known: dict[tuple[int, frozenset[CandidateLayout]], float] = {}
+        self._known: dict[tuple[int, frozenset[Candidate]], float] = {}
 
-    def query_cost(self, layouts: CandidateLayouts) -> float:
+    def query_cost(self, layouts: Candidates) -> float:
         """The cells, and tids where several layouts are read, of all queries, in the unit of reading.
 
         Raises:
@@ -78,13 +78,14 @@ class Costs:
         """
         return sum(self._family_cost(number, layouts) for number in range(len(self._families)))
 
-    def storage(self, layouts: CandidateLayouts) -> float:
+    def storage(self, layouts: Candidates) -> float:
         """What the layouts store for each row of the table, in the unit of the budget (5.2).
 
-        Every column is somewhere for all rows: where no layout has all rows, in the one that has the most (5.5.3).
+        A layout stores its columns for its share of the rows. A column that no layout stores for all rows is stored for
+        the rest of them too, in the layout that has the largest share: there it is master (5.5.3).
         """
         total = 0.0
-        with_rest: set[CandidateLayout] = set()
+        with_rest: set[Candidate] = set()
         masters = masters_of(self.evaluator, layouts)
         for layout in layouts:
             share = self.evaluator.evaluate(layout).share
@@ -99,7 +100,7 @@ class Costs:
                 total += rest * self.stored.tid
         return total
 
-    def _family_cost(self, number: int, layouts: CandidateLayouts) -> float:
+    def _family_cost(self, number: int, layouts: Candidates) -> float:
         family = self._families[number]
         read = frozenset(d for d in layouts if d.columns & family.columns and d.served & family.queries)
         key = (number, read)
@@ -115,9 +116,9 @@ class Costs:
         return self._known[key]
 
 
-def masters_of(evaluator: Evaluator, layouts: Sequence[CandidateLayout]) -> dict[int, CandidateLayout]:
+def masters_of(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
     """The layout in which each column is master (5.5.3): the one with the largest share of the rows, then the first."""
-    found: dict[int, CandidateLayout] = {}
+    found: dict[int, Candidate] = {}
     for layout in layouts:
         for column in layout.columns:
             if column not in found or evaluator.evaluate(layout).share > evaluator.evaluate(found[column]).share:

@@ -14,7 +14,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.search.candidates import CandidateLayout, Queries, mask_of
+from layoutopt.search.candidates import Candidate, Queries, mask_of
 from layoutopt.search.cover import Covers
 from layoutopt.search.local import feature_choices
 from layoutopt.search.problem import Problem, restricted
@@ -62,11 +62,11 @@ class Evaluator:
         self._few_guides = few_guides
         self._partitioner = partitioner
         self._covers = Covers(problem)
-        self._known: dict[CandidateLayout, Evaluation] = {}
+        self._known: dict[Candidate, Evaluation] = {}
         self._blocked = cache(self._block)
         self._restricted = cache(partial(restricted, problem))
 
-    def evaluate(self, layout: CandidateLayout) -> Evaluation:
+    def evaluate(self, layout: Candidate) -> Evaluation:
         """What the layout comes to, by the guides with which its queries read least of its columns."""
         if layout not in self._known:
             found = self._blocked(layout.served, layout.copy)
@@ -82,7 +82,7 @@ class Evaluator:
         other._covers = self._covers
         return other
 
-    def _price(self, layout: CandidateLayout) -> Floats:
+    def _price(self, layout: Candidate) -> Floats:
         """What a row of the layout costs each query served: its cells, and a tid where more is read elsewhere."""
         problem, columns = self.problem, sorted(layout.columns)
         price = problem.reads[:, columns] @ problem.unit.cell[columns]

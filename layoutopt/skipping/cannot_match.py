@@ -142,7 +142,7 @@ class _Check:
 def pieces(literal: InSet) -> tuple[InSet, ...]:
     """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
 
-    None if that is a single piece, or if there are too many.
+    Empty if that is a single piece, or if there are too many.
     """
     intervals = _single_keys(literal.values) or literal.values.intervals
     if not 1 < len(intervals) + literal.null <= _MOST_PIECES:

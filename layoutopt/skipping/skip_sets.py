@@ -74,7 +74,8 @@ class SkipSetFinder:
     def _bound(self, choices: list[tuple[SkipSet, ...]]) -> list[tuple[SkipSet, ...]]:
         """Keep the strictest skip sets of each choice so that their product stays small.
 
-        Of two features of which one is stricter, it has bit 0 wherever the other has: its skip set proves more.
+        A stricter feature is TRUE of fewer rows, so it has bit 0 in every block where a more general one has, and in
+        others: its skip set skips more.
         """
         sizes = [len(choice) for choice in choices]
         if np.prod(sizes, dtype=np.float64) <= _MOST_SKIP_SETS:

@@ -9,7 +9,7 @@ from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.candidates import CandidateLayouts
+from layoutopt.search.candidates import Candidates
 from layoutopt.search.costs import Costs, families_of
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.families import CopyScheme, CopySearch
@@ -97,7 +97,7 @@ def queries_of(problem: Problem, numbers: list[int]) -> Bits:
 
 
 @st.composite
-def overlapping(draw: st.DrawFn) -> tuple[Problem, CandidateLayouts]:
+def overlapping(draw: st.DrawFn) -> tuple[Problem, Candidates]:
     """Column groups, and copies for some of the families."""
     problem = draw(problems())
     families = families_of(problem)

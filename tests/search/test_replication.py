@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.candidates import CandidateLayout
+from layoutopt.search.candidates import Candidate
 from layoutopt.search.costs import families_of
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, Sample, Unit
@@ -131,7 +131,7 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
         samples=(Sample(VectorCounts.of_rows(pack(bits), values + weak), rows, np.ones(weak)),),
         unit=Unit.cells(1), block_rows=150, max_vectors=3_000,
     )  # fmt: skip
-    layout = CandidateLayout(frozenset((0,)), frozenset(range(weak)))
+    layout = Candidate(frozenset((0,)), frozenset(range(weak)))
     few, many = Evaluator(problem, WARD), Evaluator(problem, WARD, few_guides=False)
     assert set(few.evaluate(layout).guides) < set(many.evaluate(layout).guides)
     assert not {*range(values, values + weak)} & set(few.evaluate(layout).guides)

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from hypothesis import given, settings
 
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, joined, tidied
+from layoutopt.search.candidates import Candidate, Candidates, joined, tidied
 from layoutopt.search.costs import Costs
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, thinned
@@ -16,7 +16,7 @@ from layoutopt.search.transform import improve, merge, merge_replicate, replicat
 from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
-def results(problem: Problem, layouts: CandidateLayouts) -> list[CandidateLayouts]:
+def results(problem: Problem, layouts: Candidates) -> list[Candidates]:
     found = [replicate(problem, layouts, layout, frozenset({query})) for layout in layouts for query in layout.served]
     for one, other in combinations(layouts, 2):
         found += [merge(problem, layouts, one, other), merge_replicate(problem, layouts, one, other)]
@@ -24,7 +24,7 @@ def results(problem: Problem, layouts: CandidateLayouts) -> list[CandidateLayout
 
 
 @given(overlapping())
-def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Problem, CandidateLayouts]) -> None:
+def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     for result in results(problem, layouts):
         assert {column for layout in result for column in layout.columns} == set(range(len(problem.columns)))
@@ -34,16 +34,14 @@ def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Probl
             assert set(np.flatnonzero(reads).tolist()) <= held
 
 
-def of_single_columns(reads: list[list[int]]) -> tuple[Problem, CandidateLayouts]:
+def of_single_columns(reads: list[list[int]]) -> tuple[Problem, Candidates]:
     """The scheme of a layout for every column, of a problem whose queries read so."""
     problem = replace(random_problem(1, n_queries=len(reads)), reads=np.array(reads, dtype=np.bool_))
-    layouts = [
-        CandidateLayout(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)
-    ]
+    layouts = [Candidate(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)]
     return problem, tuple(layouts)
 
 
-def told(layouts: CandidateLayouts) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+def told(layouts: Candidates) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The columns and queries of each layout."""
     return {(tuple(sorted(layout.columns)), tuple(sorted(layout.served))) for layout in layouts}
 
@@ -79,16 +77,14 @@ def test_the_operations_where_one_query_reads_three_columns() -> None:
 
 
 def test_layouts_of_the_same_queries_are_one() -> None:
-    both = joined(
-        [CandidateLayout(frozenset({2}), frozenset({7})), CandidateLayout(frozenset({0}), frozenset({7}), copy=True)]
-    )
-    assert both == (CandidateLayout(frozenset({0, 2}), frozenset({7})),)
+    both = joined([Candidate(frozenset({2}), frozenset({7})), Candidate(frozenset({0}), frozenset({7}), copy=True)])
+    assert both == (Candidate(frozenset({0, 2}), frozenset({7})),)
 
 
 @given(overlapping())
-def test_tidying_leaves_every_column_once_at_least(case: tuple[Problem, CandidateLayouts]) -> None:
+def test_tidying_leaves_every_column_once_at_least(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
-    everything = CandidateLayout(frozenset(range(len(problem.columns))), frozenset())
+    everything = Candidate(frozenset(range(len(problem.columns))), frozenset())
     kept = tidied(problem, [everything, *layouts, everything])
     assert {column for layout in kept for column in layout.columns} == set(range(len(problem.columns)))
 
@@ -107,7 +103,7 @@ def test_thinned_samples_stand_for_as_many_rows(problem: Problem) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(overlapping())
-def test_improving_gains_and_stays_within_the_budget(case: tuple[Problem, CandidateLayouts]) -> None:
+def test_improving_gains_and_stays_within_the_budget(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     costs = Costs(Evaluator(problem, WARD), cells(problem))
     budget = costs.storage(layouts) + 1.0
