@@ -91,12 +91,8 @@ def partitioner_figures(
 ) -> tuple[PartitionerFigure, ...]:
     """Count the feature vectors of a middle year of each stream's table, and let every partitioner make blocks of them.
 
-    Args:
-        scale: the scale factor.
-        root: the folder of all experiments; features that were found there are used again.
-        streams: names of `STREAMS`; all of them when empty.
-        names: of partitioners.
-        say: told each stage.
+    All streams when ``streams`` is empty. Features found before under ``root``, the folder of all experiments, are used
+    again.
 
     Raises:
         SettingError: a scale factor that can't be generated, or a stream or partitioner that is not known.

@@ -95,12 +95,9 @@ class WideResult:
 
 
 def wide_result(shape: WideShape | None = None, seed: int = 0, *, baselines: bool = True) -> WideResult:
-    """Plan the wide table by GSOP; then compute what the other methods would read, by the same exact objective.
+    """Plan the wide table by GSOP; then, for ``baselines``, compute what the other methods would read, exactly too.
 
-    Args:
-        shape: of the workload.
-        seed: of the workload.
-        baselines: whether to compute the others too: they have more groups, so this takes longer than planning.
+    They have more groups, so this takes longer than planning.
     """
     stages, partitioner = Stages(), find_partitioner(WARD)
     with stages("drawing the workload"):

@@ -161,5 +161,4 @@ class _Reading:
         if len(restriction.literals) == 1:
             return np.full(len(helped), restriction.selectivity)
         given = [np.minimum(1.0, share / self._left[subject][helped]) for subject, share in restriction.literals]
-        together: Floats = np.minimum(1.0, np.sum(given, axis=0))
-        return together
+        return np.asarray(np.minimum(1.0, np.sum(given, axis=0)))

@@ -25,10 +25,7 @@ def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) 
     It has the predicates of these, the first ones first, then of others that subsume all of their queries and more,
     those that subsume the most first; one an expression. Its weight is the largest of those that it makes stricter.
 
-    Args:
-        features: the features, the best first.
-        queries: the training queries.
-        max_set: the most predicates of a feature.
+    Features are given the best first. None made here has more than ``max_set`` predicates.
     """
     subsumes = features.matrix(queries)
     common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable").tolist()

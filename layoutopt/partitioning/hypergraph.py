@@ -48,13 +48,11 @@ def hypergraph_labels(derived: Derived, rows: Ints, n_blocks: int, slack: float,
     graph = threads.create_hypergraph(
         context, len(rows), len(pins), pins, rows.tolist(), _net_weights(derived.weights[nets]).tolist()
     )
-    labels: Ints = np.asarray(graph.partition(context).get_partition(), dtype=np.int64)
-    return labels
+    return np.asarray(np.asarray(graph.partition(context).get_partition(), dtype=np.int64))
 
 
 def _net_weights(weights: Floats) -> Ints:
-    scaled: Ints = np.maximum(1, np.rint(weights * (_MOST_WEIGHT / weights.sum()))).astype(np.int64)
-    return scaled
+    return np.asarray(np.maximum(1, np.rint(weights * (_MOST_WEIGHT / weights.sum()))).astype(np.int64))
 
 
 @cache

@@ -51,8 +51,7 @@ class FeatureObjective:
 
     def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Floats = unions @ self.weights
-        return read
+        return np.asarray(unions @ self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +80,12 @@ class SkipSetObjective:
 
     def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Floats = ~self.skipped(unions) @ self.weights
-        return read
+        return np.asarray(~self.skipped(unions) @ self.weights)
 
     def skipped(self, unions: Bits) -> Bits:
         """Which query skips a block with which of these unions, ``bool[n, f]`` -> ``bool[n, q]``."""
         skipping = unions.astype(np.float32) @ self._features_of_skip_sets == 0
-        by: Bits = skipping.astype(np.float32) @ self._skip_sets_of_queries > 0
-        return by
+        return np.asarray(skipping.astype(np.float32) @ self._skip_sets_of_queries > 0)
 
     @cached_property
     def _features_of_skip_sets(self) -> Singles:

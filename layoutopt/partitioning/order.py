@@ -200,8 +200,7 @@ def _cut(group: Ints, key: Ints, n_ranges: int) -> Ints:
 
 def _starts(values: Ints) -> Bits:
     """Where a value differs from the one before it, ``bool[n]``; the first does."""
-    starts: Bits = np.r_[True, values[1:] != values[:-1]][: len(values)]
-    return starts
+    return np.asarray(np.r_[True, values[1:] != values[:-1]][: len(values)])
 
 
 def _blocks_of_leaves(leaf_rows: Ints, block_rows: int) -> Ints:
@@ -232,8 +231,7 @@ def _quantiles(key: Ints, bits: int) -> Ints:
         return key.copy()
     counts = np.bincount(key)
     begins = np.cumsum(counts) - counts
-    quantiles: Ints = (begins * (1 << bits) // len(key))[key]
-    return quantiles
+    return np.asarray((begins * (1 << bits) // len(key))[key])
 
 
 def _interleave(axes: Sequence[Ints], bits: int) -> Ints:

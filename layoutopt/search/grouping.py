@@ -24,8 +24,7 @@ class Grouping:
 
 def served_by(problem: Problem, group: Group) -> Bits:
     """W^G: the queries that read a column of the group, bool (queries,)."""
-    served: Bits = np.any(problem.reads[:, sorted(group)], axis=1)
-    return served
+    return np.asarray(np.any(problem.reads[:, sorted(group)], axis=1))
 
 
 def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) -> float:

@@ -101,8 +101,7 @@ def distinct_by_prefix(bits: Bits) -> Ints:
     sorted_words = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
     changed = unpack((sorted_words[:, 1:] ^ sorted_words[:, :-1]).T, columns)[:, ::-1]
     first = changed.argmax(axis=1)[changed.any(axis=1)]
-    counts: Ints = 1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64)
-    return counts
+    return np.asarray(1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64))
 
 
 def local_vectors(bits: Bits, counts: Ints, features: Ints) -> VectorCounts:

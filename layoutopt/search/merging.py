@@ -143,10 +143,8 @@ class Pairs:
         of_row = self._cells + tid * (self._read & (groups_read > 1))
         before = (of_row[i] * self._rows[i]).sum() + (of_row[others] * self._rows[others]).sum(axis=1)
         of_row_merged = self._cells[i] + self._cells[others] + tid * (either & (groups_read - both > 1))
-        changes: Floats = (of_row_merged * rows_merged).sum(axis=1) - before
-        return changes
+        return np.asarray((of_row_merged * rows_merged).sum(axis=1) - before)
 
     def _estimated(self, served: Bits) -> Floats:
         """Rows over all samples, weighted, ``float64[queries]``."""
-        total: Floats = (self._problem.weights * self._estimate(served)).sum(axis=0)
-        return total
+        return np.asarray((self._problem.weights * self._estimate(served)).sum(axis=0))

@@ -105,8 +105,7 @@ class Problem:
         skips = self.skips if queries is None else self.skips[queries]
         used = skips.any(axis=0)
         holds = unions.astype(np.float32) @ self.members[:, used] == 0
-        found: Bits = (holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0
-        return found
+        return np.asarray((holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0)
 
 
 def make_problem(

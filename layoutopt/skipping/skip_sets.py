@@ -10,7 +10,7 @@ vectors, Eq. 3.1) holds for skip sets as it stands; a skip set of one member is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 import numpy as np
@@ -28,29 +28,25 @@ _MOST_SKIP_SETS = 64
 
 
 class SkipSetFinder:
-    """Finds the skip sets of nodes over one feature set, remembering every node it has seen."""
+    """Finds the skip sets of nodes over one feature set, remembering every node it has seen.
+
+    Attributes:
+        skip_sets: of a node its minimal skip sets, smallest first; none where no feature can help. A node that no row
+            makes TRUE has the empty skip set, which holds everywhere. Sound: where all features of a skip set are 0 in
+            a block, no row of the block makes the node TRUE.
+    """
 
     def __init__(self, features: FeatureSet) -> None:
         self._index = FeatureIndex(features)
-        self._seen: dict[Node, tuple[SkipSet, ...]] = {}
+        self.skip_sets = cache(self._skip_sets)
 
-    def skip_sets(self, node: Node) -> tuple[SkipSet, ...]:
-        """The minimal skip sets of a node, smallest first; none where no feature can help.
-
-        A node that no row makes TRUE has the empty skip set, which holds everywhere.
-
-        Sound: where all features of a skip set are 0 in a block, no row of the block makes the node TRUE.
-        """
-        found = self._seen.get(node)
-        if found is None:
-            minimal = _minimal(self._find(node))
-            if len(minimal) > _MOST_SKIP_SETS:
-                # A pair of `x <> 'a'` and `x <> 'b'` is smaller than eight values of a list, and never 0 together.
-                minimal = sorted(minimal, key=lambda skip_set: (self._generality(skip_set), len(skip_set)))[
-                    :_MOST_SKIP_SETS
-                ]
-            found = self._seen[node] = tuple(sorted(minimal, key=_by_size))
-        return found
+    def _skip_sets(self, node: Node) -> tuple[SkipSet, ...]:
+        minimal = _minimal(self._find(node))
+        if len(minimal) > _MOST_SKIP_SETS:
+            # A pair of `x <> 'a'` and `x <> 'b'` is smaller than eight values of a list, and never 0 together.
+            strictest = sorted(minimal, key=lambda skip_set: (self._generality(skip_set), len(skip_set)))
+            minimal = strictest[:_MOST_SKIP_SETS]
+        return tuple(sorted(minimal, key=_by_size))
 
     def _find(self, node: Node) -> Iterable[SkipSet]:
         if isinstance(node, Constant):
