@@ -121,14 +121,14 @@ def mine_all(
         ranges = mine_ranges(
             queries, dates, schema, threshold=least, num_features=date_features, settings=features.settings
         )
-        features = _joined(features, ranges.features)
+        features = _with_new(features, ranges.features)
         unsharpened.append(features)
     if selection == "text":
         return features
-    return _joined(features, [sharp for each in unsharpened for sharp in sharpened(each, queries, max_set)])
+    return _with_new(features, [sharp for each in unsharpened for sharp in sharpened(each, queries, max_set)])
 
 
-def _joined(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:
+def _with_new(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:
     """The features, and those of the others that are not among them."""
     known: dict[tuple[Predicate, ...], Feature] = {}
     for feature in (*features, *others):

@@ -34,7 +34,7 @@ def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) 
     for alike in _by_queries(subsumes):
         asked = subsumes[:, alike[0]]
         general = [i for i in common if subsumes[asked, i].all() and not asked[subsumes[:, i]].all()]
-        predicates = _joined([features[i] for i in (*alike, *general)], max_set)
+        predicates = _predicates_of([features[i] for i in (*alike, *general)], max_set)
         sharp = Feature(predicates, max(features[i].weight for i in alike))
         if sharp.predicates not in known:
             new.append(sharp)
@@ -50,7 +50,7 @@ def _by_queries(subsumes: Bits) -> list[list[int]]:
     return list(together.values())
 
 
-def _joined(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
+def _predicates_of(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
     members: list[Predicate] = []
     subjects: set[Hashable] = set()
     for feature in features:

@@ -17,7 +17,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Singles
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicates import And, Constant, InSet, Node, Or, conjunction, disjunction
+from layoutopt.model.predicates import And, Constant, InSet, Node, Or
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import FeatureIndex, pieces
 
@@ -91,8 +91,7 @@ class SkipSetFinder:
         """For each feature, how many are stricter, itself among them: it is TRUE wherever one of them is."""
         counts = [0] * len(self._index.features)
         for feature in self._index.features:
-            node = conjunction(disjunction(predicate.literals) for predicate in feature.predicates)
-            for general in self._index.subsuming(node):
+            for general in self._index.subsuming(feature.node):
                 counts[general] += 1
         return tuple(counts)
 

@@ -64,7 +64,9 @@ def test_two_skip_sets_count_a_query_once() -> None:
     assert derived.cost(mixed) > derived.cost(apart)  # the union of 01 and 10 has both bits, so the query reads it
 
 
-def test_too_many_sets_of_skip_sets_are_estimated_too_high_never_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_combinations_of_skip_sets_are_estimated_too_high_never_too_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     segment = random_segment(n_rows=300, n_features=12, seed=2, min_rows=20)
     vectors, objective = segment.vectors, skip_set_objective(segment, 5, n_queries=12, n_skip_sets=10)
     partitions = some_partitions(vectors, 0, 20)
