@@ -1,4 +1,4 @@
-"""Load: rewrite partitions of a source into a table's blocks, check them, commit them (DESIGN 3, 5 and 7).
+"""Load: rewrite partitions of a source into a table's blocks, check them, commit them.
 
 The way: count the partitions and cut them into segments; one Spark job featurises the rows, sums what the source holds,
 routes each segment to one task and writes it there; the sums are compared; the commit makes it visible.
