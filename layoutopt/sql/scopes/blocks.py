@@ -67,7 +67,7 @@ def follow(query: exp.Expr, tables: Mapping[str, Schema], any_qualifier: bool = 
     >>> sorted(item.columns)
     ['a', 'b', 'c', 'd']
     >>> [(placed.condition.sql(), placed.mode) for placed in found.conditions[item]]
-    [('b > 1', 'free'), ('((`t`.`d`) = 3)', 'free')]
+    [('b > 1', 'free'), ('(("t"."d") = 3)', 'free')]
     """
     uses = Counter(table.name.lower() for table in query.root().find_all(exp.Table))
     statement = Statement(tables, any_qualifier, uses)
