@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,8 +34,6 @@ from layoutopt.sql.types.rules import (
     is_number,
     normal_type,
 )
-
-_SAFE_REGEX = re.compile(r"[\w\s.,:;@#%&=<>!~\"'/^$|*+?-]*")
 
 
 @dataclass(frozen=True)
@@ -299,15 +296,6 @@ def _arithmetic(node: exp.Expr, context: Context) -> Subject:
 def _negative(node: exp.Expr, context: Context) -> Subject:
     zero = exp.Sub(this=exp.Literal.number(0), expression=node.this.copy())
     return _arithmetic(zero, context)
-
-
-def safe_regex(pattern: str) -> bool:
-    """Whether a pattern is surely one that Java takes, and takes in bounded time and stack.
-
-    >>> safe_regex("^a.*b$"), safe_regex("(a|b)*"), safe_regex("[")
-    (True, False, False)
-    """
-    return bool(_SAFE_REGEX.fullmatch(pattern)) and not re.search(r"[*+?]{2}|^[*+?]|[|^][*+?]", pattern)
 
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
