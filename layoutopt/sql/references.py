@@ -102,14 +102,19 @@ def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
     return Kind.OTHER, tree
 
 
-def _reference(table: exp.Table) -> Reference | None:
-    """A reference by name; None for table functions and the like."""
-    parts = table.parts
-    places = [part.meta for part in parts if isinstance(part, exp.Identifier)]
-    if len(places) < len(parts) or not all("start" in place and "end" in place for place in places):
+def span_of(table: exp.Table) -> Span | None:
+    """Where a table's name stands in the text; None for table functions and the like."""
+    places = [part.meta for part in table.parts if isinstance(part, exp.Identifier)]
+    if len(places) < len(table.parts) or not all("start" in place and "end" in place for place in places):
         return None
-    span = min(place["start"] for place in places), max(place["end"] for place in places) + 1
-    names = tuple(part.name for part in parts)
+    return min(place["start"] for place in places), max(place["end"] for place in places) + 1
+
+
+def _reference(table: exp.Table) -> Reference | None:
+    span = span_of(table)
+    if span is None:
+        return None
+    names = tuple(part.name for part in table.parts)
     return Reference(names, span, bool(table.args.get("alias")), bool(table.args.get("sample")))
 
 

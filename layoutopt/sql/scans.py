@@ -19,6 +19,7 @@ from layoutopt.sql.dialect import Spark4, dialect_named, parse_statement
 from layoutopt.sql.expressions import Context
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
+from layoutopt.sql.references import Span, span_of
 from layoutopt.sql.scopes.blocks import follow
 from layoutopt.sql.scopes.from_items import FromItem
 from layoutopt.sql.scopes.pushdown import Placed, rejects_nulls
@@ -43,7 +44,7 @@ class TableScan:
     columns: tuple[str, ...]
     filter: Filter
     unusable: tuple[UnusableCondition, ...] = ()
-    span: tuple[int, int] | None = None
+    span: Span | None = None
 
     @property
     def exact(self) -> bool:
@@ -104,7 +105,7 @@ def _scan(
     unusable: list[UnusableCondition] = []
     root = conjunction([_filter_part(placed, item, item.schema, settings, udfs, unusable) for placed in conditions])
     columns = tuple(name for name in item.schema.names if name in item.columns)
-    span = _span(item.reference) if spans and item.reference is not None else None
+    span = span_of(item.reference) if spans and item.reference is not None else None
     return TableScan(item.table, item.alias, columns, Filter.of(root), tuple(dict.fromkeys(unusable)), span)
 
 
@@ -155,10 +156,3 @@ class _Resolver:
         if known.name != name:
             raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
         return known
-
-
-def _span(reference: exp.Table) -> tuple[int, int] | None:
-    places = [part.meta for part in reference.parts]
-    if not all("start" in place and "end" in place for place in places):
-        return None
-    return min(place["start"] for place in places), max(place["end"] for place in places) + 1
