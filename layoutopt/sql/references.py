@@ -92,6 +92,18 @@ def references_of(sql: str) -> References:
     return References(kind, tables, common, plain, tuple(column.name for column in columns))
 
 
+def tables_named(sql: str, dialect: str = "spark") -> list[str]:
+    """The tables that a statement names, without qualifiers and common tables, in alphabetical order.
+
+    Raises:
+        SettingError: unknown dialect.
+        StatementError: the text can't be parsed, or holds no or several statements.
+    """
+    tree = parse_statement(sql, dialect)
+    common = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
+    return sorted({table.name for table in tree.find_all(exp.Table) if table.name.lower() not in common | {""}})
+
+
 def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
     """What a statement is, and the part of it that reads tables."""
     if isinstance(tree, exp.Query):

@@ -22,7 +22,7 @@ from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
 from layoutopt.sql.references import Span, span_of
 from layoutopt.sql.scopes.blocks import follow
 from layoutopt.sql.scopes.from_items import FromItem
-from layoutopt.sql.scopes.pushdown import Placed, rejects_nulls
+from layoutopt.sql.scopes.pushdown import Mode, Placed, rejects_nulls
 from layoutopt.sql.scopes.scope import Scope
 
 
@@ -118,12 +118,12 @@ def _filter_part(
     unusable: list[UnusableCondition],
 ) -> Node:
     about_item_alone = placed.scope.about(placed.condition) == {item}
-    if placed.mode != "blocked":
+    if placed.mode != Mode.BLOCKED:
         reader = FilterReader(Context(_Resolver(item, schema, placed.scope), settings, udfs))
         node = reader.node(placed.condition)
         if about_item_alone:  # a join condition is not this scan's to use
             unusable += reader.unusable
-        if node == TRUE or placed.mode == "free" or rejects_nulls(node):
+        if node == TRUE or placed.mode == Mode.FREE or rejects_nulls(node):
             return node
     if about_item_alone:
         code = "sampled" if item.frozen else "outer-join"

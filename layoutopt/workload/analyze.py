@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from sqlglot import exp
-
 from layoutopt.errors import LogError
 from layoutopt.model.document import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.sql.dialect import guess_dialect, parse_statement
+from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
+from layoutopt.sql.references import tables_named
 from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.workload.log import LogEntry
 
@@ -106,16 +105,13 @@ def _most_read(entries: Iterable[LogEntry], dialect: str) -> str:
     unreadable = []
     for entry in entries:
         try:
-            tree = parse_statement(entry.sql, dialect)
+            found = tables_named(entry.sql, dialect)
         except StatementError:
             unreadable.append(entry.sql)
             continue
-        common = {each.alias.lower() for each in tree.find_all(exp.CTE)}
-        found = {table.name for table in tree.find_all(exp.Table)}
-        for name in sorted(found):
-            if name and name.lower() not in common:
-                spelled.setdefault(name.lower(), name)
-                names[name.lower()] += 1
+        for name in found:
+            spelled.setdefault(name.lower(), name)
+            names[name.lower()] += 1
     if not names:
         hint = _dialect_hint(unreadable, dialect) or "; name the table or check the log's dialect (--dialect)"
         raise LogError(f"no statement of the log reads a table{hint}")

@@ -28,13 +28,12 @@ from layoutopt.sql.scopes.from_items import (
     join_kind,
     joins,
 )
-from layoutopt.sql.scopes.pushdown import Placed, place, place_on, pushed_condition
+from layoutopt.sql.scopes.pushdown import Mode, Placed, place, place_on, pushed_condition
 from layoutopt.sql.scopes.queries import (
-    ClosedBlock,
+    CombinedBlock,
     CommonTable,
     Environment,
     Statement,
-    UnionBlock,
     corresponding,
 )
 from layoutopt.sql.scopes.scope import Scope, excepted_from, star_qualifier
@@ -66,8 +65,8 @@ def follow(query: exp.Expr, tables: Mapping[str, Schema], any_qualifier: bool = 
     >>> (item,) = found.scans
     >>> sorted(item.columns)
     ['a', 'b', 'c', 'd']
-    >>> [(placed.condition.sql(), placed.mode) for placed in found.conditions[item]]
-    [('b > 1', 'free'), ('(("t"."d") = 3)', 'free')]
+    >>> [(placed.condition.sql(), placed.mode.name) for placed in found.conditions[item]]
+    [('b > 1', 'FREE'), ('(("t"."d") = 3)', 'FREE')]
     """
     uses = Counter(table.name.lower() for table in query.root().find_all(exp.Table))
     statement = Statement(tables, any_qualifier, uses)
@@ -88,12 +87,12 @@ def _build(query: exp.Expr, statement: Statement, outer: Scope | None, environme
     changed = any(query.args.get(key) for key in _AROUND)
     if isinstance(query, exp.Subquery):
         inner = _build(query.this, statement, outer, environment)
-        return ClosedBlock(inner) if changed else inner
+        return CombinedBlock((inner,), keeps_rows=False) if changed else inner
     if isinstance(query, exp.SetOperation):
         left = _build(query.this, statement, outer, environment)
         right = _build(query.expression, statement, outer, environment)
         keeps_rows = isinstance(query, exp.Union) and not query.args.get("distinct") and not changed
-        return UnionBlock((left, right), keeps_rows)
+        return CombinedBlock((left, right), keeps_rows)
     if isinstance(query, exp.Select):
         return _SelectBlock(query, statement, outer, environment)
     return QueryBlock()
@@ -342,7 +341,7 @@ class _SelectBlock(QueryBlock):
         """Keep conditions where they are placed; those on a derived table alone go to its query."""
         for item, each in placed:
             self._statement.conditions.setdefault(item, []).append(each)
-            if item.query is not None and each.mode == "free" and each.scope.only(each.condition, item):
+            if item.query is not None and each.mode == Mode.FREE and each.scope.only(each.condition, item):
                 item.query.accept(each.condition, item.names)
 
     def accept(self, condition: exp.Expr, called: ColumnNames) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from enum import IntEnum
 
 from sqlglot import exp
 
@@ -13,20 +13,37 @@ from layoutopt.sql.scopes.from_items import UNKNOWN, ColumnNames, FromItem, Join
 from layoutopt.sql.scopes.scope import Scope, excepted_from
 from layoutopt.sql.scopes.shown import Attribute
 
-Mode = Literal["free", "null-rejecting", "blocked"]
-"""``free``: rows for which the condition is not TRUE may be dropped at once; ``null-rejecting``: only if the condition
-can't be TRUE for a row of NULLs; ``blocked``: never.
-"""
+
+class Mode(IntEnum):
+    """When rows of a from-item for which a condition is not TRUE may be dropped; of two limits the larger holds."""
+
+    FREE = 0
+    """At once."""
+    NULL_REJECTING = 1
+    """Only if the condition can't be TRUE for a row of NULLs."""
+    BLOCKED = 2
+    """Never before the rest of the query."""
+
 
 _BOUNDARIES = ("limit", "offset", "qualify", "having")
-# (side above the join) -> the kinds of join below which a condition may be applied freely, or if it rejects NULLs
-_FREE_LEFT = frozenset({"inner", "left", "semi", "anti"})
-_FREE_RIGHT = frozenset({"inner", "right"})
-_NULLABLE_LEFT = frozenset({"right", "full"})
-_NULLABLE_RIGHT = frozenset({"left", "full"})
-# sides that a join's own ON condition may be applied to first
-_ON_LEFT = frozenset({"inner", "right", "semi"})
-_ON_RIGHT = frozenset({"inner", "left", "semi", "anti"})
+# Of a condition above a join: its mode on the left and on the right side, by the kind of join.
+_ABOVE = {
+    "inner": (Mode.FREE, Mode.FREE),
+    "left": (Mode.FREE, Mode.NULL_REJECTING),
+    "right": (Mode.NULL_REJECTING, Mode.FREE),
+    "full": (Mode.NULL_REJECTING, Mode.NULL_REJECTING),
+    "semi": (Mode.FREE, Mode.BLOCKED),
+    "anti": (Mode.FREE, Mode.BLOCKED),
+}
+# The same of a condition in the ON of the join itself.
+_IN_ON = {
+    "inner": (Mode.FREE, Mode.FREE),
+    "left": (Mode.BLOCKED, Mode.FREE),
+    "right": (Mode.FREE, Mode.BLOCKED),
+    "full": (Mode.BLOCKED, Mode.BLOCKED),
+    "semi": (Mode.FREE, Mode.FREE),
+    "anti": (Mode.BLOCKED, Mode.FREE),
+}
 # Functions that are NULL for NULL; of others nothing is assumed, since some turn NULL into something else.
 _STRICT = frozenset(
     {
@@ -59,14 +76,14 @@ def place(source: Source | None, condition: exp.Expr, scope: Scope) -> Iterator[
     Below the preserved side of an outer join a condition may be applied first. Below the side that the join fills
     with NULLs it may only if it is never TRUE for NULLs: such rows would be dropped above the join anyway.
     """
-    return _place(source, condition, scope, scope.about(condition), "free")
+    return _place(source, condition, scope, scope.about(condition), Mode.FREE)
 
 
 def place_on(join: JoinNode, condition: exp.Expr, scope: Scope) -> Iterator[tuple[FromItem, Placed]]:
     """One conjunct of a join's ON condition, for each from-item that it is about, with its mode there."""
     about = scope.about(condition)
-    yield from _place(join.left, condition, scope, about, "free" if join.kind in _ON_LEFT else "blocked")
-    yield from _place(join.right, condition, scope, about, "free" if join.kind in _ON_RIGHT else "blocked")
+    for side, mode in zip((join.left, join.right), _IN_ON[join.kind], strict=True):
+        yield from _place(side, condition, scope, about, mode)
 
 
 def _place(
@@ -74,18 +91,10 @@ def _place(
 ) -> Iterator[tuple[FromItem, Placed]]:
     if isinstance(source, FromItem):
         if source in about:
-            yield source, Placed(condition, scope, "blocked" if source.frozen else mode)
+            yield source, Placed(condition, scope, Mode.BLOCKED if source.frozen else mode)
     elif isinstance(source, JoinNode):
-        left = _limited(mode, source.kind, _FREE_LEFT, _NULLABLE_LEFT)
-        right = _limited(mode, source.kind, _FREE_RIGHT, _NULLABLE_RIGHT)
-        yield from _place(source.left, condition, scope, about, left)
-        yield from _place(source.right, condition, scope, about, right)
-
-
-def _limited(mode: Mode, kind: str, free: frozenset[str], nullable: frozenset[str]) -> Mode:
-    if mode == "blocked" or kind in free:
-        return mode
-    return "null-rejecting" if kind in nullable else "blocked"
+        for side, limit in zip((source.left, source.right), _ABOVE[source.kind], strict=True):
+            yield from _place(side, condition, scope, about, max(mode, limit))
 
 
 def rejects_nulls(node: Node) -> bool:

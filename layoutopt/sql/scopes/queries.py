@@ -62,30 +62,21 @@ class Statement:
         return None
 
 
-class UnionBlock(QueryBlock):
-    """UNION, INTERSECT or EXCEPT of two queries."""
+class CombinedBlock(QueryBlock):
+    """UNION, INTERSECT or EXCEPT of two queries, or one in parentheses with ORDER BY, LIMIT or the like outside.
 
-    def __init__(self, sides: tuple[QueryBlock, QueryBlock], keeps_rows: bool) -> None:
-        self._sides = sides
+    Columns correspond by place. Only UNION ALL keeps every row whatever its values are; of others every column counts.
+    """
+
+    def __init__(self, parts: tuple[QueryBlock, ...], keeps_rows: bool) -> None:
+        self._parts = parts
         self._keeps_rows = keeps_rows
-        self.names = sides[0].names
+        self.names = parts[0].names
 
     def read(self, wanted: Wanted) -> None:
-        """Columns correspond by place; where equal rows are dropped, every column counts."""
-        for side in self._sides:
-            side.read(corresponding(self.names, side.names, wanted) if self._keeps_rows else EVERY)
-
-
-class ClosedBlock(QueryBlock):
-    """A query in parentheses with ORDER BY, LIMIT or the like outside of them: all its columns may matter."""
-
-    def __init__(self, inner: QueryBlock) -> None:
-        self._inner = inner
-        self.names = inner.names
-
-    def read(self, wanted: Wanted) -> None:
-        """Read every column."""
-        self._inner.read(EVERY)
+        """Read the columns in the places of the wanted ones."""
+        for part in self._parts:
+            part.read(corresponding(self.names, part.names, wanted) if self._keeps_rows else EVERY)
 
 
 def corresponding(ours: ColumnNames, theirs: ColumnNames, wanted: Wanted) -> Wanted:
