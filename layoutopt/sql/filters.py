@@ -35,8 +35,7 @@ from layoutopt.sql.expressions import (
 )
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.texts import containing, escaped_like, like_condition, regex
-from layoutopt.sql.types.beyond_bigint import outcome_for_all
-from layoutopt.sql.types.coerce import TypedConstant, cast_constant
+from layoutopt.sql.types.coerce import TypedConstant, cast_constant, outcome_for_all
 from layoutopt.sql.types.preimage import in_set
 from layoutopt.sql.types.rules import compared_type, is_integer, is_number
 

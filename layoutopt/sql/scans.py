@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
@@ -81,9 +82,8 @@ def scans_of(
         found = follow(query, tables, any_qualifier)
         udfs = frozenset(name.lower() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
-        scans = [
-            _scan(item, found.conditions.get(item, ()), settings or Settings(), udfs, spans) for item in found.scans
-        ]
+        reading = settings or Settings()
+        scans = [_scan(item, found.conditions.get(item, ()), reading, udfs, spans) for item in found.scans]
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply to be followed") from error
     return sorted(scans, key=lambda scan: scan.span or (0, 0))
@@ -103,56 +103,54 @@ def _scan(
     assert item.table is not None
     assert item.schema is not None
     unusable: list[UnusableCondition] = []
-    root = conjunction([_filter_part(placed, item, item.schema, settings, udfs, unusable) for placed in conditions])
+    nodes = []
+    for placed in conditions:
+        context = Context(partial(_column, item, item.schema, placed.scope), settings, udfs)
+        node, left_out = _filter_part(placed, item, context)
+        nodes.append(node)
+        unusable += left_out
     columns = tuple(name for name in item.schema.names if name in item.columns)
     span = span_of(item.reference) if spans and item.reference is not None else None
-    return TableScan(item.table, item.alias, columns, Filter.of(root), tuple(dict.fromkeys(unusable)), span)
+    return TableScan(
+        item.table, item.alias, columns, Filter.of(conjunction(nodes)), tuple(dict.fromkeys(unusable)), span
+    )
 
 
-def _filter_part(
-    placed: Placed,
-    item: FromItem,
-    schema: Schema,
-    settings: Settings,
-    udfs: frozenset[str],
-    unusable: list[UnusableCondition],
-) -> Node:
+def _filter_part(placed: Placed, item: FromItem, context: Context) -> tuple[Node, list[UnusableCondition]]:
+    """What a condition asks of the rows of a scan, and what of it is left out."""
     about_item_alone = placed.scope.about(placed.condition) == {item}
+    left_out: list[UnusableCondition] = []
     if placed.mode != Mode.BLOCKED:
-        reader = FilterReader(Context(_Resolver(item, schema, placed.scope), settings, udfs))
+        reader = FilterReader(context)
         node = reader.node(placed.condition)
         if about_item_alone:  # a join condition is not this scan's to use
-            unusable += reader.unusable
+            left_out += reader.unusable
         if node == TRUE or placed.mode == Mode.FREE or rejects_nulls(node):
-            return node
+            return node, left_out
     if about_item_alone:
         code = "sampled" if item.frozen else "outer-join"
         detail = f"{placed.condition.sql('spark')} can't be applied before the rest of the query"
-        unusable.append(UnusableCondition(code, detail, placed.condition.sql("spark")))
-    return TRUE
+        left_out.append(UnusableCondition(code, detail, placed.condition.sql("spark")))
+    return TRUE, left_out
 
 
-class _Resolver:
-    """Finds the scan's column that a reference means."""
+def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) -> Column:
+    """The scan's column that a reference means.
 
-    def __init__(self, item: FromItem, schema: Schema, scope: Scope) -> None:
-        self._item, self._schema, self._scope = item, schema, scope
-
-    def __call__(self, column: exp.Column) -> Column:
-        try:
-            found = self._scope.resolve(column)
-        except LayoutoptError as error:
-            raise Unusable("unsupported-expression", str(error)) from error
-        if not found.own:
-            raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
-        if self._item not in [item for item, _ in found.columns]:
-            raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
-        if found.exact is None or found.exact[0] is not self._item:
-            raise Unusable(
-                "unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone"
-            )
-        name = found.exact[1]
-        known = self._schema.find(name)
-        if known.name != name:
-            raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
-        return known
+    Raises:
+        Unusable: it means none, or not surely.
+    """
+    try:
+        found = scope.resolve(column)
+    except LayoutoptError as error:
+        raise Unusable("unsupported-expression", str(error)) from error
+    if not found.own:
+        raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
+    if item not in [each for each, _ in found.columns]:
+        raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
+    if found.exact is None or found.exact[0] is not item:
+        raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone")
+    known = schema.find(found.exact[1])
+    if known.name != found.exact[1]:
+        raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
+    return known
