@@ -59,4 +59,4 @@ def start_spark(session: Session) -> SparkSession:
     """A Spark session with the configuration file's properties."""
     from layoutopt.spark.core.sessions import spark_session
 
-    return spark_session("layoutopt", **session.spark_properties())
+    return spark_session("layoutopt", session.debug, **session.spark_properties())

@@ -242,7 +242,11 @@ class LoadSettings(VerbSettings):
     allow_empty: bool = Field(
         False, description="a partition without rows in the source becomes empty; else that is a failure"
     )
-    log_json: Text | None = Field(None, description="add the load's events to this file as JSON lines; - for stderr")
+    log_json: Text | None = Field(
+        None,
+        description="add the load's events to this file as JSON lines; - for stderr (a job's every line is JSON then, "
+        "which spark-submit puts on stdout)",
+    )
 
 
 class SnapshotSettings(VerbSettings):
@@ -323,7 +327,11 @@ class ReloadSettings(VerbSettings):
     partition: Names = Field((), description="the partitions to load again, each as COLUMN=VALUE, one commit each")
     first: Text | None = Field(None, alias="from", description="load the source's partitions from this value on")
     last: Text | None = Field(None, alias="to", description="load the source's partitions up to this value")
-    log_json: Text | None = Field(None, description="add the load's events to this file as JSON lines; - for stderr")
+    log_json: Text | None = Field(
+        None,
+        description="add the load's events to this file as JSON lines; - for stderr (a job's every line is JSON then, "
+        "which spark-submit puts on stdout)",
+    )
 
 
 class StatusSettings(VerbSettings):

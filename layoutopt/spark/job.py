@@ -12,10 +12,13 @@ from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import VerbSettings, key_of, make_settings, read_spark_properties, read_values
 from layoutopt.errors import LayoutoptError, PlanError
+from layoutopt.events import STDERR, EventLog
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.core.sessions import spark_session
 
 Verb = TypeVar("Verb", bound=VerbSettings)
+
+_INTERRUPTED = 130  # as a shell has it
 
 
 def run_job(
@@ -29,25 +32,41 @@ def run_job(
         body: what it does.
         arguments: the flags; those of the process where left out.
     """
+    tell: Callable[[str], None] = say
     try:
         settings, properties = _parsed(name, kind, arguments)
+        tell = teller(getattr(settings, "log_json", None))
         spark = spark_session(name, **properties)
         try:
             body(spark, settings)
         finally:
             spark.stop()
     except LayoutoptError as error:
-        sys.stderr.write(f"{error}\n")
+        tell(str(error))
         return error.exit_code
     except OSError as error:  # a full disk, a store that does not answer: another try may succeed
-        sys.stderr.write(f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk\n")
+        tell(f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk")
         return LayoutoptError.exit_code
+    except KeyboardInterrupt as error:
+        tell(": ".join(["interrupted", *map(str, error.args)]))
+        return _INTERRUPTED
     return 0
 
 
 def say(sentence: str) -> None:
     """Tell the job's log how far it is."""
     sys.stderr.write(f"{sentence}\n")
+
+
+def teller(log_json: str | None) -> Callable[[str], None]:
+    """What a job with a log of events tells its sentences to.
+
+    Under ``spark-submit`` stderr and stdout are one stream, so where events go to stderr, sentences are events too:
+    every line of the job is JSON then.
+    """
+    if log_json != STDERR:
+        return say
+    return lambda sentence: EventLog(sys.stderr).write("said", sentence=sentence)
 
 
 def read_features(path: Path) -> FeaturesDocument:

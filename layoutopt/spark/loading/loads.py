@@ -145,12 +145,15 @@ def load_by(
         AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not given.
         MissingPartitionError: the source has no rows for a named partition, or none in the range.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+        KeyboardInterrupt: somebody pressed Ctrl-C; says what had been committed by then.
     """
     watch = Stages(say)
     done: list[LoadReport] = []
     already: list[str] = []
+    before: Table | None = None
     try:
         with watch.stage("all", "looking at the source"):
+            before = _newest(settings)
             asked = _look(spark, settings, say, log)
             for group in _groups(asked):
                 report = _load_group(asked, group, already)
@@ -159,11 +162,21 @@ def load_by(
     except LayoutoptError as error:
         _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
         raise
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(_committed_since(before, settings)) from error
     result = LoadsReport(
         settings.table_path, asked.plan.digest, tuple(done), tuple(sorted(already)), watch.seconds["all"]
     )
     _sum_up(log, settings, result, watch)
     return result
+
+
+def _committed_since(before: Table | None, settings: LoadSettings) -> str:
+    """What an interrupted load leaves, in a few words."""
+    now = _newest(settings)
+    if now is None or (before is not None and before.catalog.snapshot.number == now.catalog.snapshot.number):
+        return "nothing was committed"
+    return f"`layoutopt history {settings.table_path}` lists what was committed; the same command loads the rest"
 
 
 def _sum_up(
