@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.config.documents import read_features
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
 from layoutopt.spark.core.featurize import pairs_table, vector_counts
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import conformed, open_source
-from layoutopt.spark.job import read_features, run_job, say
+from layoutopt.spark.job import run_job, say
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:

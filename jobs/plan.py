@@ -9,8 +9,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from layoutopt.config.documents import read_features
 from layoutopt.config.settings import PlanSettings
-from layoutopt.spark.job import read_features, run_job, say
+from layoutopt.spark.job import run_job, say
 from layoutopt.spark.planning.automatic import plan_best
 
 

@@ -30,6 +30,7 @@ from pydantic.fields import FieldInfo
 from layoutopt.errors import SettingError
 
 SPARK_SECTION: Final = "spark"
+DEFAULT_PLAN: Final = Path("plan.json")
 _LARGEST: Final = 2**53  # what a plan takes
 
 

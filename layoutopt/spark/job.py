@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import VerbSettings, key_of, make_settings, read_spark_properties, read_values
-from layoutopt.errors import LayoutoptError, PlanError
+from layoutopt.errors import LayoutoptError
 from layoutopt.events import STDERR, EventLog
-from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.core.sessions import spark_session
 
 Verb = TypeVar("Verb", bound=VerbSettings)
@@ -67,18 +65,6 @@ def teller(log_json: str | None) -> Callable[[str], None]:
     if log_json != STDERR:
         return say
     return lambda sentence: EventLog(sys.stderr).write("said", sentence=sentence)
-
-
-def read_features(path: Path) -> FeaturesDocument:
-    """The features document that ``layoutopt analyze`` wrote.
-
-    Raises:
-        PlanError: it can't be read, or is damaged.
-    """
-    try:
-        return FeaturesDocument.loads(path.read_bytes())
-    except OSError as error:
-        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); analyse a log first") from error
 
 
 def _parsed(name: str, kind: type[Verb], arguments: Sequence[str] | None) -> tuple[Verb, dict[str, str]]:

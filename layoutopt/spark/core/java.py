@@ -39,7 +39,7 @@ def start_java(properties: Mapping[str, str]) -> None:
     passing = threading.Thread(target=_pass_on, args=(reading,), name="java-stderr", daemon=True)
     passing.start()
     try:
-        gateway = launch_gateway(conf, {"stderr": writing})
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
     except BaseException:
         os.close(writing)
         passing.join(1)  # why Java did not start stands there

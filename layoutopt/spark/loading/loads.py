@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +18,8 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.settings import LoadSettings
+from layoutopt.config.documents import read_plan
+from layoutopt.config.settings import DEFAULT_PLAN, LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,
@@ -47,7 +47,6 @@ from layoutopt.spark.loading.source_files import (
     source_partitions,
 )
 
-DEFAULT_PLAN = Path("plan.json")
 _GLOB = re.compile(r"[*?\[\]{}\\,]")  # a path with one of these is a pattern to Spark
 
 
@@ -221,11 +220,7 @@ def _newest(settings: LoadSettings) -> Table | None:
 def _plan(settings: LoadSettings, table: Table | None) -> Plan:
     if settings.plan is None and table is not None and table.catalog.partitions:
         return current_plan(table.catalog)
-    path = settings.plan or DEFAULT_PLAN
-    try:
-        plan = Plan.loads(path.read_bytes())
-    except OSError as error:
-        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `layoutopt plan`") from error
+    plan = read_plan(settings.plan or DEFAULT_PLAN)
     if table is not None:
         _check_plan(plan, table)
     return plan
