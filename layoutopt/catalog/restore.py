@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from layoutopt.catalog.paths import DATA, new_load_id
 from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import latest_snapshot
+from layoutopt.catalog.snapshots import RESTORE, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.succession import (
     Change,
@@ -54,7 +54,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
             number=next_number(now),
             parent=None if now is None else now.number,
             created_at=next_time(now),
-            operation="restore",
+            operation=RESTORE,
             load_id=load_id,
             given_up=(),
         )

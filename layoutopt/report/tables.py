@@ -140,6 +140,7 @@ def history_report(path: str) -> list[dict[str, object]]:
             "partitions": entry.partitions,
             "rows": entry.rows,
             "changed": list(entry.changed),
+            "changed_rows": entry.changed_rows,
             "load_id": entry.load_id,
         }
         for entry in history(Catalog.open(path).files)
