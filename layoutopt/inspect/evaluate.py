@@ -12,7 +12,7 @@ import numpy as np
 
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.indicators import geometric_means, indicators
-from layoutopt.model.predicates import Node, describe
+from layoutopt.model.predicates import Node, describe_all
 from layoutopt.model.query import Query
 from layoutopt.scan.prune import Amount, Bits, Fate, PrunedPlan
 from layoutopt.scan.table import Table
@@ -180,8 +180,7 @@ def subsumed_by(table: Table, root: Node) -> list[str]:
     for source in table.sources:
         features = source.features_under(table.settings)
         for position in features.subsuming(root) if features is not None else ():
-            predicates = source.plan.features.features[position].predicates
-            found[" AND ".join(describe(predicate) for predicate in predicates)] = None
+            found[describe_all(source.plan.features.features[position].predicates)] = None
     return list(found)
 
 

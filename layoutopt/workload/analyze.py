@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from sqlglot import exp
 
@@ -18,6 +19,9 @@ from layoutopt.sql.dialect import parse_statement
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.workload.log import LogEntry
+
+UNUSABLE: Final = "unusable:"
+"""What stands before the code of a condition that a filter leaves out, in the counts of an analysis."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,12 @@ def analyze(
             continue
         counts.update(["used"])
         counts.update(scans=len(scans))
-        counts.update(f"unusable:{condition.code}" for scan in scans for condition in scan.unusable)
+        counts.update(UNUSABLE + condition.code for scan in scans for condition in scan.unusable)
         queries += [_query(entry, scan) for scan in scans]
     if not queries:
         why = f"; the first: {skipped[0].detail}" if skipped else ""
+        if skipped and skipped[0].reason == "parse-error":
+            why += f"; if the log is not in the dialect {dialect!r}, name its own by --dialect"
         raise LogError(f"no statement of the log can be used on the table {name!r}{why}")
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
 
@@ -139,5 +145,7 @@ def _most_read(entries: Iterable[LogEntry], dialect: str) -> str:
                 spelled.setdefault(name.lower(), name)
                 names[name.lower()] += 1
     if not names:
-        raise LogError("no statement of the log reads a table; name the table or check the log's dialect")
+        raise LogError(
+            "no statement of the log reads a table; name the table by --table, or the log's dialect by --dialect"
+        )
     return spelled[names.most_common(1)[0][0]]
