@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_what_empties_one_layout_is_credited_with_the_others(
     conditions = ["kind = 'air'", "price > 60", "kind LIKE '%zeppelin%'"]
     layouts = [replace(GROUPS[0], features=(0, 2)), replace(GROUPS[1], features=(1,)), replace(GROUPS[2], features=())]
     place = rows.schema.get_field_index("price")
-    prices = pa.array([100 * (i % 2) for i in range(rows.num_rows)]).cast(rows.schema.field(place).type)
+    prices = pa.array([Decimal(100 * (i % 2)) for i in range(rows.num_rows)], rows.schema.field(place).type)
     two_prices = rows.set_column(place, rows.schema.field(place), prices)
     table = build(tmp_path, two_prices, building(SCHEMA, conditions, layouts=layouts))
     (plan,) = table.scan(f"SELECT id, price FROM t WHERE {condition}").reads[0].pruned
