@@ -32,6 +32,7 @@ from layoutopt.errors import SettingError
 SPARK_SECTION: Final = "spark"
 DEFAULT_PLAN: Final = Path("plan.json")
 _LARGEST: Final = 2**53  # what a plan takes
+_DIALECT: Final = "the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."
 
 
 def _listed(value: object) -> object:
@@ -118,7 +119,7 @@ class AnalyzeSettings(VerbSettings):
         alias="schema", description="the table's schema: a Parquet file or folder, a .sql file with DDL, or DDL"
     )
     table: Text | None = Field(None, description="the table's name in the log [default: the only one, or any]")
-    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    dialect: Text = Field("spark", description=_DIALECT)
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
     threshold: int | None = Field(
         None, ge=1, description="T: a feature helps at least this many queries [default: one in 200, at least 2]"
@@ -263,7 +264,7 @@ class QuerySettings(SnapshotSettings):
     """A query's answer."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
-    sql: Place = Field(description="the query; the table is called by its name in the plan")
+    sql: Place = Field(description="the query, in Spark's SQL; the table is called by its name in the plan")
     engine: Literal["duckdb", "spark"] = Field("duckdb", description="what computes the answer")
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
@@ -274,7 +275,9 @@ class ExplainSettings(SnapshotSettings):
     """What a query reads, and why not less."""
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
-    sql: Place = Field(description="the query, or its condition alone; the table is called by its name in the plan")
+    sql: Place = Field(
+        description="the query in Spark's SQL, or its condition alone; the table is called by its name in the plan"
+    )
     predicate: bool = Field(
         False, description="print the condition on _block that makes any Parquet engine skip the same blocks"
     )
@@ -286,7 +289,7 @@ class EvaluateSettings(SnapshotSettings):
 
     table_path: Place = Field(alias="table", description="the table's folder or URL")
     log: Place = Field(description="the query log: .sql, .jsonl or .csv")
-    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    dialect: Text = Field("spark", description=_DIALECT)
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
     actual: bool = Field(False, description="also read the table once and count the rows that match")
     all: bool = Field(False, description="print a line for each query too, not only the sums and the worst")
@@ -302,7 +305,7 @@ class VerifySettings(SnapshotSettings):
     sample: float = Field(1.0, gt=0, le=1, description="the share of the blocks that is read again")
     source: Text | None = Field(None, description="also compare all rows with their source, like events.parquet")
     queries: Text | None = Field(None, description="audit instead: prove that no query of this log skips a row for it")
-    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    dialect: Text = Field("spark", description=_DIALECT)
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
 
 
@@ -349,7 +352,7 @@ class DriftSettings(VerbSettings):
     most: float = Field(
         0.1, ge=0, le=1, description="by how much less of the rows the log may skip than the plan's own queries"
     )
-    dialect: Text = Field("spark", description="the log's SQL dialect, by sqlglot's name")
+    dialect: Text = Field("spark", description=_DIALECT)
     column: Text | None = Field(None, description="the column or key that holds the SQL [default: sql]")
 
 

@@ -118,6 +118,10 @@ def test_a_log_that_skips_much_less_is_refused(
     assert json.loads(said.out)["fallen"] == pytest.approx(other.fallen)
     assert said.err.count("\n") == 1
     assert main([*words, "--most", "1"]) == DONE
+    assert "The plan still fits: " in capsys.readouterr().out
+    assert main([*words, "--most", "1", "--json"]) == DONE
+    said = json.loads(capsys.readouterr().out)
+    assert (said["most"], said["fits"]) == (1.0, True)
 
 
 def test_a_plan_without_queries_can_not_drift(tmp_path: Path) -> None:
