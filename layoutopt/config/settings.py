@@ -20,13 +20,23 @@ Cost = Literal["cells", "bytes"]
 
 
 Source = Annotated[Place, Field(description="the rows: a path that Spark reads (Parquet)")]
+DEFAULT_PLAN: Final = Path("plan.json")
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
 Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
-Dialect = Annotated[Text, Field(description="the log's SQL dialect, by sqlglot's name")]
+Dialect = Annotated[
+    Text,
+    Field(description="the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."),
+]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
 Last = Annotated[Text | None, Field(alias="to", description="load the source's partitions up to this value")]
-EventLog = Annotated[Text | None, Field(description="add the load's events to this file as JSON lines; - for stderr")]
+EventLog = Annotated[
+    Text | None,
+    Field(
+        description="add the load's events to this file as JSON lines; - for stderr (a job's every line is JSON then, "
+        "which spark-submit puts on stdout)"
+    ),
+]
 
 
 class AnalyzeSettings(VerbSettings):
@@ -178,7 +188,7 @@ class QuerySettings(SnapshotSettings):
     """A query's answer."""
 
     table_path: TablePath
-    sql: Place = Field(description="the query; the table is called by its name in the plan")
+    sql: Place = Field(description="the query, in Spark's SQL; the table is called by its name in the plan")
     engine: Literal["duckdb", "spark"] = Field("duckdb", description="what computes the answer")
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
@@ -189,7 +199,9 @@ class ExplainSettings(SnapshotSettings):
     """What a query reads, and why not less."""
 
     table_path: TablePath
-    sql: Place = Field(description="the query, or its condition alone; the table is called by its name in the plan")
+    sql: Place = Field(
+        description="the query in Spark's SQL, or its condition alone; the table is called by its name in the plan"
+    )
     predicate: bool = Field(
         False, description="print the condition on _block that makes any Parquet engine skip the same blocks"
     )

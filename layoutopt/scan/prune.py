@@ -193,8 +193,13 @@ def prune(
     choice = path.choice
     offered = np.isin(blocks.layout, [chosen.layout for chosen in choice])
     fate[~offered] = Fate.OTHER_LAYOUT
-    _drop_lone_segments(source, choice, fate)
-    return PrunedPlan(source, path, fate, offered & ~by_partition & ~by_statistics, _bytes_read(blocks, choice))
+    read, left = fate == Fate.READ, offered & ~by_partition
+    alone = read & ~_in_every_layout(source, choice, read)
+    # Credited as blocks are: to features where they suffice, else to the statistics that had to come to their help.
+    fate[alone] = Fate.STATISTICS
+    fate[alone & ~_in_every_layout(source, choice, left & ~by_features)] = Fate.FEATURES
+    without_features = _in_every_layout(source, choice, left & ~by_statistics)
+    return PrunedPlan(source, path, fate, without_features, _bytes_read(blocks, choice))
 
 
 def _has_alternatives(node: Node) -> bool:
@@ -204,17 +209,17 @@ def _has_alternatives(node: Node) -> bool:
     return isinstance(node, Or) or (isinstance(node, InSet) and len(node.values.intervals) + node.null > 1)
 
 
-def _drop_lone_segments(source: PlanBlocks, choice: Sequence[LayoutChoice], fate: npt.NDArray[np.int8]) -> None:
-    """Where one layout of a segment has nothing left, no row of it survives: its other layouts need no reading."""
-    if len(choice) < 2:
-        return
+def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: Bits) -> Bits:
+    """The blocks of these (bool[n]) in whose segment every layout of the path has some of them.
+
+    Where one layout of a segment has nothing left, no row of it survives: its other layouts need no reading.
+    """
     segments = source.segment_of
-    read = fate == Fate.READ
-    for chosen in choice:
+    for chosen in choice if len(choice) > 1 else ():
         alive = np.zeros(int(segments.max(initial=-1)) + 1, dtype=np.bool_)
         alive[segments[read & (source.blocks.layout == chosen.layout)]] = True
-        read &= alive[segments]
-    fate[(fate == Fate.READ) & ~read] = Fate.FEATURES
+        read = read & alive[segments]
+    return read
 
 
 def _bytes_read(blocks: BlockTable, choice: Sequence[LayoutChoice]) -> Ints:

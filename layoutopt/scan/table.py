@@ -24,6 +24,8 @@ from layoutopt.sql.scans import scans_of
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
+    import polars as pl
     from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, SparkSession
 
@@ -144,6 +146,16 @@ class Scan:
         from layoutopt.scan.engine import run
 
         return run(self._engine_query(), batch_rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The answer as a pandas DataFrame, which needs pandas; raises as :meth:`to_arrow`."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The answer as a Polars DataFrame, which needs polars; raises as :meth:`to_arrow`."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
         """The answer as a relation of your connection, whose time zone should be the table's; raises as above."""

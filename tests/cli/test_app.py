@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError
 
 import layoutopt
 from layoutopt.cli.app import app, main
-from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, Session, run_app
-from layoutopt.config.fields import key_of
+from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, INTERRUPTED, Session, add_verb, run_app
+from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.settings import VERBS
 from layoutopt.errors import CatalogError, LayoutoptError
 
@@ -77,6 +77,16 @@ def test_the_example_parses(verb: str, capsys: pytest.CaptureFixture[str]) -> No
     words = shlex.split(" ".join(example.split()))
     assert words[:2] == ["layoutopt", verb]
     commands()[verb].make_context(verb, words[2:])
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_has_a_short_flag_and_one_style_of_values(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [verb] if verb else []
+    assert main([*words, "-h"]) == DONE
+    short = capsys.readouterr().out
+    assert main([*words, "--help"]) == DONE
+    assert capsys.readouterr().out == short
+    assert not re.findall(r"<\w+>|\b(?:PATH|STR|INTEGER|FLOAT|BOOLEAN)\b", short)
 
 
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,6 +156,19 @@ def test_failures_are_one_sentence(capsys: pytest.CaptureFixture[str], error: Ex
     said = capsys.readouterr().err
     assert named in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [(), ("nothing was committed",)])
+def test_an_interrupted_verb_says_so(capsys: pytest.CaptureFixture[str], args: tuple[str, ...]) -> None:
+    other = typer.Typer(pretty_exceptions_enable=False)
+
+    @add_verb(other, VERBS["files"], example="layoutopt fail")
+    def fail(settings: VerbSettings, session: Session) -> None:
+        """Be interrupted."""
+        raise KeyboardInterrupt(*args)
+
+    assert run_app(other, ["t"]) == INTERRUPTED
+    assert capsys.readouterr().err == f"layoutopt: {': '.join(['interrupted', *args])}\n"
 
 
 def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,27 @@ def test_each_layout_skips_by_itself(tmp_path: Path, rows: pa.Table) -> None:
     assert 0 < by_layout[1] < rows.num_rows
     survivors = pa.Table.from_batches(read.batches()).num_rows
     assert survivors < min(by_layout.values())
+
+
+@pytest.mark.parametrize(
+    ("condition", "mechanism"),
+    [("price = 50", Fate.STATISTICS), ("kind LIKE '%zeppelin%'", Fate.FEATURES)],
+)
+def test_what_empties_one_layout_is_credited_with_the_others(
+    tmp_path: Path, rows: pa.Table, condition: str, mechanism: Fate
+) -> None:
+    conditions = ["kind = 'air'", "price > 60", "kind LIKE '%zeppelin%'"]
+    layouts = [replace(GROUPS[0], features=(0, 2)), replace(GROUPS[1], features=(1,)), replace(GROUPS[2], features=())]
+    place = rows.schema.get_field_index("price")
+    prices = pa.array([Decimal(100 * (i % 2)) for i in range(rows.num_rows)], rows.schema.field(place).type)
+    two_prices = rows.set_column(place, rows.schema.field(place), prices)
+    table = build(tmp_path, two_prices, building(SCHEMA, conditions, layouts=layouts))
+    (plan,) = table.scan(f"SELECT id, price FROM t WHERE {condition}").reads[0].pruned
+    assert not plan.read.any()
+    assert len(plan.choice) == 2
+    offered = plan.fate != Fate.OTHER_LAYOUT
+    assert set(plan.fate[offered]) == {mechanism}
+    assert plan.needed_without_features.any() == (mechanism is Fate.FEATURES)
 
 
 def test_one_layout_needs_no_tids(tmp_path: Path, rows: pa.Table) -> None:

@@ -135,6 +135,21 @@ def test_duckdb_relation_is_the_callers(table: Table, rows: pa.Table) -> None:
     assert len(relation.fetchall()) == len(expected("SELECT id FROM t WHERE kind = 'air'", rows))
 
 
+def test_a_duckdb_relation_has_the_names_of_the_answer(table: Table) -> None:
+    scan = table.scan("SELECT id AS Id, price AS `The Price` FROM t WHERE kind = 'air'")
+    assert scan.to_duckdb(duckdb.connect()).columns == scan.to_arrow().column_names == ["Id", "The Price"]
+    twice = table.scan("SELECT id, id AS ID FROM t WHERE kind = 'air'").to_duckdb(duckdb.connect())
+    assert len(twice.columns) == 2
+
+
+def test_answers_as_frames(table: Table) -> None:
+    scan = table.scan("SELECT id AS Id, kind FROM t WHERE kind = 'air'")
+    answer = scan.to_arrow()
+    for frame in (scan.to_pandas(), scan.to_polars()):
+        assert list(frame.columns) == ["Id", "kind"]
+        assert list(frame["Id"]) == answer["Id"].to_pylist()
+
+
 def test_files_are_readable_by_anybody(table: Table, rows: pa.Table) -> None:
     found = pa.concat_tables([pq.read_table(path) for path in table.files()])
     assert same(found.select(list(SCHEMA.names)).to_pylist(), rows.to_pylist())

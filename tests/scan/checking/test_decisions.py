@@ -184,9 +184,7 @@ def test_a_layout_that_lacks_rows_is_found(tmp_path: Path, rows: pa.Table, monke
 
 def test_a_segment_dropped_by_mistake_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = built(tmp_path, rows, GROUPS)
-    monkeypatch.setattr(
-        prune, "_drop_lone_segments", lambda source, _, fate: fate.__setitem__(source.segment_of == 1, 2)
-    )
+    monkeypatch.setattr(prune, "_in_every_layout", lambda source, _, read: read & (source.segment_of != 1))
     with pytest.raises(SkippingError):
         wrong.sql("SELECT id, price FROM t")
 
