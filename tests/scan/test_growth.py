@@ -21,8 +21,8 @@ from layoutopt.scan.table import Table
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.scan.builder import build, building
+from tests.scan.generated import conditions
 from tests.scan.tables import SCHEMA, expected, same, some_rows
-from tests.scan.test_scan_properties import conditions
 
 ADDED = ("kind", "score")
 OLD = SCHEMA.select([name for name in SCHEMA.names if name not in ADDED])

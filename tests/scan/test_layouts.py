@@ -17,25 +17,9 @@ from layoutopt.scan.prune import Fate
 from layoutopt.scan.reconstruct import gather_positions, present_everywhere
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS, NAMES, OVERLAPPING
+from tests.scan.queries import QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-from tests.scan.test_scan import QUERIES
-
-NAMES = SCHEMA.names
-GROUPS = [
-    Layout(("id", "kind", "year"), (0, 2), ("id", "kind", "year"), ByVectors()),
-    Layout(("day", "price"), (1,), ("day", "price"), ByVectors()),
-    Layout(("score", "seen"), (3,), ("score", "seen"), ByVectors()),
-]
-# Layout 0 holds everything; layout 1 repeats three columns for the rows of feature 0, and is where price is whole.
-OVERLAPPING = [
-    Layout(
-        tuple(name for name in NAMES if name != "price"),
-        (1, 3),
-        tuple(name for name in NAMES if name != "price"),
-        ByVectors(),
-    ),
-    Layout(("id", "kind", "price"), (0,), ("price",), ByVectors()),
-]
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from layoutopt.workload.log import LogEntry
 from layoutopt.writer.task import WriteJob, write_segment
 from tests.scan.builder import building
 from tests.scan.corruptions import with_hostile_value
+from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import OVERLAPPING
 
 ROWS = some_rows(60)
 
