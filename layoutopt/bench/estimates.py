@@ -83,13 +83,9 @@ def estimate_figures(
 ) -> tuple[tuple[EstimateFigure, ...], Stages]:
     """Prepare the stream of chapter 4 in year partitions as planning does, and search it by every estimate.
 
-    Args:
-        scale: the scale factor.
-        root: the folder of all experiments; features that were found there are used again.
-        say: told each stage.
-
     Returns:
-        The figures, and what preparing them took.
+        The figures, and what preparing them took. Features found before under ``root``, the folder of all experiments,
+        are used again.
 
     Raises:
         SettingError: a scale factor that can't be generated.

@@ -26,9 +26,8 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
-from layoutopt.partitioning.objective import SkipSetObjective, scanned
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
-from layoutopt.partitioning.workload import objective_of
 
 if TYPE_CHECKING:
     from layoutopt.methods.proposals import PartitionHistogram
@@ -92,12 +91,8 @@ def partitioner_figures(
 ) -> tuple[PartitionerFigure, ...]:
     """Count the feature vectors of a middle year of each stream's table, and let every partitioner make blocks of them.
 
-    Args:
-        scale: the scale factor.
-        root: the folder of all experiments; features that were found there are used again.
-        streams: names of `STREAMS`; all of them when empty.
-        names: of partitioners.
-        say: told each stage.
+    All streams when ``streams`` is empty. Features found before under ``root``, the folder of all experiments, are used
+    again.
 
     Raises:
         SettingError: a scale factor that can't be generated, or a stream or partitioner that is not known.

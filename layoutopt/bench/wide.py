@@ -22,7 +22,7 @@ from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import column_classes, cost_of, full_scan
 from layoutopt.search.gsop import search_groups, singles, whole
-from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit, equal_rows
 from layoutopt.search.rows import ComputedRows
 from layoutopt.skipping.skip_sets import SkipSet, membership
 
@@ -95,12 +95,9 @@ class WideResult:
 
 
 def wide_result(shape: WideShape | None = None, seed: int = 0, *, baselines: bool = True) -> WideResult:
-    """Plan the wide table by GSOP; then compute what the other methods would read, by the same exact objective.
+    """Plan the wide table by GSOP; then, for ``baselines``, compute what the other methods would read, exactly too.
 
-    Args:
-        shape: of the workload.
-        seed: of the workload.
-        baselines: whether to compute the others too: they have more groups, so this takes longer than planning.
+    They have more groups, so this takes longer than planning.
     """
     stages, partitioner = Stages(), find_partitioner(WARD)
     with stages("drawing the workload"):
@@ -245,9 +242,8 @@ def _assembled(
     skips = np.zeros((len(reads), len(skip_sets)), dtype=np.bool_)
     for query, found in enumerate(skip_sets_of):
         skips[query, [number[skip_set] for skip_set in found]] = True
-    masks = np.packbits(np.concatenate([reads, skips], axis=1), axis=1)
-    _, first, classes = np.unique(masks, axis=0, return_index=True, return_inverse=True)
-    weights = np.bincount(classes.reshape(-1), minlength=len(first)).astype(np.float64)
+    first, classes = equal_rows(np.concatenate([reads, skips], axis=1))
+    weights = np.bincount(classes, minlength=len(first)).astype(np.float64)
     members = membership(skip_sets, shape.filter_columns * shape.ranges)
     covered = members / np.maximum(1, members.sum(axis=0))
     return Problem(
@@ -261,5 +257,5 @@ def _assembled(
         block_rows=shape.block_rows,
         max_vectors=shape.max_vectors,
         seed=seed,
-        classes=classes.reshape(-1),
+        classes=classes,
     )

@@ -1,4 +1,4 @@
-"""From stored statistics to what skipping may believe: missing or contradictory ones become unknown (promise 7)."""
+"""From stored statistics to what skipping may believe: missing or contradictory ones become unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check before every commit: what was written is what the source has (promise 3)."""
+"""The check before every commit: what was written is what the source has."""
 
 from __future__ import annotations
 

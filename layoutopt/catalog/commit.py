@@ -1,4 +1,4 @@
-"""The commit protocol: plan, blocks, then the snapshot by exclusive creation (DESIGN 5, promises 3 and 4).
+"""The commit protocol: plan, blocks, then the snapshot by exclusive creation.
 
 A reader sees a load from the moment its snapshot exists. A crash before that leaves files that nothing names; a
 crash after it leaves a committed load, which a retry under the same load id recognises. See SPEC.md, "Commit".

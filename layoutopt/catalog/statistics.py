@@ -1,7 +1,7 @@
 """Column statistics of blocks: nulls, NaNs, smallest and largest key, measured on whole arrays.
 
 Soundness: no non-null, non-NaN value of a block lies outside [min, max]. Where that can't be had, both are null:
-unknown, and unknown never skips (promise 7).
+unknown, and unknown never skips.
 """
 
 from __future__ import annotations

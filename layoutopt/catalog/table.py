@@ -1,4 +1,4 @@
-"""A table's catalog, opened at one snapshot: what readers see, whatever writers do meanwhile (promise 4)."""
+"""A table's catalog, opened at one snapshot: what readers see, whatever writers do meanwhile."""
 
 from __future__ import annotations
 

@@ -83,10 +83,7 @@ def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | N
     Beside the text's predicates the items hold the single literals of disjunctions and lists of values, since these
     recur where the lists do not: a block is skipped for ``x IN (1, 2)`` when ``x = 1`` and ``x = 2`` have bit 0.
 
-    Args:
-        queries: the workload.
-        threshold: T, in queries: an item that can't help that many is left out.
-        exclusion: what makes no items; nothing when None.
+    Items that can't help ``threshold`` queries (T), or that are excluded, are left out.
     """
     weights = _weights_by_filter(queries)
     predicates = _items(weights, threshold, exclusion or Exclusion())

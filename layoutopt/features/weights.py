@@ -1,4 +1,4 @@
-"""The weights of features (Sun 2017, Eq. 3.1), and what repairs them."""
+"""How much a blocking should care for each feature: the weights of Equation 3.1 (Sun 2017), and marginal weights."""
 
 from __future__ import annotations
 

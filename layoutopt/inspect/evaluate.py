@@ -1,4 +1,4 @@
-"""Replaying queries on the catalog alone: what each would read, and what skips the rest (DESIGN 6).
+"""Replaying queries on the catalog alone: what each would read, and what skips the rest.
 
 Nothing but footers' sizes is read from data files, unless ``actual`` asks for the rows that really match.
 """

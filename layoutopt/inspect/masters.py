@@ -1,4 +1,4 @@
-"""Whether every cell of the source is in its master layout, by what was read back (Sun 2017, 5.4.1; DESIGN 7.3).
+"""Whether every cell of the source is in its master layout, by what was read back (Sun 2017, 5.4.1).
 
 A layout with master columns holds every row of its segments once: with the local features whole, and the rest with the
 master columns alone. Tids say which rows those are, and sums of hash(tid, value) that the values are the source's.

@@ -22,7 +22,7 @@ from layoutopt.errors import DataFileError, SchemaError, SettingError
 from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
 from layoutopt.model.arrays import Ints
 from layoutopt.model.columns import BLOCK, TID
-from layoutopt.model.predicates import Node, columns_of, conjunction, describe, disjunction
+from layoutopt.model.predicates import describe
 from layoutopt.model.schema import Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
@@ -149,20 +149,14 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
     for source in table.sources:
-        for node in feature_nodes(source):
-            if matching_rows(node, _no_rows(source)) is None:
-                found.append(f"the union vectors' bit of {describe(node)}: only Spark can evaluate it")
+        for feature in source.plan.features:
+            if matching_rows(feature.node, _no_rows(source)) is None:
+                found.append(f"the union vectors' bit of {describe(feature.node)}: only Spark can evaluate it")
     return tuple(dict.fromkeys(found))
 
 
 def _no_rows(source: PlanBlocks) -> pa.Table:
     return empty_table(source.plan.schema.columns)
-
-
-def feature_nodes(source: PlanBlocks) -> list[Node]:
-    """A plan's features as conditions; feature i is bit i."""
-    features = source.plan.features.features
-    return [conjunction(disjunction(p.literals) for p in feature.predicates) for feature in features]
 
 
 def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
@@ -274,14 +268,14 @@ def _verify_sums(blocks: BlockTable, column: Column, rows: pa.Table, offsets: In
 
 def _verify_bits(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
     """Whether no row makes a feature TRUE whose bit is 0 in its block."""
-    for position, node in enumerate(feature_nodes(source)):
-        if not columns_of(node) <= set(rows.column_names):
+    for position, feature in enumerate(source.plan.features):
+        if not feature.columns <= set(rows.column_names):
             continue
-        matched = matching_rows(node, rows)
+        matched = matching_rows(feature.node, rows)
         if matched is None:
             continue
         counts = np.diff(np.r_[0, np.cumsum(matched)][offsets])
         wrong = (counts > 0) & ~feature_bit(blocks.words, position)
         if wrong.any():
             block = int(blocks.block_id[np.argmax(wrong)])
-            yield "union-vector", f"block {block} has rows of {describe(node)}, but its union vector says none"
+            yield "union-vector", f"block {block} has rows of {describe(feature.node)}, but its union vector says none"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from layoutopt.methods.proposals import LayoutProposal, PlanningInput
 from layoutopt.methods.strategies import PARTITIONER, problem_of, with_cuts
 from layoutopt.model.predicted import at_budget
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.costs import Costs
+from layoutopt.search.grouping import full_scan
 from layoutopt.search.gsop import search_groups
-from layoutopt.search.problem import Problem, Unit
+from layoutopt.search.problem import Unit
 from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
 
 
@@ -81,9 +80,3 @@ def _fraction(search: ReplicationSearch, found: ReplicatedScheme, unit: Unit) ->
     full = full_scan(search.problem, unit)
     cost = Costs(search.exact.evaluator, unit, unit).query_cost(found.layouts)
     return round(cost / full, 6) if full else 0.0
-
-
-def full_scan(problem: Problem, unit: Unit) -> float:
-    """What the queries would read of the samples' segments without any skipping: cells, and no tids."""
-    rows = np.array([sample.rows for sample in problem.samples], dtype=np.float64)
-    return float(rows @ problem.weights @ (problem.reads @ unit.cell))

@@ -22,10 +22,10 @@ from layoutopt.model.values import key_kind
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
+from layoutopt.partitioning.objective import objective_of
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
-from layoutopt.partitioning.workload import objective_of
 from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups

@@ -1,4 +1,4 @@
-"""Features: the predicate sets that guide the blocking, and what they mean only together with (promise 9)."""
+"""Features: the sets of predicates that guide the blocking, and the session settings that their meaning depends on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.nodes import Columns, Node, Predicate, order_of
+from layoutopt.model.predicates.normal import conjunction, disjunction
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query
 from layoutopt.model.records import Record
@@ -56,6 +57,11 @@ class Feature(HashedOnce, Record):
     def columns(self) -> Columns:
         """The columns of all predicates."""
         return frozenset().union(*(predicate.columns for predicate in self.predicates))
+
+    @cached_property
+    def node(self) -> Node:
+        """The feature as a condition."""
+        return conjunction(disjunction(predicate.literals) for predicate in self.predicates)
 
 
 @dataclass(frozen=True)

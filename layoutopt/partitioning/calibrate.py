@@ -25,11 +25,7 @@ def calibrate_min_rows(
     The mean over ``min_rows`` depends on the vectors (1.2 to 1.7 was seen on TPC-H), so it is measured: the partitioner
     runs on the samples, at most eight times, and the attempt whose mean is nearest wins, the earliest of equals.
 
-    Args:
-        partitioner: the algorithm.
-        samples: vectors and feature weights of some whole segments.
-        block_rows: the mean wanted.
-        seed: given to the partitioner.
+    The samples are vectors and feature weights of some whole segments.
 
     Raises:
         ValueError: ``block_rows`` is below 1.

@@ -1,18 +1,21 @@
-"""What a blocking is worth: the weight of the queries that read a block, as a function of its union vector."""
+"""What a blocking costs: the weight of the queries that read a block, as a function of its union vector."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Singles
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts, unpack
 from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.weights import integer_weights
+from layoutopt.skipping.skip_sets import SkipSet, membership, skip_set_table
 
 
 class Objective(Protocol):
@@ -48,8 +51,7 @@ class FeatureObjective:
 
     def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Floats = unions @ self.weights
-        return read
+        return np.asarray(unions @ self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,29 +73,19 @@ class SkipSetObjective:
 
     @classmethod
     def of_skip_sets(
-        cls, skip_sets: Sequence[Collection[int]], has_skip_set: Bits, n_features: int, weights: Floats, rows: int
+        cls, skip_sets: Sequence[SkipSet], has_skip_set: Bits, n_features: int, weights: Floats, rows: int
     ) -> SkipSetObjective:
         """From sets of features, with weights scaled to integers, exact for up to ``rows`` rows."""
-        members = np.zeros((len(skip_sets), n_features), dtype=np.bool_)
-        for number, skip_set in enumerate(skip_sets):
-            members[number, list(skip_set)] = True
-        return cls(members, has_skip_set, integer_weights(weights, rows))
-
-    @classmethod
-    def of_matrix(cls, matrix: Bits, weights: Floats, rows: int) -> SkipSetObjective:
-        """From the features that subsume each query as a whole, ``bool[q, f]``, and nothing else."""
-        return cls(np.eye(matrix.shape[1], dtype=np.bool_), matrix, integer_weights(weights, rows))
+        return cls(membership(skip_sets, n_features).T > 0, has_skip_set, integer_weights(weights, rows))
 
     def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Floats = ~self.skipped(unions) @ self.weights
-        return read
+        return np.asarray(~self.skipped(unions) @ self.weights)
 
     def skipped(self, unions: Bits) -> Bits:
         """Which query skips a block with which of these unions, ``bool[n, f]`` -> ``bool[n, q]``."""
         skipping = unions.astype(np.float32) @ self._features_of_skip_sets == 0
-        by: Bits = skipping.astype(np.float32) @ self._skip_sets_of_queries > 0
-        return by
+        return np.asarray(skipping.astype(np.float32) @ self._skip_sets_of_queries > 0)
 
     @cached_property
     def _features_of_skip_sets(self) -> Singles:
@@ -102,3 +94,30 @@ class SkipSetObjective:
     @cached_property
     def _skip_sets_of_queries(self) -> Singles:
         return self.has_skip_set.T.astype(np.float32)
+
+
+def objective_of(
+    queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, others: Bits | None = None
+) -> SkipSetObjective:
+    """The objective of queries over these features, and over others that they are known to skip by.
+
+    Args:
+        queries: the training queries.
+        features: bit ``i`` is feature ``i``.
+        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``.
+        rows: how many rows are partitioned together.
+        others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
+    """
+    skip_sets, has_skip_set = _skip_sets(tuple(queries), features)
+    n_features = len(features)
+    if others is not None:
+        skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
+        has_skip_set = np.hstack([has_skip_set, others])
+        n_features += others.shape[1]
+    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
+
+
+@lru_cache(maxsize=32)
+def _skip_sets(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[SkipSet, ...], Bits]:
+    """Remembered, since a process routes many segments of one plan."""
+    return skip_set_table(queries, features)

@@ -54,9 +54,7 @@ class Partition:
 
     def sizes(self) -> Ints:
         """Rows of each block, ``int64[n_blocks]``."""
-        sizes = np.zeros(self.n_blocks, dtype=np.int64)
-        np.add.at(sizes, self.block, self.rows)
-        return sizes
+        return np.bincount(self.block, self.rows, self.n_blocks).astype(np.int64)
 
     def unions(self, vectors: VectorCounts) -> Words:
         """The union vector of each block, ``uint64[n_blocks, w]`` (Sun 2017, 3.4.1)."""
@@ -78,8 +76,7 @@ def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) 
         ValueError: the rows of some vector are not as many as the partition has.
     """
     n_vectors = max(int(inverse.max(initial=-1)), int(partition.vector.max(initial=-1))) + 1
-    expected = np.zeros(n_vectors, dtype=np.int64)
-    np.add.at(expected, partition.vector, partition.rows)
+    expected = np.bincount(partition.vector, partition.rows, n_vectors)
     if not np.array_equal(expected, np.bincount(inverse, minlength=n_vectors)):
         raise ValueError("the rows differ from those that were partitioned; partition the segment's own vectors")
     by_vector = np.argsort(inverse, kind="stable") if order is None else np.lexsort((order, inverse))

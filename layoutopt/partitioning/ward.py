@@ -16,7 +16,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.balance import join_remainder, split_heavy
+from layoutopt.partitioning.balance import with_heavy
 from layoutopt.partitioning.objective import Objective
 from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.partitioner import check_arguments
@@ -36,15 +36,8 @@ def ward(
     Vectors of at least ``min_rows`` rows become blocks of their own first. Of the others the pair that loses least is
     merged again and again (of equal pairs the first in the order of the vectors); a block that has ``min_rows`` leaves.
 
-    Args:
-        vectors: the distinct vectors of one segment.
-        weights: of the features, ``float64[n_features]``.
-        min_rows: the paper's minSize.
-        seed: not used; there is no chance in it.
-        objective: not used; the loss is Equation 3.5.
-
-    Raises:
-        ValueError: see :class:`layoutopt.partitioning.partitioner.Partitioner`.
+    The text calls ``min_rows`` minSize. There is no chance in it, so the seed is not used, nor the objective: the loss
+    is Equation 3.5.
     """
     check_arguments(vectors, weights, min_rows)
     return ward_by(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
@@ -59,12 +52,9 @@ def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partiti
         weights: integers of which all sums are exact in float32, ``float64[t]``.
         min_rows: the smallest block.
     """
-    heavy = split_heavy(counts, min_rows)
-    light = np.flatnonzero(counts < min_rows)
+    light = counts < min_rows
     labels = cluster(bits[light], counts[light], weights, min_rows)
-    blocks = heavy.n_blocks + labels
-    partition = Partition.of(np.r_[heavy.vector, light], np.r_[heavy.block, blocks], np.r_[heavy.rows, counts[light]])
-    return join_remainder(partition, bits, weights, min_rows)
+    return with_heavy(counts, labels, bits, weights, min_rows)
 
 
 def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:

@@ -23,7 +23,7 @@ class LayoutChoice:
 
 
 def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tuple[bool, ...]:
-    """For each layout whether every row that matches the filter has one of its local features (promise 8).
+    """For each layout whether every row that matches the filter has one of its local features.
 
     Such a layout serves all its columns, and of its rows only those with a local feature are needed. The rows that a
     layout lacks are like a block without its local features: it is the one skipping rule that says whether such a

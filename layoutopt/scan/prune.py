@@ -92,7 +92,7 @@ class PlanBlocks:
         return FeatureIndex(self.plan.features)
 
     def features_under(self, settings: Settings) -> FeatureIndex | None:
-        """The plan's features, or None where they were measured under other settings (promise 9)."""
+        """The plan's features, or None where they were measured under other settings."""
         return self._index if self.plan.settings == settings else None
 
 

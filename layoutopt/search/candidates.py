@@ -21,7 +21,7 @@ Queries = frozenset[int]
 
 
 @dataclass(frozen=True)
-class CandidateLayout:
+class Candidate:
     """A layout in a search.
 
     Attributes:
@@ -35,7 +35,7 @@ class CandidateLayout:
     copy: bool = False
 
 
-CandidateLayouts = tuple[CandidateLayout, ...]
+Candidates = tuple[Candidate, ...]
 
 
 def mask_of(queries: Iterable[int], n_queries: int) -> Bits:
@@ -45,22 +45,22 @@ def mask_of(queries: Iterable[int], n_queries: int) -> Bits:
     return mask
 
 
-def joined(layouts: Iterable[CandidateLayout]) -> CandidateLayouts:
+def joined(layouts: Iterable[Candidate]) -> Candidates:
     """The automatic merge (5.5.2): layouts that serve the same queries are one, in the order of their first columns.
 
     They have the same local features, so a merge costs nothing and saves tids. Layouts without columns are left out.
     """
-    by_queries: dict[Queries, CandidateLayout] = {}
+    by_queries: dict[Queries, Candidate] = {}
     for layout in layouts:
         if layout.columns:
             other = by_queries.get(layout.served, layout)
-            by_queries[layout.served] = CandidateLayout(
+            by_queries[layout.served] = Candidate(
                 layout.columns | other.columns, layout.served, layout.copy and other.copy
             )
     return tuple(sorted(by_queries.values(), key=lambda layout: (sorted(layout.columns), sorted(layout.served))))
 
 
-def tidied(problem: Problem, layouts: Sequence[CandidateLayout]) -> list[CandidateLayout]:
+def tidied(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
     """The layouts without columns that none of their queries reads, where another layout has the column."""
     read = [frozenset(np.flatnonzero(problem.reads[sorted(d.served)].any(axis=0)).tolist()) for d in layouts]
     holders = Counter(column for layout in layouts for column in layout.columns)

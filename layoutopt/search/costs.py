@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, Queries
+from layoutopt.model.retrieval import greedy_layouts
+from layoutopt.search.candidates import Candidate, Candidates, Queries
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem, Unit
@@ -67,9 +68,9 @@ class Costs:
         self.stored = stored
         self.read = read or evaluator.problem.unit
         self._families = families_of(evaluator.problem)
-        self._known: dict[tuple[int, frozenset[CandidateLayout]], float] = {}
+        self._known: dict[tuple[int, frozenset[Candidate]], float] = {}
 
-    def query_cost(self, layouts: CandidateLayouts) -> float:
+    def query_cost(self, layouts: Candidates) -> float:
         """The cells, and tids where several layouts are read, of all queries, in the unit of reading.
 
         Raises:
@@ -77,13 +78,14 @@ class Costs:
         """
         return sum(self._family_cost(number, layouts) for number in range(len(self._families)))
 
-    def storage(self, layouts: CandidateLayouts) -> float:
+    def storage(self, layouts: Candidates) -> float:
         """What the layouts store for each row of the table, in the unit of the budget (5.2).
 
-        Every column is somewhere for all rows: where no layout has all rows, in the one that has the most (5.5.3).
+        A layout stores its columns for its share of the rows. A column that no layout stores for all rows is stored for
+        the rest of them too, in the layout that has the largest share: there it is master (5.5.3).
         """
         total = 0.0
-        with_rest: set[CandidateLayout] = set()
+        with_rest: set[Candidate] = set()
         masters = masters_of(self.evaluator, layouts)
         for layout in layouts:
             share = self.evaluator.evaluate(layout).share
@@ -98,7 +100,7 @@ class Costs:
                 total += rest * self.stored.tid
         return total
 
-    def _family_cost(self, number: int, layouts: CandidateLayouts) -> float:
+    def _family_cost(self, number: int, layouts: Candidates) -> float:
         family = self._families[number]
         read = frozenset(d for d in layouts if d.columns & family.columns and d.served & family.queries)
         key = (number, read)
@@ -114,9 +116,9 @@ class Costs:
         return self._known[key]
 
 
-def masters_of(evaluator: Evaluator, layouts: Sequence[CandidateLayout]) -> dict[int, CandidateLayout]:
+def masters_of(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
     """The layout in which each column is master (5.5.3): the one with the largest share of the rows, then the first."""
-    found: dict[int, CandidateLayout] = {}
+    found: dict[int, Candidate] = {}
     for layout in layouts:
         for column in layout.columns:
             if column not in found or evaluator.evaluate(layout).share > evaluator.evaluate(found[column]).share:
@@ -127,33 +129,39 @@ def masters_of(evaluator: Evaluator, layouts: Sequence[CandidateLayout]) -> dict
 def path_cost(rows: Floats, holds: Bits, cell: Floats, tid: float) -> float:
     """The cost of queries of one family, each along the better of the greedy path and the best single layout (5.6.3).
 
-    A scan that tries more paths reads no more than this.
+    With ``L(c)`` the layout that :func:`layoutopt.model.retrieval.greedy_layouts` reads column c from, a query costs::
+
+        greedy = sum of cell(c) * rows(L(c)) over its columns + tid * sum of rows over the layouts read, if several
+        single = sum of cell(c) over its columns * the fewest rows of a layout that has all of them
+
+    A scan that compares more paths reads no more than this. Here the greedy path reads 10 + 4 cells and as many tids,
+    the first layout alone 10 + 10 cells:
+
+    >>> rows, holds = np.array([[10.0], [4.0]]), np.array([[True, True], [False, True]])
+    >>> path_cost(rows, holds, cell=np.ones(2), tid=1.0), path_cost(rows, holds, cell=np.ones(2), tid=0.25)
+    (20.0, 17.5)
 
     Args:
         rows: weighted rows, ``float64[layouts, queries]``; infinite where a layout does not serve a query.
-        holds: ``bool[layouts, columns]``.
+        holds: which layout has which of the family's columns, ``bool[layouts, columns]``.
         cell: cost of a cell of each column.
         tid: cost of a tid.
 
     Raises:
         ValueError: a query has a column that no layout serves.
     """
-    if not len(rows) or not holds.any(axis=0).all():
-        raise ValueError("a column is in no layout that serves its queries; give every query all its columns")
-    # Of equally few rows the layout with most of the columns, as choose_path has it.
-    rank = np.argsort(np.lexsort((np.broadcast_to(-holds.sum(axis=1)[:, None], rows.shape), rows), axis=0), axis=0)
-    greedy = np.zeros(rows.shape[1])
+    if not len(rows) or not (holds.T.astype(np.float32) @ np.isfinite(rows)).all():
+        raise ValueError("a query has a column that no layout serves; give every query all its columns")
+    layout = greedy_layouts(rows, holds)
+    queries = np.arange(rows.shape[1])
+    costs = np.zeros(len(queries))
+    for price, layout_of_column in zip(cell, layout, strict=True):
+        costs += price * rows[layout_of_column, queries]
     used = np.zeros(rows.shape, dtype=np.bool_)
-    every = np.arange(rows.shape[1])
-    for column, price in enumerate(cell):
-        best = np.where(holds[:, column, None] & np.isfinite(rows), rank, len(rows)).argmin(axis=0)
-        greedy += price * np.where(holds[best, column], rows[best, every], np.inf)
-        used[best, every] = True
+    used[layout, queries] = True
     several = used.sum(axis=0) > 1
-    greedy += tid * several * np.where(used, rows, 0.0).sum(axis=0, where=np.isfinite(rows))
+    costs += tid * several * np.where(used, rows, 0.0).sum(axis=0, where=np.isfinite(rows))
     whole = holds.all(axis=1)
     if whole.any():
-        greedy = np.minimum(greedy, rows[whole].min(axis=0) * cell.sum())
-    if not np.isfinite(greedy).all():
-        raise ValueError("a query has a column that no layout serves; give every query all its columns")
-    return float(greedy.sum())
+        costs = np.minimum(costs, rows[whole].min(axis=0) * cell.sum())
+    return float(costs.sum())

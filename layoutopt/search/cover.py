@@ -32,11 +32,7 @@ class Covers:
     def find(self, served: Bits) -> tuple[int, ...]:
         """Few rows' features, by which all these queries and, by cross-validation, others like them are served.
 
-        Args:
-            served: the queries, ``bool[queries]``.
-
-        Returns:
-            Feature numbers, ascending; none where there is no such set.
+        Of the queries ``bool[queries]``; feature numbers, ascending, none where there is no such set.
         """
         numbers = np.flatnonzero(served)
         if not self._hold_for_others(numbers):

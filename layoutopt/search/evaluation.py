@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.search.candidates import CandidateLayout, Queries, mask_of
+from layoutopt.search.candidates import Candidate, Queries, mask_of
 from layoutopt.search.cover import Covers
 from layoutopt.search.local import feature_choices
 from layoutopt.search.problem import Problem, restricted
@@ -56,25 +57,19 @@ class Evaluator:
     """Evaluates candidate layouts, remembering all of them."""
 
     def __init__(self, problem: Problem, partitioner: Partitioner, few_guides: bool = True) -> None:
-        """Start with nothing known.
-
-        Args:
-            problem: the problem.
-            partitioner: that of the load.
-            few_guides: whether fewer local features than fit are tried too, as :func:`feature_choices` says.
-        """
+        """With ``few_guides`` fewer local features than fit are tried too, as :func:`feature_choices` says."""
         self.problem = problem
         self._few_guides = few_guides
         self._partitioner = partitioner
         self._covers = Covers(problem)
-        self._blockings: dict[tuple[Queries, bool], _Blockings] = {}
-        self._known: dict[CandidateLayout, Evaluation] = {}
-        self._restricted: dict[tuple[int, ...], Problem] = {}
+        self._known: dict[Candidate, Evaluation] = {}
+        self._blocked = cache(self._block)
+        self._restricted = cache(partial(restricted, problem))
 
-    def evaluate(self, layout: CandidateLayout) -> Evaluation:
+    def evaluate(self, layout: Candidate) -> Evaluation:
         """What the layout comes to, by the guides with which its queries read least of its columns."""
         if layout not in self._known:
-            found = self._blocked_for(layout.served, layout.copy)
+            found = self._blocked(layout.served, layout.copy)
             price = self._price(layout)
             costs = [float(np.where(price > 0, rows, 0.0) @ price) for rows, _ in found.choices]
             rows, guides = found.choices[int(np.argmin(costs))]
@@ -87,19 +82,13 @@ class Evaluator:
         other._covers = self._covers
         return other
 
-    def _price(self, layout: CandidateLayout) -> Floats:
+    def _price(self, layout: Candidate) -> Floats:
         """What a row of the layout costs each query served: its cells, and a tid where more is read elsewhere."""
         problem, columns = self.problem, sorted(layout.columns)
         price = problem.reads[:, columns] @ problem.unit.cell[columns]
         elsewhere = problem.reads.sum(axis=1) > problem.reads[:, columns].sum(axis=1)
         served = mask_of(layout.served, len(problem.reads)) & (price > 0)
         return np.asarray(np.where(served, price + problem.unit.tid * elsewhere, 0.0), dtype=np.float64)
-
-    def _blocked_for(self, served: Queries, copy: bool) -> _Blockings:
-        key = (served, copy)
-        if key not in self._blockings:
-            self._blockings[key] = self._block(served, copy)
-        return self._blockings[key]
 
     def _block(self, queries: Queries, copy: bool) -> _Blockings:
         served = mask_of(queries, len(self.problem.reads))
@@ -110,10 +99,8 @@ class Evaluator:
         features = self._covers.find(served)
         share = self._covers.share(features) if features else 1.0
         if share > _MOST_COPIED:
-            return self._blocked_for(queries, copy=False)
-        if features not in self._restricted:
-            self._restricted[features] = restricted(self.problem, features)
-        return _Blockings(features, share, tuple(self._choices(self._restricted[features], served, features)))
+            return self._blocked(queries, False)
+        return _Blockings(features, share, tuple(self._choices(self._restricted(features), served, features)))
 
     def _choices(self, problem: Problem, served: Bits, always: Guides = ()) -> Iterator[tuple[Floats, Guides]]:
         """What the queries served read by each choice of guides; ``always`` are among them in a load."""

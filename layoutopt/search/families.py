@@ -1,4 +1,4 @@
-"""The coarse operation of replication: whole families of queries get copies of their columns (DESIGN 8).
+"""The coarse operation of replication: whole families of queries get copies of their columns.
 
 The text's operations move one feature of one layout at a time, and most gain nothing before the last conflict is gone.
 A family's queries (those of a template) share columns and filters. In a layout of its own each skips all that it can,
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, Queries, joined, tidied
+from layoutopt.search.candidates import Candidate, Candidates, Queries, joined, tidied
 from layoutopt.search.costs import Costs, Family
 from layoutopt.search.grouping import Group, served_by
 from layoutopt.search.problem import Problem
@@ -26,7 +27,7 @@ Copy = frozenset[int]
 
 
 Operation = tuple[Copy, ...]
-"""Two copies before, then those that they become; its name between steps."""
+"""The name of an operation, by which its worth is remembered: two copies (or none), then the copies made of them."""
 
 
 class Figures(NamedTuple):
@@ -61,13 +62,13 @@ class CopySearch:
         self._problem = problem
         self._families = families
         self._costs = costs
-        self._readers_of: dict[Group, Queries] = {}
+        self._readers = cache(self._read_by)
 
-    def layouts(self, scheme: CopyScheme) -> CandidateLayouts:
+    def layouts(self, scheme: CopyScheme) -> Candidates:
         """The layouts: a group loses the columns that only copies are read for, and those of equal readers are one."""
         copies = [self._copy(copy) for copy in scheme.copies]
         copied = frozenset(query for copy in copies for query in copy.served)
-        groups = [CandidateLayout(group, self._readers(group) - copied) for group in scheme.groups]
+        groups = [Candidate(group, self._readers(group) - copied) for group in scheme.groups]
         return joined(tidied(self._problem, [*groups, *copies]))
 
     def grow(self, scheme: CopyScheme, budget: float) -> CopyScheme:
@@ -149,12 +150,10 @@ class CopySearch:
         """Whether a common copy could store less than two."""
         return any(self._families[i].columns & self._families[j].columns for i in one for j in other)
 
-    def _copy(self, copy: Copy) -> CandidateLayout:
+    def _copy(self, copy: Copy) -> Candidate:
         families = [self._families[number] for number in copy]
         columns: Group = frozenset().union(*(family.columns for family in families))
-        return CandidateLayout(columns, frozenset().union(*(family.queries for family in families)), copy=True)
+        return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
 
-    def _readers(self, group: Group) -> Queries:
-        if group not in self._readers_of:
-            self._readers_of[group] = frozenset(np.flatnonzero(served_by(self._problem, group)).tolist())
-        return self._readers_of[group]
+    def _read_by(self, group: Group) -> Queries:
+        return frozenset(np.flatnonzero(served_by(self._problem, group)).tolist())

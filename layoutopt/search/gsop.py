@@ -52,11 +52,8 @@ def search_groups(
     as much as if they were tried for all. Both ends of the spectrum (4.3.2) are candidates too, by the same exact
     objective on the same samples; single columns are computed only as far as it takes to see that they are worse.
 
-    Args:
-        problem: the problem.
-        partitioner: that of the load.
-        estimate: how candidates are compared.
-        watch: for measuring; ``estimating`` and ``computing`` are stages within the others.
+    Candidates are compared by the ``estimate``. ``watch`` is for measuring; ``estimating`` and ``computing`` are stages
+    within the others.
     """
     computed = ComputedRows(problem, partitioner)
     exact, nearly = _watched(computed, watch, "computing"), _watched(computed.by_most, watch, "computing")

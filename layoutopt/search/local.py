@@ -22,10 +22,9 @@ _FEWER = 3.0
 def local_weights(problem: Problem, served: Bits) -> Floats:
     """The worth of each feature to the queries served, ``float64[samples, features]``.
 
-    The text's weight(G, f) counts each query once for every feature that subsumes it; these are marginal (DESIGN 8).
-
-    Args:
-        served: the queries that read the group, W^G, ``bool[queries]``.
+    The text's weight(G, f) counts a query once for every feature that subsumes it; here a query's features share it, as
+    :func:`layoutopt.features.weights.feature_weights` says of marginal weights.
+    ``served`` are the queries that read the group, W^G, ``bool[queries]``.
     """
     weights = problem.weights[:, served]
     return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)
@@ -102,8 +101,7 @@ def distinct_by_prefix(bits: Bits) -> Ints:
     sorted_words = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
     changed = unpack((sorted_words[:, 1:] ^ sorted_words[:, :-1]).T, columns)[:, ::-1]
     first = changed.argmax(axis=1)[changed.any(axis=1)]
-    counts: Ints = 1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64)
-    return counts
+    return np.asarray(1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64))
 
 
 def local_vectors(bits: Bits, counts: Ints, features: Ints) -> VectorCounts:

@@ -105,8 +105,7 @@ class Problem:
         skips = self.skips if queries is None else self.skips[queries]
         used = skips.any(axis=0)
         holds = unions.astype(np.float32) @ self.members[:, used] == 0
-        found: Bits = (holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0
-        return found
+        return np.asarray((holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0)
 
 
 def make_problem(
@@ -135,14 +134,15 @@ def make_problem(
     reads = np.zeros((len(queries), len(columns)), dtype=np.bool_)
     for q, query in enumerate(queries):
         reads[q, [number[name] for name in query.columns]] = True
-    first, of_query = _equal_rows(np.concatenate([reads, skips], axis=1))
+    first, of_query = equal_rows(np.concatenate([reads, skips], axis=1))
+    summed = [np.bincount(of_query, s.query_weights, len(first)).astype(np.float64) for s in samples]
     return Problem(
         columns=tuple(columns),
         reads=reads[first],
         shares=feature_shares(features, queries)[first],
         members=membership(skip_sets, len(features)),
         skips=skips[first],
-        samples=tuple(Sample(s.vectors, s.rows, _summed(s.query_weights, of_query, len(first))) for s in samples),
+        samples=tuple(Sample(s.vectors, s.rows, weights) for s, weights in zip(samples, summed, strict=True)),
         unit=unit or Unit.cells(len(columns)),
         block_rows=block_rows,
         max_vectors=max_vectors,
@@ -176,11 +176,7 @@ def thinned(problem: Problem, rows: int) -> Problem:
     return replace(problem, samples=tuple(samples))
 
 
-def _equal_rows(masks: Bits) -> tuple[Ints, Ints]:
+def equal_rows(masks: Bits) -> tuple[Ints, Ints]:
     """The first row of each class of equal rows, and each row's class."""
     _, first, inverse = np.unique(np.packbits(masks, axis=1), axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
-
-
-def _summed(weights: Floats, of_query: Ints, n_classes: int) -> Floats:
-    return np.bincount(of_query, weights=weights, minlength=n_classes).astype(np.float64)

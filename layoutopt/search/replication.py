@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.basic import full_copies, selective
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, mask_of
+from layoutopt.search.candidates import Candidate, Candidates, mask_of
 from layoutopt.search.costs import Costs, few_families, masters_of
 from layoutopt.search.evaluation import Evaluator
-from layoutopt.search.families import CopyScheme, CopySearch
+from layoutopt.search.families import Copy, CopyScheme, CopySearch
 from layoutopt.search.grouping import Group, served_by
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Unit, thinned
@@ -37,7 +38,7 @@ class ReplicatedScheme:
     """
 
     budget: float
-    layouts: CandidateLayouts
+    layouts: Candidates
     cost: float
     cells: float
     storage: float
@@ -53,14 +54,7 @@ class ReplicationSearch:
     def __init__(
         self, problem: Problem, partitioner: Partitioner, groups: tuple[Group, ...], stored: Unit | None = None
     ) -> None:
-        """Start from a grouping.
-
-        Args:
-            problem: the problem.
-            partitioner: that of the load.
-            groups: the best column groups found.
-            stored: what storing costs; cells where left out.
-        """
+        """Start from the best column groups found; ``stored`` is what storing costs, cells where left out."""
         self.problem = problem
         self._partitioner = partitioner
         unit = stored or Unit(np.ones(len(problem.columns)), 0.0)
@@ -71,7 +65,7 @@ class ReplicationSearch:
         self._copy_search = CopySearch(problem, families, self._estimate)
         self._families = families
         self._groups = groups
-        self._regrouped: dict[frozenset[int], tuple[Group, ...]] = {}
+        self._regrouped = cache(self._groups_without)
         self.plain = self._copy_search.layouts(CopyScheme(groups))
         self._found = [self.plain]
         self._unit_storage = self.exact.storage(self.plain)
@@ -100,7 +94,7 @@ class ReplicationSearch:
         layouts = full_copies(self.problem, copies, self._partitioner, self._estimate)
         return self.measured(layouts, float(copies))
 
-    def measured(self, layouts: CandidateLayouts, budget: float) -> ReplicatedScheme:
+    def measured(self, layouts: Candidates, budget: float) -> ReplicatedScheme:
         """The figures of some layouts."""
         cells = Costs(self.exact.evaluator, Unit(np.ones(len(self.problem.columns)), 0.0)).storage(layouts)
         return ReplicatedScheme(
@@ -111,7 +105,7 @@ class ReplicationSearch:
             storage=self.exact.storage(layouts) / self._unit_storage,
         )
 
-    def _order(self, layouts: CandidateLayouts) -> tuple[float, float]:
+    def _order(self, layouts: Candidates) -> tuple[float, float]:
         return self.exact.query_cost(layouts), self.exact.storage(layouts)
 
     def _starts(self, allowed: float) -> list[CopyScheme]:
@@ -126,23 +120,22 @@ class ReplicationSearch:
         copied = scheme.copied
         if not copied or len(copied) == len(self._families):
             return scheme
-        if copied not in self._regrouped:
-            reads = self.problem.reads.copy()
-            for family in copied:
-                reads[self._families[family].numbers] = False
-            self._regrouped[copied] = search_groups(replace(self.problem, reads=reads), self._partitioner).best.groups
-        return replace(scheme, groups=self._regrouped[copied])
+        return replace(scheme, groups=self._regrouped(copied))
+
+    def _groups_without(self, families: Copy) -> tuple[Group, ...]:
+        reads = self.problem.reads.copy()
+        for family in families:
+            reads[self._families[family].numbers] = False
+        return search_groups(replace(self.problem, reads=reads), self._partitioner).best.groups
 
 
-def scheme_of_layouts(evaluator: Evaluator, layouts: Sequence[CandidateLayout], partitioner: str) -> Scheme:
+def scheme_of_layouts(evaluator: Evaluator, layouts: Sequence[Candidate], partitioner: str) -> Scheme:
     """The scheme of some layouts, in their order, with master columns (5.5.3) and the queries that each serves."""
     masters = masters_of(evaluator, layouts)
     return Scheme(tuple(_layout(evaluator, layout, masters, partitioner) for layout in layouts))
 
 
-def _layout(
-    evaluator: Evaluator, layout: CandidateLayout, masters: dict[int, CandidateLayout], partitioner: str
-) -> Layout:
+def _layout(evaluator: Evaluator, layout: Candidate, masters: dict[int, Candidate], partitioner: str) -> Layout:
     problem, evaluation = evaluator.problem, evaluator.evaluate(layout)
     columns = tuple(problem.columns[column] for column in sorted(layout.columns))
     guides = evaluation.guides
@@ -153,7 +146,7 @@ def _layout(
     return Layout(columns, evaluation.features, master, blocking, guides, _serves(problem, layout))
 
 
-def _serves(problem: Problem, layout: CandidateLayout) -> tuple[int, ...] | None:
+def _serves(problem: Problem, layout: Candidate) -> tuple[int, ...] | None:
     """The queries, of those that the problem was made of; None where they are all that read its columns."""
     served = mask_of(layout.served, len(problem.reads))
     if np.array_equal(served, served_by(problem, layout.columns)):

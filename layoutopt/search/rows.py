@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -27,14 +27,17 @@ _CHUNK = 4_096
 """Vectors that all queries are tested on at once."""
 
 
-def remembered(rows_read: RowsRead) -> RowsRead:
-    """The same function, remembering every set of queries it was asked for."""
-    seen: dict[bytes, Floats] = {}
+_Found = TypeVar("_Found")
 
-    def answer(served: Bits) -> Floats:
+
+def remembered(find: Callable[[Bits], _Found]) -> Callable[[Bits], _Found]:
+    """The same function of the queries served, remembering every set of queries it was asked for."""
+    seen: dict[bytes, _Found] = {}
+
+    def answer(served: Bits) -> _Found:
         key = np.packbits(served).tobytes()
         if key not in seen:
-            seen[key] = rows_read(served)
+            seen[key] = find(served)
         return seen[key]
 
     return answer
@@ -44,40 +47,36 @@ class ComputedRows:
     """The exact value on the samples: choose local features, partition, look at the union vectors.
 
     Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
+
+    Attributes:
+        by_most: the same by the first choice alone, as many features as fit.
     """
 
     def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
         """Start with nothing computed."""
         self._problem = problem
         self._partitioner = partitioner
-        self._known: dict[bytes, tuple[Ints, Floats]] = {}
-        self.by_most: RowsRead = remembered(lambda served: self._read(served, choose_features(problem, served)))
-        """The same by the first choice alone, as many features as fit."""
+        self._chosen = remembered(self._choose)
+        self.by_most: RowsRead = remembered(
+            lambda served: rows_by(problem, served, choose_features(problem, served), partitioner)
+        )
 
     def __call__(self, served: Bits) -> Floats:
         """The rows that each of the queries served reads."""
-        return self._find(served)[1]
+        return self._chosen(served)[1]
 
     def guides(self, served: Bits) -> Ints:
         """The local features of a group that these queries read, ascending; none where there are none."""
-        return self._find(served)[0]
-
-    def _find(self, served: Bits) -> tuple[Ints, Floats]:
-        key = np.packbits(served).tobytes()
-        if key not in self._known:
-            self._known[key] = self._choose(served)
-        return self._known[key]
+        return self._chosen(served)[0]
 
     def _choose(self, served: Bits) -> tuple[Ints, Floats]:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
-        read = [self.by_most(served), *(self._read(served, fewer) for fewer in choices[1:])]
+        fewer = [rows_by(problem, served, features, self._partitioner) for features in choices[1:]]
+        read = [self.by_most(served), *fewer]
         best = int(np.argmin([float((price * rows).sum()) for rows in read]))
         return choices[best], read[best]
-
-    def _read(self, served: Bits, features: Ints) -> Floats:
-        return rows_by(self._problem, served, features, self._partitioner)
 
 
 def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:

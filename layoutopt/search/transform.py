@@ -7,12 +7,11 @@ queries that it subsumes go there. After each operation layouts of the same quer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts, Queries, joined, tidied
+from layoutopt.search.candidates import Candidate, Candidates, Queries, joined, tidied
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem
@@ -27,33 +26,25 @@ _LEAST_WEIGHT = 0.01
 """Of all queries' weight: a feature of fewer is not replicated alone."""
 
 
-def replicate(
-    problem: Problem, layouts: CandidateLayouts, layout: CandidateLayout, queries: Queries
-) -> CandidateLayouts:
+def replicate(problem: Problem, layouts: Candidates, layout: Candidate, queries: Queries) -> Candidates:
     """Copy what some of a layout's queries read there; the layout then cares for the others alone."""
     taken = layout.served & queries
-    copy = CandidateLayout(layout.columns & read_by(problem, taken), taken, copy=True)
-    return _replaced(
-        problem, layouts, [layout], [CandidateLayout(layout.columns, layout.served - taken, layout.copy), copy]
-    )
+    copy = Candidate(layout.columns & read_by(problem, taken), taken, copy=True)
+    return _replaced(problem, layouts, [layout], [Candidate(layout.columns, layout.served - taken, layout.copy), copy])
 
 
-def merge(
-    problem: Problem, layouts: CandidateLayouts, one: CandidateLayout, other: CandidateLayout
-) -> CandidateLayouts:
+def merge(problem: Problem, layouts: Candidates, one: Candidate, other: Candidate) -> Candidates:
     """One layout with the columns and queries of both."""
-    both = CandidateLayout(one.columns | other.columns, one.served | other.served, one.copy and other.copy)
+    both = Candidate(one.columns | other.columns, one.served | other.served, one.copy and other.copy)
     return _replaced(problem, layouts, [one, other], [both])
 
 
-def merge_replicate(
-    problem: Problem, layouts: CandidateLayouts, one: CandidateLayout, other: CandidateLayout
-) -> CandidateLayouts:
+def merge_replicate(problem: Problem, layouts: Candidates, one: Candidate, other: Candidate) -> Candidates:
     """One layout for the queries that read both, and copies for those that read only one of them."""
     common = one.served & other.served
-    both = CandidateLayout(one.columns | other.columns, common, one.copy and other.copy)
+    both = Candidate(one.columns | other.columns, common, one.copy and other.copy)
     copies = [
-        CandidateLayout(layout.columns & read_by(problem, layout.served - common), layout.served - common, copy=True)
+        Candidate(layout.columns & read_by(problem, layout.served - common), layout.served - common, copy=True)
         for layout in (one, other)
         if layout.served - common
     ]
@@ -65,33 +56,15 @@ def read_by(problem: Problem, queries: Queries) -> Group:
     return frozenset(np.flatnonzero(problem.reads[sorted(queries)].any(axis=0)).tolist())
 
 
-def _replaced(
-    problem: Problem, layouts: CandidateLayouts, old: list[CandidateLayout], new: list[CandidateLayout]
-) -> CandidateLayouts:
+def _replaced(problem: Problem, layouts: Candidates, old: list[Candidate], new: list[Candidate]) -> Candidates:
     return joined(tidied(problem, [*(layout for layout in layouts if layout not in old), *new]))
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """An operation's result, with the most that it could gain for each cell stored."""
-
-    worth: float
-    layouts: CandidateLayouts
-
-
-def improve(
-    problem: Problem, layouts: CandidateLayouts, budget: float, estimate: Costs, exact: Costs
-) -> CandidateLayouts:
+def improve(problem: Problem, layouts: Candidates, budget: float, estimate: Costs, exact: Costs) -> Candidates:
     """Apply the operation that gains most for what it stores while one gains, by the exact costs; at most some rounds.
 
-    Algorithm 2 evaluates every operation by partitioning; here those with most to gain, by the estimated costs.
-
-    Args:
-        problem: the problem.
-        layouts: within the budget.
-        budget: in the unit of the costs' storage.
-        estimate: on which operations are compared.
-        exact: on which the best one must gain.
+    Algorithm 2 evaluates every operation by partitioning; here those with most to gain are compared by the estimated
+    costs. The layouts are within the budget, which is in the unit of the costs' storage.
     """
     cost = exact.query_cost(layouts)
     for _ in range(_ROUNDS):
@@ -105,20 +78,21 @@ def improve(
     return layouts
 
 
-def _best(problem: Problem, layouts: CandidateLayouts, budget: float, costs: Costs) -> CandidateLayouts | None:
+def _best(problem: Problem, layouts: Candidates, budget: float, costs: Costs) -> Candidates | None:
     cost, stored = costs.query_cost(layouts), costs.storage(layouts)
-    candidates = sorted(_candidates(problem, layouts, costs), key=lambda each: -each.worth)[:_TRIED]
-    found: tuple[float, CandidateLayouts] | None = None
-    for candidate in candidates:
-        new_stored = costs.storage(candidate.layouts)
-        gain = cost - costs.query_cost(candidate.layouts) if new_stored <= budget else 0.0
+    steps = sorted(_steps(problem, layouts, costs), key=lambda step: -step[0])[:_TRIED]
+    found: tuple[float, Candidates] | None = None
+    for _, changed in steps:
+        new_stored = costs.storage(changed)
+        gain = cost - costs.query_cost(changed) if new_stored <= budget else 0.0
         worth = gain / max(new_stored - stored, _NOTHING)
         if gain >= _LEAST_GAIN * cost and (found is None or worth > found[0]):
-            found = (worth, candidate.layouts)
+            found = (worth, changed)
     return found[1] if found else None
 
 
-def _candidates(problem: Problem, layouts: CandidateLayouts, costs: Costs) -> Iterator[_Candidate]:
+def _steps(problem: Problem, layouts: Candidates, costs: Costs) -> Iterator[tuple[float, Candidates]]:
+    """The results of all operations, each with the most that it could gain for each cell stored."""
     features = subsumed_queries(problem)
     cell, tid = problem.unit.cell, problem.unit.tid
     for layout in layouts:
@@ -133,15 +107,15 @@ def _candidates(problem: Problem, layouts: CandidateLayouts, costs: Costs) -> It
                 potential = float(pays[np.isin(numbers, list(taken))].sum()) * (1 - share)
                 stored = share * costs.stored.cell[sorted(layout.columns & read_by(problem, taken))].sum()
                 worth = potential / max(stored, _NOTHING)
-                yield _Candidate(worth, replicate(problem, layouts, layout, queries))
+                yield worth, replicate(problem, layouts, layout, queries)
     for one, other in combinations(layouts, 2):
         common = sorted(one.served & other.served)
         if not common:
             continue
         tids = tid * float(sum(costs.evaluator.evaluate(layout).rows[common].sum() for layout in (one, other)))
-        yield _Candidate(tids / _NOTHING, merge(problem, layouts, one, other))
+        yield tids / _NOTHING, merge(problem, layouts, one, other)
         if one.served != other.served:
-            yield _Candidate(tids, merge_replicate(problem, layouts, one, other))
+            yield tids, merge_replicate(problem, layouts, one, other)
 
 
 def subsumed_queries(problem: Problem) -> list[tuple[Queries, float]]:

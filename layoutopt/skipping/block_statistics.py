@@ -1,6 +1,6 @@
 """What a catalog knows of blocks: rows, union vectors by feature, and bounds of columns.
 
-Whatever is missing or unknown proves nothing (promise 7 of the design): see :mod:`layoutopt.skipping.cannot_match`.
+Whatever is missing or unknown proves nothing: see :mod:`layoutopt.skipping.cannot_match`.
 """
 
 from __future__ import annotations

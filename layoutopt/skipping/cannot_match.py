@@ -1,4 +1,4 @@
-"""cannot_match: the one skipping rule, over all blocks at once, shared by search and scan (DESIGN 2).
+"""cannot_match: the one skipping rule, over all blocks at once, shared by search and scan.
 
 A node of a filter's AND/OR tree can't match a block if a feature that subsumes the node has bit 0 in the block's union
 vector (Sun 2017, 3.5), or a statistic of the block proves it; for AND, if any child can't; for OR, if all can't.

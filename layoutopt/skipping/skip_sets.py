@@ -10,14 +10,14 @@ vectors, Eq. 3.1) holds for skip sets as it stands; a skip set of one member is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Singles
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicates import And, Constant, InSet, Node, Or, conjunction, disjunction
+from layoutopt.model.predicates import And, Constant, InSet, Node, Or
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import FeatureIndex, pieces
 
@@ -28,29 +28,25 @@ _MOST_SKIP_SETS = 64
 
 
 class SkipSetFinder:
-    """Finds the skip sets of nodes over one feature set, remembering every node it has seen."""
+    """Finds the skip sets of nodes over one feature set, remembering every node it has seen.
+
+    Attributes:
+        skip_sets: of a node its minimal skip sets, smallest first; none where no feature can help. A node that no row
+            makes TRUE has the empty skip set, which holds everywhere. Sound: where all features of a skip set are 0 in
+            a block, no row of the block makes the node TRUE.
+    """
 
     def __init__(self, features: FeatureSet) -> None:
         self._index = FeatureIndex(features)
-        self._seen: dict[Node, tuple[SkipSet, ...]] = {}
+        self.skip_sets = cache(self._skip_sets)
 
-    def skip_sets(self, node: Node) -> tuple[SkipSet, ...]:
-        """The minimal skip sets of a node, smallest first; none where no feature can help.
-
-        A node that no row makes TRUE has the empty skip set, which holds everywhere.
-
-        Sound: where all features of a skip set are 0 in a block, no row of the block makes the node TRUE.
-        """
-        found = self._seen.get(node)
-        if found is None:
-            minimal = _minimal(self._find(node))
-            if len(minimal) > _MOST_SKIP_SETS:
-                # A pair of `x <> 'a'` and `x <> 'b'` is smaller than eight values of a list, and never 0 together.
-                minimal = sorted(minimal, key=lambda skip_set: (self._generality(skip_set), len(skip_set)))[
-                    :_MOST_SKIP_SETS
-                ]
-            found = self._seen[node] = tuple(sorted(minimal, key=_by_size))
-        return found
+    def _skip_sets(self, node: Node) -> tuple[SkipSet, ...]:
+        minimal = _minimal(self._find(node))
+        if len(minimal) > _MOST_SKIP_SETS:
+            # A pair of `x <> 'a'` and `x <> 'b'` is smaller than eight values of a list, and never 0 together.
+            strictest = sorted(minimal, key=lambda skip_set: (self._generality(skip_set), len(skip_set)))
+            minimal = strictest[:_MOST_SKIP_SETS]
+        return tuple(sorted(minimal, key=_by_size))
 
     def _find(self, node: Node) -> Iterable[SkipSet]:
         if isinstance(node, Constant):
@@ -74,7 +70,8 @@ class SkipSetFinder:
     def _bound(self, choices: list[tuple[SkipSet, ...]]) -> list[tuple[SkipSet, ...]]:
         """Keep the strictest skip sets of each choice so that their product stays small.
 
-        Of two features of which one is stricter, it has bit 0 wherever the other has: its skip set proves more.
+        A stricter feature is TRUE of fewer rows, so it has bit 0 in every block where a more general one has, and in
+        others: its skip set skips more.
         """
         sizes = [len(choice) for choice in choices]
         if np.prod(sizes, dtype=np.float64) <= _MOST_SKIP_SETS:
@@ -94,8 +91,7 @@ class SkipSetFinder:
         """For each feature, how many are stricter, itself among them: it is TRUE wherever one of them is."""
         counts = [0] * len(self._index.features)
         for feature in self._index.features:
-            node = conjunction(disjunction(predicate.literals) for predicate in feature.predicates)
-            for general in self._index.subsuming(node):
+            for general in self._index.subsuming(feature.node):
                 counts[general] += 1
         return tuple(counts)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +12,9 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Column
 from layoutopt.model.values import to_key
 from layoutopt.sql.functions import (
-    DATE_PARTS,
     DATE_TRUNC_UNITS,
     EXTRACT_UNITS,
-    STRING_FUNCTIONS,
+    FUNCTIONS,
     TRUNC_UNITS,
     TRY_ARITHMETIC,
     Function,
@@ -35,8 +33,6 @@ from layoutopt.sql.types.rules import (
     is_number,
     normal_type,
 )
-
-_SAFE_REGEX = re.compile(r"[\w\s.,:;@#%&=<>!~\"'/^$|*+?-]*")
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,12 @@ def subject(node: exp.Expr, context: Context) -> Subject:
     reader = _READERS.get(type(node))
     if reader is not None:
         return reader(node, context)
-    if type(node) in DATE_PARTS:
-        return _called(DATE_PARTS[type(node)], [node.this], context)
-    if type(node) in STRING_FUNCTIONS:
-        return _called(STRING_FUNCTIONS[type(node)], [node.this], context)
+    function = FUNCTIONS.get(type(node))
+    if function is not None:
+        if any(node.args.get(name) for name in function.refused):
+            raise Unusable("unsupported-function", f"{node.sql('spark')} has an argument that is not followed here")
+        arguments = [node.args[name] for name in function.arguments if node.args.get(name) is not None]
+        return _called(function, arguments, context)
     if type(node) in TRY_ARITHMETIC:
         return _arithmetic(node, context)
     code = "unsupported-function" if isinstance(node, exp.Func) else "unsupported-expression"
@@ -167,7 +165,7 @@ def _to_date(node: exp.Expr, context: Context) -> Subject:
 
 
 def _called(function: Function, arguments: Sequence[exp.Expr], context: Context) -> Subject:
-    cast = tuple(_argument(a, kind, context) for a, kind in zip(arguments, function.takes, strict=True))
+    cast = tuple(_argument(a, kind, context) for a, kind in zip(arguments, function.takes, strict=False))
     return Subject(Call(function.name, cast, function.gives), function.gives)
 
 
@@ -203,17 +201,6 @@ def _extract(node: exp.Expr, context: Context) -> Subject:
     return _called(function, [node.expression], context)
 
 
-def _substring(node: exp.Expr, context: Context) -> Subject:
-    places = [part for part in (node.args.get("start"), node.args.get("length")) if part is not None]
-    function = Function("substring", ("string", *["int"] * len(places)), "string")
-    return _called(function, [node.this, *places], context)
-
-
-def _left(node: exp.Expr, context: Context) -> Subject:
-    name = "left" if isinstance(node, exp.Left) else "right"
-    return _called(Function(name, ("string", "int"), "string"), [node.this, node.expression], context)
-
-
 def _trim(node: exp.Expr, context: Context) -> Subject:
     if node.expression is not None and not isinstance(node.expression, str):
         raise Unusable("unsupported-function", f"{node.sql('spark')} names the characters to trim")
@@ -221,15 +208,8 @@ def _trim(node: exp.Expr, context: Context) -> Subject:
     return _called(Function(name, ("string",), "string"), [node.this], context)
 
 
-def _position(node: exp.Expr, context: Context) -> Subject:
-    if set(node.args) - {"this", "substr"} and any(node.args.get(k) for k in ("position", "occurrence")):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} starts elsewhere than at the first character")
-    return _called(Function("instr", ("string", "string"), "int"), [node.this, node.args["substr"]], context)
-
-
 def _concat(node: exp.Expr, context: Context) -> Subject:
-    pieces = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
-    return _called(Function("concat", ("string",) * len(pieces), "string"), pieces, context)
+    return _called(Function("concat", ("string",) * len(node.expressions), "string"), node.expressions, context)
 
 
 def _absolute(node: exp.Expr, context: Context) -> Subject:
@@ -241,16 +221,6 @@ def _absolute(node: exp.Expr, context: Context) -> Subject:
     if not is_number(given.type):
         raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
     return Subject(Call("abs", (materialised(given),), given.type), given.type)
-
-
-def _square_root(node: exp.Expr, context: Context) -> Subject:
-    return _called(Function("sqrt", ("double",), "double"), [node.this], context)
-
-
-def _date_difference(node: exp.Expr, context: Context) -> Subject:
-    if node.args.get("unit"):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} counts in another unit than days")
-    return _called(Function("datediff", ("date", "date"), "int"), [node.this, node.expression], context)
 
 
 def _trunc(node: exp.Expr, context: Context) -> Subject:
@@ -301,31 +271,15 @@ def _negative(node: exp.Expr, context: Context) -> Subject:
     return _arithmetic(zero, context)
 
 
-def safe_regex(pattern: str) -> bool:
-    """Whether a pattern is surely one that Java takes, and takes in bounded time and stack.
-
-    >>> safe_regex("^a.*b$"), safe_regex("(a|b)*"), safe_regex("[")
-    (True, False, False)
-    """
-    return bool(_SAFE_REGEX.fullmatch(pattern)) and not re.search(r"[*+?]{2}|^[*+?]|[|^][*+?]", pattern)
-
-
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Column: _column,
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.TsOrDsToDate: _to_date,
     exp.Extract: _extract,
-    exp.Substring: _substring,
-    exp.Left: _left,
-    exp.Right: _left,
     exp.Trim: _trim,
-    exp.StrPosition: _position,
     exp.Concat: _concat,
-    exp.DPipe: _concat,
     exp.Abs: _absolute,
-    exp.Sqrt: _square_root,
-    exp.DateDiff: _date_difference,
     exp.DateTrunc: _trunc,
     exp.TimestampTrunc: _date_trunc,
     exp.Coalesce: _coalesce,

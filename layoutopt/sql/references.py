@@ -92,6 +92,18 @@ def references_of(sql: str) -> References:
     return References(kind, tables, common, plain, tuple(column.name for column in columns))
 
 
+def tables_named(sql: str, dialect: str = "spark") -> list[str]:
+    """The tables that a statement names, without qualifiers and common tables, in alphabetical order.
+
+    Raises:
+        SettingError: unknown dialect.
+        StatementError: the text can't be parsed, or holds no or several statements.
+    """
+    tree = parse_statement(sql, dialect)
+    common = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
+    return sorted({table.name for table in tree.find_all(exp.Table) if table.name.lower() not in common | {""}})
+
+
 def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
     """What a statement is, and the part of it that reads tables."""
     if isinstance(tree, exp.Query):
@@ -102,14 +114,19 @@ def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
     return Kind.OTHER, tree
 
 
-def _reference(table: exp.Table) -> Reference | None:
-    """A reference by name; None for table functions and the like."""
-    parts = table.parts
-    places = [part.meta for part in parts if isinstance(part, exp.Identifier)]
-    if len(places) < len(parts) or not all("start" in place and "end" in place for place in places):
+def span_of(table: exp.Table) -> Span | None:
+    """Where a table's name stands in the text; None for table functions and the like."""
+    places = [part.meta for part in table.parts if isinstance(part, exp.Identifier)]
+    if len(places) < len(table.parts) or not all("start" in place and "end" in place for place in places):
         return None
-    span = min(place["start"] for place in places), max(place["end"] for place in places) + 1
-    names = tuple(part.name for part in parts)
+    return min(place["start"] for place in places), max(place["end"] for place in places) + 1
+
+
+def _reference(table: exp.Table) -> Reference | None:
+    span = span_of(table)
+    if span is None:
+        return None
+    names = tuple(part.name for part in table.parts)
     return Reference(names, span, bool(table.args.get("alias")), bool(table.args.get("sample")))
 
 

@@ -1,7 +1,7 @@
 """Checksums of where values stand: sums of hash(tid, value), which notice two rows that swapped their tids.
 
 A column's plain checksum is the same whatever tids its values have, so it says nothing of rows put together from
-several layouts (promise 3). Here each value is hashed with its row's position in the segment: Spark's ``hash()`` of the
+several layouts. Here each value is hashed with its row's position in the segment: Spark's ``hash()`` of the
 long whose low half is the tid and whose high half is the value's hash. A value's hash is Spark's own where
 :func:`~layoutopt.writer.checksum.is_hashable`; nested values, which Spark hashes without their lengths and not at all
 where they hold maps, have one of ours.

@@ -1,4 +1,4 @@
-"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark (DESIGN 5)."""
+"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.objective import SkipSetObjective
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
-from layoutopt.partitioning.workload import objective_of
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 

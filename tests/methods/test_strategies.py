@@ -261,7 +261,7 @@ def test_tids_swapped_in_a_task_are_refused(
     layouts = tuple(Layout(names, (i,), names, ByVectors("ward")) for i, names in enumerate(groups))
     plan = plan_of(doc, partition_by="day", scheme=Scheme(layouts))
     load(spark, source, tmp_path / "t", plan)
-    monkeypatch.setattr("layoutopt.spark.loading.load.write_segment", swapped_in_task)
+    monkeypatch.setattr("layoutopt.spark.loading.job.write_segment", swapped_in_task)
     with pytest.raises(ContentMismatchError, match=r"layout 1 has .*text at other row positions"):
         load(spark, source, tmp_path / "t", plan)
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0

@@ -12,7 +12,7 @@ from layoutopt.partitioning.objective import FeatureObjective, Objective, SkipSe
 from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.refinement import refine
 from layoutopt.partitioning.ward import ward
-from tests.partitioning.objectives import skip_set_objective
+from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
 
@@ -90,7 +90,7 @@ def test_the_skip_set_objective_is_what_queries_read(segment: Segment, seed: int
 
 def test_the_matrix_form_skips_by_any_feature_of_a_query() -> None:
     matrix = np.array([[1, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
-    objective = SkipSetObjective.of_matrix(matrix, np.array([1.0, 2.0, 4.0]), rows=1)
+    objective = of_subsumed(matrix, np.array([1.0, 2.0, 4.0]), rows=1)
     reading = objective.reading(np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 0]], dtype=bool))
     assert (reading / reading[2] * 7).round(9).tolist() == [6, 5, 7, 4]
 
@@ -98,6 +98,8 @@ def test_the_matrix_form_skips_by_any_feature_of_a_query() -> None:
 def test_a_skip_set_skips_only_where_all_its_features_are_0() -> None:
     """An IN list of two values, features 0 and 1, of query 0; query 1 has that skip set and feature 2."""
     has_skip_set = np.array([[1, 0], [1, 1]], dtype=bool)
-    objective = SkipSetObjective.of_skip_sets([{0, 1}, {2}], has_skip_set, 3, np.array([1.0, 2.0]), rows=1)
+    objective = SkipSetObjective.of_skip_sets(
+        [frozenset({0, 1}), frozenset({2})], has_skip_set, 3, np.array([1.0, 2.0]), rows=1
+    )
     reading = objective.reading(np.array([[0, 0, 1], [1, 0, 0], [0, 1, 1]], dtype=bool))
     assert (reading / reading[2] * 3).round(9).tolist() == [0, 1, 3]

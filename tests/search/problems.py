@@ -9,7 +9,13 @@ from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.search.candidates import Candidates
+from layoutopt.search.costs import Costs, families_of
+from layoutopt.search.evaluation import Evaluator
+from layoutopt.search.families import CopyScheme, CopySearch
+from layoutopt.search.gsop import search_groups, singles
 from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.replication import ReplicationSearch
 from layoutopt.skipping.skip_sets import SkipSet, membership
 
 WARD: Partitioner = find_partitioner("ward")
@@ -88,3 +94,45 @@ def queries_of(problem: Problem, numbers: list[int]) -> Bits:
     served = np.zeros(len(problem.reads), dtype=np.bool_)
     served[[number % len(served) for number in numbers]] = True
     return served
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> tuple[Problem, Candidates]:
+    """Column groups, and copies for some of the families."""
+    problem = draw(problems())
+    families = families_of(problem)
+    numbers = range(len(families))
+    copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
+    disjoint: list[frozenset[int]] = []
+    for copy in copies:
+        if not any(copy & other for other in disjoint):
+            disjoint.append(copy)
+    copy_search = CopySearch(problem, families, Costs(Evaluator(problem, WARD), cells(problem)))
+    return problem, copy_search.layouts(CopyScheme(singles(problem), frozenset(disjoint)))
+
+
+def cells(problem: Problem) -> Unit:
+    return Unit(np.ones(len(problem.columns)), 0.0)
+
+
+def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, ReplicationSearch]:
+    best = search_groups(problem, WARD).best
+    return best.cost, ReplicationSearch(problem, WARD, best.groups, stored)
+
+
+def crossing() -> Problem:
+    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
+    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
+    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
+    family = np.repeat([0, 1], 4)
+    return Problem(
+        columns=("a", "b", "c", "d"),
+        reads=np.array([[f == 0, True, f == 1, False] for f in family]),
+        shares=np.eye(8),
+        members=np.eye(8, dtype=np.float32),
+        skips=np.eye(8, dtype=np.bool_),
+        samples=(Sample(vectors, 160, np.ones(8)),),
+        unit=Unit.cells(4),
+        block_rows=56,
+        max_vectors=100,
+    )

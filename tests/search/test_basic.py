@@ -14,8 +14,7 @@ from layoutopt.search.costs import families_of, few_families
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem
 from layoutopt.search.replication import ReplicationSearch, scheme_of_layouts
-from tests.search.problems import WARD, problems, random_problem
-from tests.search.test_replication import crossing, found_by
+from tests.search.problems import WARD, crossing, found_by, problems, random_problem
 
 
 @settings(max_examples=40, deadline=None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from layoutopt.model.cost import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
-from layoutopt.search.candidates import CandidateLayout, CandidateLayouts
+from layoutopt.search.candidates import Candidate, Candidates
 from layoutopt.search.costs import Costs, families_of, masters_of, path_cost
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.families import CopyScheme, CopySearch
@@ -21,26 +21,7 @@ from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import ComputedRows
 from tests.model.costs import Stored, storage_cost
-from tests.search.problems import WARD, problems, random_problem
-
-
-@st.composite
-def overlapping(draw: st.DrawFn) -> tuple[Problem, CandidateLayouts]:
-    """Column groups, and copies for some of the families."""
-    problem = draw(problems())
-    families = families_of(problem)
-    numbers = range(len(families))
-    copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
-    disjoint: list[frozenset[int]] = []
-    for copy in copies:
-        if not any(copy & other for other in disjoint):
-            disjoint.append(copy)
-    copy_search = CopySearch(problem, families, Costs(Evaluator(problem, WARD), cells(problem)))
-    return problem, copy_search.layouts(CopyScheme(singles(problem), frozenset(disjoint)))
-
-
-def cells(problem: Problem) -> Unit:
-    return Unit(np.ones(len(problem.columns)), 0.0)
+from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
 @given(st.data())
@@ -76,7 +57,7 @@ def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: P
 
 
 @given(overlapping())
-def test_storage_is_equation_5_2(case: tuple[Problem, CandidateLayouts]) -> None:
+def test_storage_is_equation_5_2(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     evaluator = Evaluator(problem, WARD)
     masters = masters_of(evaluator, layouts)
@@ -92,7 +73,7 @@ def test_storage_is_equation_5_2(case: tuple[Problem, CandidateLayouts]) -> None
 
 
 @given(overlapping())
-def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, CandidateLayouts]) -> None:
+def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     evaluator = Evaluator(problem, WARD)
     tids = Costs(evaluator, Unit(np.zeros(len(problem.columns)), 1.0)).storage(layouts)
@@ -105,7 +86,7 @@ def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, Can
 
 
 @given(overlapping())
-def test_every_query_has_all_its_columns(case: tuple[Problem, CandidateLayouts]) -> None:
+def test_every_query_has_all_its_columns(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     for query, reads in enumerate(problem.reads):
         held = {column for layout in layouts if query in layout.served for column in layout.columns}
@@ -122,6 +103,6 @@ def test_what_the_same_queries_read_is_evaluated_once() -> None:
     problem = random_problem(3)
     evaluator = Evaluator(problem, WARD)
     both = frozenset({0, 1})
-    rows = evaluator.evaluate(CandidateLayout(frozenset({0}), both)).rows
-    assert evaluator.evaluate(CandidateLayout(frozenset({1, 2}), both)).rows is rows
-    assert evaluator.evaluate(CandidateLayout(frozenset({0}), frozenset({0}))).rows is not rows
+    rows = evaluator.evaluate(Candidate(frozenset({0}), both)).rows
+    assert evaluator.evaluate(Candidate(frozenset({1, 2}), both)).rows is rows
+    assert evaluator.evaluate(Candidate(frozenset({0}), frozenset({0}))).rows is not rows

@@ -11,19 +11,13 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.candidates import CandidateLayout
+from layoutopt.search.candidates import Candidate
 from layoutopt.search.costs import families_of
 from layoutopt.search.evaluation import Evaluator
-from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.replication import ReplicationSearch, scheme_of_layouts
+from layoutopt.search.replication import scheme_of_layouts
 from layoutopt.skipping.skip_sets import membership
-from tests.search.problems import WARD, problems, random_problem, shares_of
-
-
-def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, ReplicationSearch]:
-    best = search_groups(problem, WARD).best
-    return best.cost, ReplicationSearch(problem, WARD, best.groups, stored)
+from tests.search.problems import WARD, crossing, found_by, problems, random_problem, shares_of
 
 
 @settings(max_examples=60, deadline=None)
@@ -67,24 +61,6 @@ def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -
 def test_the_same_problem_has_the_same_scheme(problem: Problem) -> None:
     first, second = (found_by(one)[1].best(1.5).layouts for one in (problem, replace(problem)))
     assert first == second
-
-
-def crossing() -> Problem:
-    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
-    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
-    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
-    family = np.repeat([0, 1], 4)
-    return Problem(
-        columns=("a", "b", "c", "d"),
-        reads=np.array([[f == 0, True, f == 1, False] for f in family]),
-        shares=np.eye(8),
-        members=np.eye(8, dtype=np.float32),
-        skips=np.eye(8, dtype=np.bool_),
-        samples=(Sample(vectors, 160, np.ones(8)),),
-        unit=Unit.cells(4),
-        block_rows=56,
-        max_vectors=100,
-    )
 
 
 def test_a_copy_of_the_column_in_conflict_ends_it() -> None:
@@ -155,7 +131,7 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
         samples=(Sample(VectorCounts.of_rows(pack(bits), values + weak), rows, np.ones(weak)),),
         unit=Unit.cells(1), block_rows=150, max_vectors=3_000,
     )  # fmt: skip
-    layout = CandidateLayout(frozenset((0,)), frozenset(range(weak)))
+    layout = Candidate(frozenset((0,)), frozenset(range(weak)))
     few, many = Evaluator(problem, WARD), Evaluator(problem, WARD, few_guides=False)
     assert set(few.evaluate(layout).guides) < set(many.evaluate(layout).guides)
     assert not {*range(values, values + weak)} & set(few.evaluate(layout).guides)

@@ -333,7 +333,7 @@ def in_list(*values: str) -> InSet:
 
 
 def test_a_list_is_skipped_by_features_of_its_values() -> None:
-    """DESIGN 2: ``x IN ('a','b')`` skips by features for its literals."""
+    """``x IN ('a','b')`` skips by features for its literals."""
     features = features_of([listed("s", ["a"], False), listed("s", ["b"], False)])
     bits = FeatureBits(pack(np.array([[0, 0], [1, 0], [0, 1]], dtype=bool)))
     statistics = BlockStatistics(np.full(3, 1), bits)
@@ -349,7 +349,7 @@ def test_whole_numbers_side_by_side_are_a_list_too() -> None:
 
 
 def test_a_feature_and_a_statistic_skip_an_or_together() -> None:
-    """DESIGN 2: ``x = 'a' OR y > 10`` by a feature and a statistic together; neither alone."""
+    """``x = 'a' OR y > 10`` by a feature and a statistic together; neither alone."""
     node = any_of([compared("s", "=", "a"), compared("a", ">", 10)]).node
     features = features_of([compared("s", "=", "a")])
     bits = FeatureBits(pack(np.array([[0], [0], [1]], dtype=bool)))

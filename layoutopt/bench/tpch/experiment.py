@@ -137,7 +137,7 @@ def features_step(bench: Bench, stream: str) -> Step:
         settings = AnalyzeSettings(
             log=str(log), schema_source=str(bench.data.denormalised), table=TABLE, num_features=num_features(stream)
         )
-        document: Mapping[str, object] = analyze_log(settings).document.to_json()
+        document: Json = analyze_log(settings).document.to_json()
         return document
 
     return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))

@@ -1,4 +1,4 @@
-"""Which segment each row of a load goes to: partitions counted first, those above ``segment_rows`` cut (DESIGN 2).
+"""Which segment each row of a load goes to: partitions counted first, those above ``segment_rows`` cut.
 
 Segments are cut along the source's own order, so that what lay together stays together and ``input-order`` means
 what it says. Two jobs see the same order where the source's files are the same. Where a cut nevertheless comes out

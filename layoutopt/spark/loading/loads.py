@@ -37,7 +37,8 @@ from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
-from layoutopt.spark.loading.load import Basis, LoadReport, load
+from layoutopt.spark.loading.job import Basis
+from layoutopt.spark.loading.load import LoadReport, load
 from layoutopt.spark.loading.same_rows import holds_same_rows
 from layoutopt.spark.loading.source_files import (
     SourcePartition,

@@ -174,7 +174,7 @@ def _has_range_of(feature: Feature, columns: set[str]) -> bool:
 
 
 def _among(scheme: Scheme, guiding: FeatureSet, features: FeatureSet) -> Scheme:
-    """The scheme with its features counted among all of the document's, which are all measured: they skip (DESIGN 2).
+    """The scheme with its features counted among all of the document's, which are all measured, so that all skip.
 
     Plans of one document then have the same bits, whatever guides their blocking.
     """

@@ -188,7 +188,7 @@ class ExpressionTyper(ABC):
         return "boolean"
 
     def _check_range(self, operands: Sequence[exp.Expr]) -> None:
-        """Refuses an order of whole numbers and a decimal that may be beyond BIGINT (:mod:`.beyond_bigint`)."""
+        """Refuses an order of whole numbers and a decimal that may be beyond BIGINT (see ``outcome_for_all``)."""
         whole = any(rules.is_integer(self.type_of(operand)) for operand in operands)
         for operand in operands:
             digits = decimal_digits(self.type_of(operand)) if whole and not operand.find(exp.Column) else None

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types.rules import is_number
+from layoutopt.sql.types.rules import is_integer, is_number
 
 Value = int | bool | float | Decimal | str | bytes | dt.date | dt.datetime
 
@@ -197,3 +197,21 @@ def _string_to_timestamp(text: str, to: str, zone: str) -> dt.datetime | None:
     if offset and (to == "timestamp_ntz" or hour is None):
         return None
     return _localised(local, to, "UTC" if offset else zone)
+
+
+def outcome_for_all(type_name: str, operator: str, constant: TypedConstant) -> bool | None:
+    """What comparing any whole number with a decimal beyond BIGINT comes to; None where Spark looks at the number.
+
+    Its analyser puts TRUE in place of ``b < 9223372036854775808`` and FALSE in place of ``b >= 9223372036854775808``,
+    for every row: also where ``b`` is NULL. It does so for what is a literal in the text, not for what is computed,
+    cast or has a plus before it; the parser here does not tell all of these apart.
+
+    >>> outcome_for_all("int", "<", TypedConstant(Decimal(2**63), "decimal(19,0)"))
+    True
+    >>> outcome_for_all("bigint", "=", TypedConstant(Decimal(2**63), "decimal(19,0)")) is None
+    True
+    """
+    value = constant.value
+    if not is_integer(type_name) or operator not in ("<", "<=", ">", ">=") or not isinstance(value, Decimal):
+        return None
+    return None if -(1 << 63) <= value < 1 << 63 else (value > 0) == (operator in ("<", "<="))

@@ -18,7 +18,7 @@ from sqlglot import exp
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
-from layoutopt.sql.types.coerce import EXACT, TypedConstant, Value, cast_constant
+from layoutopt.sql.types.coerce import EXACT, TypedConstant, cast_constant
 from layoutopt.sql.types.rules import (
     arithmetic_type,
     common_type,
@@ -104,7 +104,7 @@ def _arithmetic(node: exp.Expr, zone: str) -> TypedConstant:
         return _with_interval(node, zone)
     left, right = fold(node.this, zone), fold(node.expression, zone)
     if left.type == "date" and is_integer(right.type) and isinstance(node, exp.Add | exp.Sub):
-        return _plus_days(left, right, -1 if isinstance(node, exp.Sub) else 1)
+        return _later(left, right, node, days=-1 if isinstance(node, exp.Sub) else 1)
     if not (is_number(left.type) and is_number(right.type)):
         raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
     if left.value is None or right.value is None:
@@ -182,26 +182,31 @@ def _with_interval(node: exp.Expr, zone: str) -> TypedConstant:
         raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
     start = fold(left, zone)
     if start.value is None:
-        return TypedConstant(None, start.type)
-    sign = -1 if isinstance(node, exp.Sub) else 1
+        return start
     unit = right.args["unit"].name.upper() if isinstance(right.args.get("unit"), exp.Var) else ""
-    amount = fold(right.this, zone)
-    count = cast_constant(amount, "int", zone).value if right.this is not None else None
-    if not isinstance(count, int):
-        raise Unusable("inexact", f"{right.sql('spark')} is not computed here")
-    return TypedConstant(_shifted(start, unit, sign * count, zone, node), start.type)
-
-
-def _shifted(start: TypedConstant, unit: str, count: int, zone: str, node: exp.Expr) -> Value:
-    value = start.value
+    count = cast_constant(fold(right.this, zone), "int", zone)
     # A day of local time is not always 24 hours: instants are shifted only where no zone is in the way.
     shiftable = start.type in ("date", "timestamp_ntz") or (start.type == "timestamp" and zone == "UTC")
-    if shiftable and isinstance(value, dt.date):
-        if unit in _MONTHS:
-            return plus_months(value, count * _MONTHS[unit])
-        if unit in _DAYS:
-            return _moved(value, count * _DAYS[unit])
-    raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+    if not shiftable or unit not in _MONTHS | _DAYS or count.value is None:
+        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    return _later(start, count, node, months=sign * _MONTHS.get(unit, 0), days=sign * _DAYS.get(unit, 0))
+
+
+def _later(
+    start: TypedConstant, count: TypedConstant, node: exp.Expr, *, months: int = 0, days: int = 0
+) -> TypedConstant:
+    """The date or time ``count`` times so many months or days later; NULL where one of the constants is."""
+    if start.value is None or count.value is None:
+        return TypedConstant(None, start.type)
+    if not isinstance(start.value, dt.date) or not isinstance(count.value, int):
+        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+    if months:
+        return TypedConstant(plus_months(start.value, months * count.value), start.type)
+    try:
+        return TypedConstant(start.value + dt.timedelta(days=days * count.value), start.type)
+    except OverflowError as error:
+        raise Unusable("inexact", f"{node.sql('spark')} is outside the years 1 to 9999") from error
 
 
 def plus_months(day: dt.date, months: int) -> dt.date:
@@ -220,29 +225,9 @@ def plus_months(day: dt.date, months: int) -> dt.date:
     return day.replace(year=year, month=month + 1, day=min(day.day, last))
 
 
-def _moved(day: dt.date, days: int) -> dt.date:
-    try:
-        return day + dt.timedelta(days=days)
-    except OverflowError as error:
-        raise Unusable("inexact", f"{day} plus {days} days is outside the years 1 to 9999") from error
-
-
-def _plus_days(start: TypedConstant, days: TypedConstant, sign: int) -> TypedConstant:
-    if start.value is None or days.value is None:
-        return TypedConstant(None, "date")
-    if not isinstance(start.value, dt.date) or not isinstance(days.value, int):
-        raise Unusable("inexact", f"{days.value!r} is no number of days")
-    return TypedConstant(_moved(start.value, sign * days.value), "date")
-
-
 def _add_months(node: exp.Expr, zone: str) -> TypedConstant:
-    start = cast_constant(fold(node.this, zone), "date", zone)
-    months = cast_constant(fold(node.expression, zone), "int", zone)
-    if start.value is None or months.value is None:
-        return TypedConstant(None, "date")
-    if not isinstance(start.value, dt.date) or not isinstance(months.value, int):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
-    return TypedConstant(plus_months(start.value, months.value), "date")
+    start, months = fold(node.this, zone), fold(node.expression, zone)
+    return _later(cast_constant(start, "date", zone), cast_constant(months, "int", zone), node, months=1)
 
 
 def _date_add(node: exp.Expr, zone: str) -> TypedConstant:
@@ -250,7 +235,7 @@ def _date_add(node: exp.Expr, zone: str) -> TypedConstant:
     if unit is not None and unit.name.upper() != "DAY":
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is not computed here")
     start = cast_constant(fold(node.this, zone), "date", zone)
-    return _plus_days(start, fold(node.expression, zone), 1)
+    return _later(start, fold(node.expression, zone), node, days=1)
 
 
 def _concat(node: exp.Expr, zone: str) -> TypedConstant:

@@ -265,7 +265,7 @@ def _lost_route(patch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
         return with_segments(*given).where("p IS NULL OR p <> 'b'")
 
-    patch.setattr("layoutopt.spark.loading.load.with_segments", losing)
+    patch.setattr("layoutopt.spark.loading.job.with_segments", losing)
 
 
 def _lost_partition(patch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def test_values_that_stand_for_others_rows_are_refused(session: SparkSession, tm
         return with_segments(spark, rows, (replace(first, value=second.value), replace(second, value=first.value)), by)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.load.with_segments", to_the_other)
+        patch.setattr("layoutopt.spark.loading.job.with_segments", to_the_other)
         with pytest.raises(ContentMismatchError, match="got rows of other partitions"):
             place.load()
 

@@ -217,7 +217,7 @@ def write_twice(kept: int, job: WriteJob, batches: Iterable[pa.RecordBatch]) -> 
 def test_of_two_attempts_that_both_write_only_one_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr("layoutopt.spark.loading.load.write_segment", partial(write_twice, kept))
+    monkeypatch.setattr("layoutopt.spark.loading.job.write_segment", partial(write_twice, kept))
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
     named = {file for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables() for file in blocks.files}
@@ -358,7 +358,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_table(spark: SparkSession, t
 def test_rows_lost_on_the_way_are_noticed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = loaded(spark, tmp_path / "t")
     source = simple_rows(spark)
-    monkeypatch.setattr("layoutopt.spark.loading.load.with_segments", losing(lambda df: df.where("id <> 7")))
+    monkeypatch.setattr("layoutopt.spark.loading.job.with_segments", losing(lambda df: df.where("id <> 7")))
     with pytest.raises(ContentMismatchError, match="400 rows in the source but 399"):
         load(spark, source, tmp_path / "t", plan_of(simple_document(source)))
     assert data_files(tmp_path / "t") == before
@@ -372,7 +372,7 @@ def test_a_changed_value_is_noticed_by_its_column(
     plan = plan_of(document(schema, [is_value(schema, "flag", "=", True)]))
     changed = "transform(list, x -> if(x = 17, 18, x))"
     monkeypatch.setattr(
-        "layoutopt.spark.loading.load.with_segments",
+        "layoutopt.spark.loading.job.with_segments",
         losing(lambda df: df.selectExpr("* EXCEPT (list)", f"{changed} AS list")),
     )
     with pytest.raises(ContentMismatchError, match="differs from the source in list;"):
@@ -390,7 +390,7 @@ def test_observed_too_often_is_summed_again(
     def doubled(values: Mapping[str, int], columns: Sequence[str]) -> Content:
         return content_of({name: 2 * n for name, n in values.items()}, columns)
 
-    monkeypatch.setattr("layoutopt.spark.loading.load.content_of", doubled)
+    monkeypatch.setattr("layoutopt.spark.loading.job.content_of", doubled)
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source))).rows == 400
 

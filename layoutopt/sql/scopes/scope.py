@@ -1,4 +1,4 @@
-"""Names in a SELECT: what its columns, stars and aliases mean, found as Spark finds them."""
+"""The scope of a SELECT: what its columns, stars and aliases mean, found as Spark finds them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scopes.shown import Attribute, Holder, Shown, shown_by, shown_within
-from layoutopt.sql.scopes.sources import JoinNode, Leaf, Source, leaves
+from layoutopt.sql.scopes.from_items import UNKNOWN, ColumnNames, FromItem, JoinNode, Source, from_items
+from layoutopt.sql.scopes.shown import Attribute, Holder, Shown, shown_within
 
 _LONGEST_QUALIFIER = 3  # catalog, schema, table
 _GENERATORS = (exp.UDTF, exp.ExplodeOuter, exp.Anonymous, exp.Aliases)
@@ -20,7 +20,7 @@ class Resolution:
     """What a column reference means.
 
     Attributes:
-        columns: every column that it may need, each with its leaf; none where it is an alias or belongs to a table that
+        columns: every column that it may need, each with its item; none where it is an alias or belongs to a table that
             is not looked at.
         own: whether it is about this block's own columns, not an outer one's.
         exact: the one column whose value it surely is; None where that is not sure, or it is a field of a struct, or
@@ -65,59 +65,57 @@ class _Search:
         return tuple(dict.fromkeys(holder for each in self.met for holder in each.columns))
 
 
-class Names:
+class Scope:
     """The names that one SELECT, or the ON of one of its joins, can use.
 
     Attributes:
-        source: its join tree; None without FROM.
+        source: the join tree that they come from; None without FROM.
         shown: the columns of the tree and of LATERAL VIEWs.
         parent: the names of the query around it, where it may use them.
     """
 
-    def __init__(
-        self, select: exp.Select, source: Source | None, parent: Names | None, laterals: Sequence[Leaf] = ()
-    ) -> None:
+    def __init__(self, select: exp.Select, source: Source | None, shown: Shown, parent: Scope | None) -> None:
         self._select = select
         self.source = source
-        self.shown = shown_by(source, laterals)
+        self.shown = shown
         self.parent = parent
         self._resolved: dict[tuple[str, ...], Resolution] = {}
 
-    def within(self, join: JoinNode) -> Names:
+    def within(self, join: JoinNode) -> Scope:
         """The names that the ON of a join can use: those of its sides."""
-        names = Names(self._select, join, self.parent)
-        names.shown = shown_within(join)
-        return names
+        return Scope(self._select, join, shown_within(join), self.parent)
 
-    def outputs(self) -> tuple[str, ...] | None:
-        """The names of the columns that the SELECT returns, empty where only odd ones mean it; None where unknown."""
-        names: list[str] = []
+    def outputs(self) -> ColumnNames:
+        """The names of the columns that the SELECT returns; an empty name for one that Spark makes up."""
+        names: tuple[str, ...] = ()
         for projection in self._select.expressions:
             found = self._starred_names(projection) if projection.is_star else self._names_of(projection)
-            if found is None:
-                return None
+            if found is UNKNOWN:
+                return UNKNOWN
             names += found
-        return tuple(names)
+        return names
 
-    def _starred_names(self, projection: exp.Expr) -> list[str] | None:
+    def _starred_names(self, projection: exp.Expr) -> ColumnNames:
         excepted = excepted_from(projection)
         starred = self.starred(projection)
         if excepted is None or not starred or not self.shown.ordered:
-            return None  # all fields of a struct, ...
+            return UNKNOWN  # all fields of a struct, ...
         qualifier = star_qualifier(projection)
         names = [each.name for each in starred if each.prefixed(qualifier) and each.name is not None]
-        return [name for name in names if name.lower() not in excepted] if len(names) == len(starred) else None
+        if len(names) < len(starred):
+            return UNKNOWN
+        return tuple(name for name in names if name.lower() not in excepted)
 
-    def _names_of(self, projection: exp.Expr) -> list[str] | None:
+    def _names_of(self, projection: exp.Expr) -> ColumnNames:
         if isinstance(projection, exp.Alias):
-            return [projection.alias]
+            return (projection.alias,)
         node = projection.unnest()
         if isinstance(node, _GENERATORS):
-            return None
+            return UNKNOWN
         if isinstance(node, exp.Cast):  # named as its column, unless that is a field of a struct
             cast = node.this.unnest()
-            return self._names_of(cast) if isinstance(cast, exp.Column) and len(cast.parts) == 1 else None
-        return [node.name if isinstance(node, exp.Column | exp.Dot | exp.Literal) else ""]
+            return self._names_of(cast) if isinstance(cast, exp.Column) and len(cast.parts) == 1 else UNKNOWN
+        return (node.name if isinstance(node, exp.Column | exp.Dot | exp.Literal) else "",)
 
     def starred(self, projection: exp.Expr) -> tuple[Attribute, ...]:
         """The columns that a ``*`` or ``t.*`` stands for, excepted ones included."""
@@ -156,8 +154,8 @@ class Names:
         is_it = not others and only.called(qualifier[-1:], name) and only.called(qualifier, name) is not False
         return _holder(only) if is_it and only in self.shown.visible else None
 
-    def _chain(self) -> Iterator[Names]:
-        block: Names | None = self
+    def _chain(self) -> Iterator[Scope]:
+        block: Scope | None = self
         while block is not None:
             yield block
             block = block.parent
@@ -169,19 +167,19 @@ class Names:
                 return projection
         return None
 
-    def about(self, condition: exp.Expr) -> set[Leaf]:
-        """The leaves of this SELECT that a condition names; all of them for a constant one, such as ``1 = 0``."""
-        own = set(leaves(self.source))
+    def about(self, condition: exp.Expr) -> set[FromItem]:
+        """The items of this SELECT that a condition names; all of them for a constant one, such as ``1 = 0``."""
+        own = set(from_items(self.source))
         if condition.find(exp.Column, exp.Query) is None:
             return own
-        return {leaf for column in plain_columns(condition) for leaf, _ in self.resolve(column).columns} & own
+        return {item for column in plain_columns(condition) for item, _ in self.resolve(column).columns} & own
 
-    def only(self, condition: exp.Expr, leaf: Leaf) -> bool:
-        """Whether a condition is built from whole columns of one leaf and constants, nothing else."""
+    def only(self, condition: exp.Expr, item: FromItem) -> bool:
+        """Whether a condition is built from whole columns of one item and constants, nothing else."""
         if condition.find(exp.Query) is not None:
             return False
         found = [self.resolve(column).exact for column in plain_columns(condition)]
-        return all(exact is not None and exact[0] is leaf for exact in found)
+        return all(exact is not None and exact[0] is item for exact in found)
 
 
 def _holder(attribute: Attribute | None) -> Holder | None:
