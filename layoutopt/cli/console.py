@@ -210,23 +210,17 @@ def _keyword(name: str, annotation: Any, default: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _alternatives(field: FieldInfo) -> list[Any]:
-    """The types that a setting may have, None left out; `X | Y` and `Annotated` unwrapped."""
-    found, left = [], [field.annotation]
-    while left:
-        each = left.pop()
-        if typing.get_origin(each) is Annotated:
-            left.append(typing.get_args(each)[0])
-        elif type(None) in typing.get_args(each):
-            left += [t for t in typing.get_args(each) if t is not type(None)]
-        else:
-            found.append(each)
-    return found
+def _kind(annotation: Any) -> Any:
+    """The type that a setting may have besides None, out of `X | None` and `Annotated`."""
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Annotated or type(None) in parts:
+        return _kind(next(part for part in parts if part is not type(None)))
+    return annotation
 
 
 def _type(field: FieldInfo) -> Any:
     """The type that the command line parses; everything else is text, which the settings validate."""
-    (kind,) = _alternatives(field)
+    kind = _kind(field.annotation)
     if typing.get_origin(kind) is tuple:
         return list[str]
     return bool if kind is bool else str
@@ -234,7 +228,7 @@ def _type(field: FieldInfo) -> Any:
 
 def _metavar(field: FieldInfo) -> str:
     """What stands for the value in the help: the choices, or the kind of value."""
-    (kind,) = _alternatives(field)
+    kind = _kind(field.annotation)
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
