@@ -183,23 +183,29 @@ def prune(
         by_features |= cannot_match(root, source.block_statistics, features, by_statistics=False)
         # Together they prove more only where some alternatives fall to features and the others to statistics.
         by_both = cannot_match(root, source.block_statistics, features) if _has_alternatives(root) else by_statistics
-    outcome = np.full(blocks.n, PruneOutcome.READ, dtype=np.int8)
-    outcome[by_both | by_statistics] = PruneOutcome.STATISTICS
-    outcome[by_features] = PruneOutcome.FEATURES
-    outcome[by_partition] = PruneOutcome.PARTITION
-    rows = np.bincount(blocks.layout, blocks.rows * (outcome == PruneOutcome.READ), len(local)).astype(int).tolist()
+    by_any = by_partition | by_features | by_statistics | by_both
+    rows = np.bincount(blocks.layout, blocks.rows * ~by_any, len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
-    choice = path.choice
-    offered = np.isin(blocks.layout, [chosen.layout for chosen in choice])
-    outcome[~offered] = PruneOutcome.OTHER_LAYOUT
-    read, left = outcome == PruneOutcome.READ, offered & ~by_partition
-    alone = read & ~_in_every_layout(source, choice, read)
-    # Credited as blocks are: to features where they suffice, else to the statistics that had to come to their help.
-    outcome[alone] = PruneOutcome.STATISTICS
-    outcome[alone & ~_in_every_layout(source, choice, left & ~by_features)] = PruneOutcome.FEATURES
-    without_features = _in_every_layout(source, choice, left & ~by_statistics)
-    return PrunedPlan(source, path, outcome, without_features, _bytes_read(blocks, choice))
+    offered = np.isin(blocks.layout, [chosen.layout for chosen in path.choice])
+    reached = offered & ~by_partition
+
+    def emptied(skipped: Bits) -> Bits:
+        """Blocks of segments of which some layout has nothing left once these are skipped: no row survives there."""
+        left = reached & ~skipped
+        return left & ~_in_every_layout(source, path.choice, left)
+
+    # The first that holds is what becomes of a block; each mechanism is credited with what it empties by itself.
+    by_help = by_statistics | by_both
+    outcomes = {
+        PruneOutcome.OTHER_LAYOUT: ~offered,
+        PruneOutcome.PARTITION: by_partition,
+        PruneOutcome.FEATURES: by_features | emptied(by_features),
+        PruneOutcome.STATISTICS: by_help | emptied(by_features | by_help),
+    }
+    outcome = np.select(list(outcomes.values()), list(outcomes), PruneOutcome.READ).astype(np.int8)
+    without_features = _in_every_layout(source, path.choice, reached & ~by_statistics)
+    return PrunedPlan(source, path, outcome, without_features, _bytes_read(blocks, path.choice))
 
 
 def _has_alternatives(node: Node) -> bool:
