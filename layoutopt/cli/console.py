@@ -238,6 +238,8 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     if "--debug" not in words and not logging.root.handlers:
         # Libraries log the tracebacks of errors that are told in one sentence here.
         logging.root.addHandler(logging.NullHandler())
+        if logging.lastResort is not None:  # how a log was read is told all the same
+            logging.getLogger("layoutopt.workload").addHandler(logging.lastResort)
     try:
         code = app(args=words, prog_name="layoutopt", standalone_mode=False)
     except Exception as error:
