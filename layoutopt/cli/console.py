@@ -254,6 +254,8 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     if "--debug" not in words and not logging.root.handlers:
         # Libraries log the tracebacks of errors that are told in one sentence here.
         logging.root.addHandler(logging.NullHandler())
+        if logging.lastResort is not None:  # how a log was read is told all the same
+            logging.getLogger("layoutopt.workload").addHandler(logging.lastResort)
     try:
         code = app(args=words, prog_name=program, standalone_mode=False)
     except Exception as error:

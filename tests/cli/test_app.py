@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 import subprocess
@@ -196,6 +197,19 @@ def test_analyze_writes_features_and_prints_a_table(here: Path, capsys: pytest.C
     document = json.loads((here / "features.json").read_text(encoding="utf-8"))
     assert document["table"] == "sales"
     assert (here / "figure.png").stat().st_size > 1000
+
+
+def test_how_a_log_was_read_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # as outside of tests
+    monkeypatch.setattr(logging.getLogger("layoutopt.workload"), "handlers", [])
+    lines = [line for line in (here / "log.sql").read_text(encoding="utf-8").splitlines() if "sales" in line]
+    (here / "lines.sql").write_text("\n".join(line.rstrip(";") for line in lines), encoding="utf-8")
+    assert main(["analyze", "lines.sql", "--schema", "schema.sql"]) == DONE
+    said = capsys.readouterr()
+    assert f"each of its {len(lines)} lines was read as one" in said.err
+    assert f"of {len(lines)} statements used" in said.out
 
 
 def test_analyze_prints_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
