@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.cli.jobs import run_job, say
 from layoutopt.config.documents import read_features
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
 from layoutopt.spark.core.featurize import pairs_table, vector_counts
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import conformed, open_source
-from layoutopt.spark.job import run_job, say
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
@@ -35,4 +35,4 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_job("layoutopt-featurize", PlanSettings, run))
+    sys.exit(run_job("featurize", PlanSettings, run))

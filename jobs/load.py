@@ -12,9 +12,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import event_log
-from layoutopt.spark.job import run_job, teller
 from layoutopt.spark.loading.loads import load_by
 
 
@@ -35,4 +35,4 @@ def run(spark: SparkSession, settings: LoadSettings) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_job("layoutopt-load", LoadSettings, run))
+    sys.exit(run_job("load", LoadSettings, run))

@@ -9,9 +9,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from layoutopt.cli.jobs import run_job, say
 from layoutopt.config.documents import read_features
 from layoutopt.config.settings import PlanSettings
-from layoutopt.spark.job import run_job, say
 from layoutopt.spark.planning.automatic import plan_best
 
 
@@ -24,4 +24,4 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_job("layoutopt-plan", PlanSettings, run))
+    sys.exit(run_job("plan", PlanSettings, run))

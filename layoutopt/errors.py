@@ -27,6 +27,9 @@ Each message is one sentence that names the offending value and what to do.
 
 from __future__ import annotations
 
+import json
+import re
+
 
 class LayoutoptError(Exception):
     """The root: everything that layoutopt raises on purpose."""
@@ -112,3 +115,27 @@ class ContentMismatchError(TableError):
 
 class BoundError(TableError):
     """A bound would be exceeded; the message names the setting."""
+
+
+_CARRIED = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
+
+
+def carried(error: LayoutoptError) -> RuntimeError:
+    """An error whose text, inside whatever another process makes of it, :func:`recovered` finds again."""
+    payload = json.dumps({"kind": type(error).__name__, "message": str(error)})
+    return RuntimeError(f"layoutopt-error:{payload}:end")
+
+
+def recovered(text: str) -> LayoutoptError | None:
+    """The error that :func:`carried` put into a text, None where there is none.
+
+    >>> recovered(f"task 3 failed: {carried(PlanError('no such column'))} at line 7")
+    PlanError('no such column')
+    """
+    found = _CARRIED.search(text)
+    if found is None:
+        return None
+    said = json.loads(found[1])
+    kind = globals().get(said["kind"], TableError)
+    error: LayoutoptError = kind(said["message"])
+    return error

@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 
-from layoutopt.scan.checking.decisions import SWITCH, TALLY
+from layoutopt.scan.check_switch import SWITCH, TALLY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,13 +20,14 @@ from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError, SchemaError
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import Col, InSet, from_json, to_sql
+from layoutopt.model.predicates import Col, InSet, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import type_name
 from layoutopt.model.values import ValueSet
 from layoutopt.scan.table import open_table
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.model.conditions import read_noun
 from tests.scan.builder import build, building
 
 ROOT = Path(__file__).parents[1]
@@ -109,15 +110,15 @@ def test_types_of_documents_are_types_and_nothing_else() -> None:
         with pytest.raises(SchemaError):
             Schema.from_json([{"name": "a", "type": type, "nullable": True}])
         with pytest.raises(PlanError):
-            from_json({"call": "try_cast", "args": [{"col": "a", "type": "int"}], "type": type})
+            read_noun({"call": "try_cast", "args": [{"col": "a", "type": "int"}], "type": type})
         with pytest.raises(PlanError):
-            from_json({"const": None, "type": type})
+            read_noun({"const": None, "type": type})
 
 
 @pytest.mark.parametrize("name", ["java_method", "reflect", "try_reflect", "f(x), g", "F", "a.b", "`f`", "f--", ""])
 def test_a_plan_calls_no_function_that_runs_code(name: str) -> None:
     with pytest.raises(PlanError):
-        from_json({"call": name, "args": [{"const": "java.lang.System", "type": "string"}], "type": "boolean"})
+        read_noun({"call": name, "args": [{"const": "java.lang.System", "type": "string"}], "type": "boolean"})
 
 
 def test_a_log_makes_no_feature_of_such_a_function_either() -> None:

@@ -83,13 +83,9 @@ def estimate_figures(
 ) -> tuple[tuple[EstimateFigure, ...], Stages]:
     """Prepare the stream of chapter 4 in year partitions as planning does, and search it by every estimate.
 
-    Args:
-        scale: the scale factor.
-        root: the folder of all experiments; features that were found there are used again.
-        say: told each stage.
-
     Returns:
-        The figures, and what preparing them took.
+        The figures, and what preparing them took. Features found before under ``root``, the folder of all experiments,
+        are used again.
 
     Raises:
         SettingError: a scale factor that can't be generated.
@@ -109,9 +105,9 @@ def estimate_figures(
 
 
 def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable[[str], None]) -> Problem:
-    from layoutopt.methods.proposals import Planning
+    from layoutopt.methods.proposals import PlanningInput, PlanRequest
     from layoutopt.methods.strategies import problem_of
-    from layoutopt.spark.planning.pairs import Counting, sample_pairs
+    from layoutopt.spark.planning.histograms import Counting, sample_histograms
 
     with stages("reading features and queries"):
         document = FeaturesDocument.loads(features.read_bytes())
@@ -119,12 +115,12 @@ def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable
     with stages("sampling feature vectors"):
         rows = source_rows(bench, document.schema)
         counting = Counting(rows, queries, document.schema, PARTITION_BY, MAX_VECTORS, say)
-        pairs = sample_pairs(counting, document.features)
+        histograms = sample_histograms(counting, document.features)
     with stages("putting the workload into arrays"):
-        planning = Planning(
-            document.schema, document.features, queries, pairs, (), BLOCK_ROWS, SEGMENT_ROWS, MAX_VECTORS, SEED
+        request = PlanRequest(
+            "gsop", PARTITION_BY, block_rows=BLOCK_ROWS, segment_rows=SEGMENT_ROWS, max_vectors=MAX_VECTORS, seed=SEED
         )
-        return problem_of(planning)
+        return problem_of(PlanningInput(request, document.schema, document.features, queries, histograms))
 
 
 def _search(problem: Problem, estimate: Estimate, say: Callable[[str], None]) -> EstimateFigure:

@@ -16,7 +16,7 @@ from layoutopt.model.predicates import And, Col, InSet, Node, Predicate
 from layoutopt.model.values import ValueSet
 from layoutopt.model.vectors import VectorCounts, distinct, pack
 from layoutopt.partitioning.ward import ward
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
 
 _COLUMNS = 8  # that the features of the catalog check are spread over
 
@@ -59,7 +59,7 @@ def catalog_figures(n_blocks: int, n_features: int, seed: int = 0) -> tuple[Figu
     The index of features is new in every run, so that the search for features that subsume the filter counts.
     """
     rng = np.random.default_rng(seed)
-    facts = BlockFacts(
+    statistics = BlockStatistics(
         rows=np.full(n_blocks, 10_000),
         bits=FeatureBits(rng.integers(0, 2**63, (n_blocks, -(-n_features // 64)), dtype=np.uint64)),
     )
@@ -72,7 +72,7 @@ def catalog_figures(n_blocks: int, n_features: int, seed: int = 0) -> tuple[Figu
     return tuple(
         Figure(
             f"catalog check, {n_blocks} blocks x {n_features} features, {name}",
-            best_seconds(lambda node=node: cannot_match(node, facts, FeatureIndex(features)), runs=5),  # type: ignore[misc]
+            best_seconds(lambda node=node: cannot_match(node, statistics, FeatureIndex(features)), runs=5),  # type: ignore[misc]
             target,
         )
         for name, node, target in filters

@@ -21,17 +21,16 @@ from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import SEED, Bench, data_step, read_features, source_rows
 from layoutopt.bench.tpch.queries import chosen_streams
 from layoutopt.features.weights import feature_weights
+from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
-from layoutopt.partitioning.objective import ClauseObjective, scanned
-from layoutopt.partitioning.partition import Weights
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
-from layoutopt.partitioning.workload import objective_of
 
 if TYPE_CHECKING:
-    from layoutopt.methods.proposals import PartitionPairs
+    from layoutopt.methods.proposals import PartitionHistogram
 
 PARTITION_BY: Final = "o_year"
 BLOCKS: Final = 90  # in a segment: a year in blocks of 10,000 rows, at scale factor 1
@@ -46,15 +45,15 @@ class Segment:
     stream: str
     queries: tuple[Query, ...]
     features: FeatureSet
-    pairs: PartitionPairs
+    pairs: PartitionHistogram
 
     @property
-    def objective(self) -> ClauseObjective:
+    def objective(self) -> SkipSetObjective:
         """Rows that the training queries cannot skip."""
         return objective_of(self.queries, self.features, self.pairs.query_weights, self.pairs.vectors.rows)
 
     @property
-    def thesis_weights(self) -> Weights:
+    def thesis_weights(self) -> Floats:
         """A feature weighs as much as the queries that it subsumes (Eq. 3.1)."""
         return feature_weights(self.features.matrix(self.queries), self.pairs.query_weights)
 
@@ -92,12 +91,8 @@ def partitioner_figures(
 ) -> tuple[PartitionerFigure, ...]:
     """Count the feature vectors of a middle year of each stream's table, and let every partitioner make blocks of them.
 
-    Args:
-        scale: the scale factor.
-        root: the folder of all experiments; features that were found there are used again.
-        streams: names of `STREAMS`; all of them when empty.
-        names: of partitioners.
-        say: told each stage.
+    All streams when ``streams`` is empty. Features found before under ``root``, the folder of all experiments, are used
+    again.
 
     Raises:
         SettingError: a scale factor that can't be generated, or a stream or partitioner that is not known.
@@ -112,14 +107,14 @@ def partitioner_figures(
 
 def segment_of(bench: Bench, stream: str, say: Callable[[str], None]) -> Segment:
     """Analyse a stream's log, if that is not done, and count the vectors of a middle year of its table."""
-    from layoutopt.spark.planning.pairs import Counting, count_pairs
+    from layoutopt.spark.planning.histograms import Counting, count_histograms
 
     document = read_features(bench, stream, say)
     queries = tuple(classes(document.queries))
     say(f"{stream}: counting feature vectors")
     rows = source_rows(bench, document.schema)
     counting = Counting(rows, queries, document.schema, PARTITION_BY, MAX_VECTORS, say)
-    kept, partitions = count_pairs(counting, document.features)
+    kept, partitions = count_histograms(counting, document.features)
     return Segment(stream, queries, kept, partitions[len(partitions) // 2])
 
 

@@ -16,14 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from layoutopt.bench.stages import Stages, peak_bytes, stage_table
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import column_classes, cost_of, full_scan
 from layoutopt.search.gsop import search_groups, singles, whole
-from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
-from layoutopt.search.rows import Computed
-from layoutopt.skipping.skip_sets import Clause, membership
+from layoutopt.search.problem import Problem, Sample, Unit, equal_rows
+from layoutopt.search.rows import ComputedRows
+from layoutopt.skipping.skip_sets import SkipSet, membership
 
 MAX_SECONDS: Final = 300.0
 MAX_BYTES: Final = 8 * 10**9
@@ -94,17 +95,14 @@ class WideResult:
 
 
 def wide_result(shape: WideShape | None = None, seed: int = 0, *, baselines: bool = True) -> WideResult:
-    """Plan the wide table by GSOP; then compute what the other methods would read, by the same exact objective.
+    """Plan the wide table by GSOP; then, for ``baselines``, compute what the other methods would read, exactly too.
 
-    Args:
-        shape: of the workload.
-        seed: of the workload.
-        baselines: whether to compute the others too: they have more groups, so this takes longer than planning.
+    They have more groups, so this takes longer than planning.
     """
     stages, partitioner = Stages(), find_partitioner(WARD)
     with stages("drawing the workload"):
         problem = wide_problem(shape, seed)
-    computing = Computed(problem, partitioner).by_most  # there are hundreds of groups
+    computing = ComputedRows(problem, partitioner).by_most  # there are hundreds of groups
     with stages("gsop"):
         found = search_groups(problem, partitioner, watch=lambda stage: stages(f"gsop: {stage}"))
     objectives = {
@@ -161,10 +159,10 @@ class _Ranges:
     high: Floats
 
     @property
-    def within(self) -> Bools:
+    def within(self) -> Bits:
         """Whether feature j holds wherever feature i does, ``bool[i, j]``: same column, a wider range."""
         same = self.column[:, None] == self.column
-        wider: Bools = same & (self.low <= self.low[:, None]) & (self.high[:, None] <= self.high)
+        wider: Bits = same & (self.low <= self.low[:, None]) & (self.high[:, None] <= self.high)
         return wider
 
 
@@ -175,15 +173,15 @@ def wide_problem(shape: WideShape | None = None, seed: int = 0) -> Problem:
     popularity, of_topics = _zipf(shape.columns, 1.0), _zipf(shape.topics, 0.6)
     topics = [rng.choice(shape.columns, shape.most, replace=False, p=popularity) for _ in range(shape.topics)]
     reads = np.zeros((shape.queries, shape.columns), dtype=np.bool_)
-    clauses_of: list[set[Clause]] = []
+    skip_sets_of: list[set[SkipSet]] = []
     for query in range(shape.queries):
         topic = int(rng.choice(shape.topics, p=of_topics))
         columns, filters = _columns_of_query(rng, shape, topics[topic], popularity), _filters_of(rng, shape, topic)
         others = np.setdiff1d(columns, filters, assume_unique=True)
         reads[query, filters] = reads[query, others[: max(0, len(columns) - len(filters))]] = True
-        clauses_of.append({clause for column in filters for clause in _clauses(rng, ranges, column)})
+        skip_sets_of.append({skip_set for column in filters for skip_set in _skip_sets(rng, ranges, column)})
     samples = tuple(_draw_sample(rng, shape, ranges, number) for number in range(shape.segments))
-    return _assembled(shape, seed, reads, clauses_of, samples)
+    return _assembled(shape, seed, reads, skip_sets_of, samples)
 
 
 def _draw_ranges(rng: np.random.Generator, shape: WideShape) -> _Ranges:
@@ -216,7 +214,7 @@ def _filters_of(rng: np.random.Generator, shape: WideShape, topic: int) -> list[
     return sorted({int(column) for column in rng.permutation(own)[: rng.integers(1, 4)]})
 
 
-def _clauses(rng: np.random.Generator, ranges: _Ranges, column: int) -> list[Clause]:
+def _skip_sets(rng: np.random.Generator, ranges: _Ranges, column: int) -> list[SkipSet]:
     """What a filter on one column lets a query skip by: a range and all wider ones; for one in five, a list of two."""
     own = np.flatnonzero(ranges.column == column)
     first, second = rng.choice(own, 2, p=_zipf(len(own), 1.0))
@@ -236,18 +234,17 @@ def _draw_sample(rng: np.random.Generator, shape: WideShape, ranges: _Ranges, nu
 
 
 def _assembled(
-    shape: WideShape, seed: int, reads: Bools, clauses_of: list[set[Clause]], samples: tuple[Sample, ...]
+    shape: WideShape, seed: int, reads: Bits, skip_sets_of: list[set[SkipSet]], samples: tuple[Sample, ...]
 ) -> Problem:
-    """Arrays of it all; queries of equal columns and clauses become one class."""
-    clauses = tuple(sorted({clause for found in clauses_of for clause in found}, key=sorted))
-    number = {clause: i for i, clause in enumerate(clauses)}
-    skips = np.zeros((len(reads), len(clauses)), dtype=np.bool_)
-    for query, found in enumerate(clauses_of):
-        skips[query, [number[clause] for clause in found]] = True
-    masks = np.packbits(np.concatenate([reads, skips], axis=1), axis=1)
-    _, first, classes = np.unique(masks, axis=0, return_index=True, return_inverse=True)
-    weights = np.bincount(classes.reshape(-1), minlength=len(first)).astype(np.float64)
-    members = membership(clauses, shape.filter_columns * shape.ranges)
+    """Arrays of it all; queries of equal columns and skip sets become one class."""
+    skip_sets = tuple(sorted({skip_set for found in skip_sets_of for skip_set in found}, key=sorted))
+    number = {skip_set: i for i, skip_set in enumerate(skip_sets)}
+    skips = np.zeros((len(reads), len(skip_sets)), dtype=np.bool_)
+    for query, found in enumerate(skip_sets_of):
+        skips[query, [number[skip_set] for skip_set in found]] = True
+    first, classes = equal_rows(np.concatenate([reads, skips], axis=1))
+    weights = np.bincount(classes, minlength=len(first)).astype(np.float64)
+    members = membership(skip_sets, shape.filter_columns * shape.ranges)
     covered = members / np.maximum(1, members.sum(axis=0))
     return Problem(
         columns=tuple(f"c{number}" for number in range(shape.columns)),
@@ -260,5 +257,5 @@ def _assembled(
         block_rows=shape.block_rows,
         max_vectors=shape.max_vectors,
         seed=seed,
-        classes=classes.reshape(-1),
+        classes=classes,
     )

@@ -13,16 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.block_index import (
+    REPEATING,
+    block_schema,
+    check_expansion,
+    checked_block_index,
+    damaged,
+    plain_texts,
+)
 from layoutopt.catalog.bounds import column_bounds
-from layoutopt.catalog.locators import REPEATING, block_schema, check_expansion, checked_locators, damaged, plain_texts
 from layoutopt.catalog.statistics import statistics_type
+from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
-from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, FeatureBits
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, FeatureBits
 
 __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
@@ -36,17 +41,24 @@ def encode_blocks(blocks: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+def _integers(name: str, meaning: str) -> cached_property[Ints]:
+    """A column of the block index as a property, int64[n]."""
+    column = cached_property[Ints](lambda table: np.asarray(_combined(table.block_index[name]), dtype=np.int64))
+    column.__doc__ = meaning
+    return column
+
+
 @dataclass(frozen=True, eq=False)
 class BlockTable:
     """Blocks of one plan, one row each, as whole columns. Made by :meth:`from_arrow` or :meth:`from_parquet`.
 
-    ``locators`` has every column of :func:`block_schema` but ``stats``; ``statistics_of(i)`` gives the stats of the
+    ``block_index`` has every column of :func:`block_schema` but ``stats``; ``statistics_of(i)`` gives the stats of the
     schema's i-th column when they are first asked for (a query touches few of them).
     """
 
     schema: Schema
     n_features: int
-    locators: pa.Table
+    block_index: pa.Table
     statistics_of: Callable[[int], pa.StructArray]
 
     @classmethod
@@ -96,23 +108,20 @@ class BlockTable:
     def _checked(
         cls, table: pa.Table, plan: Plan, statistics_of: Callable[[int], pa.StructArray], where: str
     ) -> BlockTable:
-        locators = checked_locators(table, plan, where)
-        return cls(plan.schema, len(plan.features), locators, cache(statistics_of))
+        block_index = checked_block_index(table, plan, where)
+        return cls(plan.schema, len(plan.features), block_index, cache(statistics_of))
 
     @property
     def n(self) -> int:
         """How many blocks there are."""
-        return int(self.locators.num_rows)
+        return int(self.block_index.num_rows)
 
     def __len__(self) -> int:
         return self.n
 
-    def _integers(self, name: str) -> Ints:
-        return np.asarray(_combined(self.locators[name]), dtype=np.int64)
-
     def _coded(self, name: str) -> tuple[tuple[str, ...], Ints]:
         """A text column as its distinct values and each block's index in them."""
-        coded = _combined(self.locators[name]).dictionary_encode()
+        coded = _combined(self.block_index[name]).dictionary_encode()
         return tuple(coded.dictionary.to_pylist()), np.asarray(coded.indices, dtype=np.int64)
 
     @cached_property
@@ -137,7 +146,7 @@ class BlockTable:
     def footers(self) -> tuple[str | None, ...]:
         """The digest of each of ``files``' footer, None where it is unknown."""
         first = np.unique(self.file, return_index=True)[1]
-        return tuple(self.locators["footer"].take(pa.array(first)).to_pylist())
+        return tuple(self.block_index["footer"].take(pa.array(first)).to_pylist())
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -149,51 +158,20 @@ class BlockTable:
         """Each block's index in ``partitions``, int64[n]."""
         return self._partitions[1]
 
-    @cached_property
-    def row_group(self) -> Ints:
-        """Each block's row group in its file, int64[n]."""
-        return self._integers("row_group")
-
-    @cached_property
-    def block_id(self) -> Ints:
-        """Each block's ``_block`` value, int64[n]."""
-        return self._integers("block")
-
-    @cached_property
-    def segment(self) -> Ints:
-        """Each block's segment within its partition, int64[n]."""
-        return self._integers("segment")
-
-    @cached_property
-    def layout(self) -> Ints:
-        """Each block's layout in the plan's scheme, int64[n]."""
-        return self._integers("layout")
-
-    @cached_property
-    def part(self) -> Ints:
-        """0 for whole rows of the layout, 1 for the rest rows' master columns, int64[n]."""
-        return self._integers("part")
-
-    @cached_property
-    def rows(self) -> Ints:
-        """Each block's rows, int64[n]."""
-        return self._integers("rows")
-
-    @cached_property
-    def bytes(self) -> Ints:
-        """Each block's compressed column chunks in bytes, int64[n]."""
-        return self._integers("bytes")
-
-    @cached_property
-    def tid_bytes(self) -> Ints:
-        """The compressed ``_tid`` chunk in bytes, 0 where there is none, int64[n]."""
-        return self._integers("tid_bytes")
+    row_group = _integers("row_group", "Each block's row group in its file, int64[n].")
+    block_id = _integers("block", "Each block's ``_block`` value, int64[n].")
+    segment = _integers("segment", "Each block's segment within its partition, int64[n].")
+    layout = _integers("layout", "Each block's layout in the plan's scheme, int64[n].")
+    part = _integers("part", "0 for whole rows of the layout, 1 for the rest rows' master columns, int64[n].")
+    rows = _integers("rows", "Each block's rows, int64[n].")
+    bytes = _integers("bytes", "Each block's compressed column chunks in bytes, int64[n].")
+    tid_bytes = _integers("tid_bytes", "The compressed ``_tid`` chunk in bytes, 0 where there is none, int64[n].")
 
     @cached_property
     def words(self) -> Words:
         """The union vectors, uint64[n, w]; all ones where unknown."""
         width = words_for(self.n_features)
-        lists = _combined(self.locators["words"])
+        lists = _combined(self.block_index["words"])
         words = np.full((self.n, width), ALL_ONES, dtype=np.uint64)
         words[np.asarray(lists.is_valid())] = (
             np.asarray(lists.flatten(), dtype=np.int64).view(np.uint64).reshape(-1, width)
@@ -213,12 +191,12 @@ class BlockTable:
     def _places(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.schema.names)}
 
-    def has_column(self, name: str) -> npt.NDArray[np.bool_]:
+    def has_column(self, name: str) -> Bits:
         """Which blocks hold the column, bool[n]."""
         return self._present(name)
 
     @cached_property
-    def _present(self) -> Callable[[str], npt.NDArray[np.bool_]]:
+    def _present(self) -> Callable[[str], Bits]:
         return cache(lambda name: np.asarray(self.statistics(name).is_valid()))
 
     def column_bytes(self, name: str) -> Ints:
@@ -246,12 +224,12 @@ class BlockTable:
         return np.asarray(pc.fill_null(pc.struct_field(stats, [index]), -1), dtype=np.int64)
 
     @cached_property
-    def _facts(self) -> BlockFacts:
-        return BlockFacts(rows=self.rows, bits=FeatureBits(self.words), bounds=_LazyBounds(self))
+    def _block_statistics(self) -> BlockStatistics:
+        return BlockStatistics(rows=self.rows, bits=FeatureBits(self.words), bounds=_LazyBounds(self))
 
-    def facts(self) -> BlockFacts:
+    def block_statistics(self) -> BlockStatistics:
         """What skipping may ask of these blocks; bounds are made for the columns that are asked for."""
-        return self._facts
+        return self._block_statistics
 
     def take(self, which: npt.NDArray[np.generic]) -> BlockTable:
         """Some of the blocks: by a mask bool[n] or by indices int64[k], in that order."""
@@ -259,7 +237,7 @@ class BlockTable:
         return BlockTable(
             self.schema,
             self.n_features,
-            self.locators.take(indices),
+            self.block_index.take(indices),
             cache(lambda i: self.statistics_of(i).take(indices)),
         )
 
@@ -272,7 +250,7 @@ def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
     return BlockTable(
         first.schema,
         first.n_features,
-        pa.concat_tables([table.locators for table in tables]).combine_chunks(),
+        pa.concat_tables([table.block_index for table in tables]).combine_chunks(),
         cache(lambda i: pa.concat_arrays([table.statistics_of(i) for table in tables])),
     )
 

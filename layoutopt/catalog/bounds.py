@@ -1,20 +1,17 @@
-"""From stored statistics to what skipping may believe: missing or contradictory ones become unknown (promise 7)."""
+"""From stored statistics to what skipping may believe: missing or contradictory ones become unknown."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, Keys, key_storage
+from layoutopt.catalog.keys import FLOATS, key_storage
 from layoutopt.catalog.snapshot import Bounds
+from layoutopt.model.arrays import Bits, Ints, Keys
 from layoutopt.model.values import NAN_KEY, Key
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS as UNKNOWN
 from layoutopt.skipping.cannot_match import ColumnBounds
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
@@ -55,7 +52,7 @@ def _counts(stats: pa.StructArray, name: str, most: Ints) -> Ints:
     return counts
 
 
-def _range(stats: pa.StructArray, type: str) -> tuple[Keys, Keys, Bools]:
+def _range(stats: pa.StructArray, type: str) -> tuple[Keys, Keys, Bits]:
     """Smallest and largest key of each block, and where both are known."""
     storage = key_storage(type)
     low = None if storage is None else _member(stats, "min", storage)

@@ -1,4 +1,4 @@
-"""The check before every commit: what was written is what the source has (promise 3)."""
+"""The check before every commit: what was written is what the source has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from layoutopt.errors import ContentMismatchError
 
-Positions = Mapping[tuple[str, int, int], Mapping[str, int]]
+TidSums = Mapping[tuple[str, int, int], Mapping[str, int]]
 """Sums of hash(tid, value) by (partition key, segment, layout) and column; a column without one is left out."""
 
 
@@ -41,7 +41,7 @@ def check_content(source: Content, written: Content, place: str) -> None:
         )
 
 
-def check_positions(expected: Positions, written: Positions, place: str) -> None:
+def check_positions(expected: TidSums, written: TidSums, place: str) -> None:
     """Refuse rows that would be put together wrongly: values that lie at other tids than they have in the source.
 
     Args:

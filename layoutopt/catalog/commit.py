@@ -1,4 +1,4 @@
-"""The commit protocol: plan, blocks, then the snapshot by exclusive creation (DESIGN 5, promises 3 and 4).
+"""The commit protocol: plan, blocks, then the snapshot by exclusive creation.
 
 A reader sees a load from the moment its snapshot exists. A crash before that leaves files that nothing names; a
 crash after it leaves a committed load, which a retry under the same load id recognises. See SPEC.md, "Commit".
@@ -15,11 +15,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.evolution import grown
-from layoutopt.catalog.paths import blocks_path, plan_path
-from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
-from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.succession import (
+from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
     append_snapshot,
@@ -29,6 +25,10 @@ from layoutopt.catalog.succession import (
     next_time,
     snapshots_since,
 )
+from layoutopt.catalog.paths import blocks_path, plan_path
+from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema

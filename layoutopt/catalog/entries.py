@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import merged
-from layoutopt.catalog.checks import Content, Positions
+from layoutopt.catalog.checks import Content, TidSums
 from layoutopt.catalog.paths import blocks_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
+from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
-
-Ints = npt.NDArray[np.int64]
 
 
 def partition_entries(
@@ -45,7 +43,9 @@ def _entry(table: BlockTable, blocks: Ints, plan: Plan, load_id: str, key: str, 
     bounds, checksums = {}, {}
     for name in table.schema.names:
         complete = _complete(table, name, blocks, rows)
-        bounds[name] = merged(table.facts().bounds[name], table.rows, complete) if complete is not None else Bounds()
+        bounds[name] = (
+            merged(table.block_statistics().bounds[name], table.rows, complete) if complete is not None else Bounds()
+        )
         checksum = _checksum(table, name, complete)
         if checksum is not None:
             checksums[name] = checksum
@@ -79,7 +79,7 @@ def written_rows(table: BlockTable) -> int:
     return _rows(table, np.arange(table.n))
 
 
-def written_positions(table: BlockTable) -> Positions:
+def written_positions(table: BlockTable) -> TidSums:
     """The sums of hash(tid, value) of each segment's columns in each layout; none where a block's is unknown."""
     places, group = np.unique(
         np.stack([table.partition, table.segment, table.layout], axis=1), axis=0, return_inverse=True

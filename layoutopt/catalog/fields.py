@@ -1,18 +1,16 @@
-"""Typed access to untrusted JSON: every number and name read from a catalog file passes through here."""
+"""Types of what stands in catalog files, which anybody may have written: each is read only within its range."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 from layoutopt.errors import CatalogError
+from layoutopt.model.records import As, read
 
-LARGEST_INT64 = 2**63 - 1
 LONGEST_PATH = 1024
-_LOAD_ID = re.compile(r"[0-9a-z-]{1,128}")
-_DIGEST = re.compile(r"[0-9a-f]{1,64}")
 
 
 def is_safe_path(path: str) -> bool:
@@ -34,93 +32,37 @@ def is_safe_path(path: str) -> bool:
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-@dataclass(frozen=True)
-class Fields:
-    """The fields of one JSON object, read with their types; ``where`` names the file and place in messages.
+def _only(accepts: Callable[[Any], object], wanted: str) -> Callable[[Any], Any]:
+    def only(value: Any) -> Any:
+        if not accepts(value):
+            raise ValueError(f"it should be {wanted}")
+        return value
 
-    Every reader raises CatalogError where the field is missing, of another type or out of its range.
+    return only
+
+
+def _is_utc(text: str) -> bool:
+    return datetime.fromisoformat(text).utcoffset() == timedelta(0)
+
+
+Count = Annotated[int, As(int, _only(lambda number: 0 <= number < 2**63, "a whole number in 0 .. 2^63-1"))]
+Text = Annotated[str, As(str, _only(bool, "a text that is not empty"))]
+SafePath = Annotated[str, As(str, _only(is_safe_path, "a path inside the table"))]
+PartitionKey = Annotated[
+    str, As(str, _only(lambda key: is_safe_path(key) and not set(key) & set("/="), "a name that is safe in any path"))
+]
+LoadId = Annotated[str, As(str, _only(re.compile(r"[0-9a-z-]{1,128}").fullmatch, "a load id of 0-9, a-z and -"))]
+Digest = Annotated[str, As(str, _only(re.compile(r"[0-9a-f]{1,64}").fullmatch, "a hexadecimal digest"))]
+UtcTime = Annotated[str, As(str, _only(_is_utc, "a time in UTC"))]
+
+
+def read_field(kind: Any, value: object, where: str) -> Any:
+    """A JSON value as a value of a type, as :func:`~layoutopt.model.records.read`; ``where`` names the file.
+
+    Raises:
+        CatalogError: it is no such value.
     """
-
-    values: Mapping[str, Any]
-    where: str
-
-    @classmethod
-    def of(cls, value: object, where: str) -> Fields:
-        """The fields of a value that must be a JSON object."""
-        if not isinstance(value, dict):
-            raise CatalogError(f"{where} should be an object, not {short(value)}; restore the file from a copy")
-        return cls(value, where)
-
-    def _bad(self, name: str, wanted: str) -> CatalogError:
-        found = short(self.values[name]) if name in self.values else "nothing"
-        return CatalogError(f"{self.where} should have {wanted} as {name!r}, not {found}; restore the file from a copy")
-
-    def text(self, name: str) -> str:
-        """A non-empty text."""
-        value = self.values.get(name)
-        if not isinstance(value, str) or not value:
-            raise self._bad(name, "a text")
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        """A non-empty text, or null."""
-        return None if self.values.get(name) is None else self.text(name)
-
-    def count(self, name: str) -> int:
-        """A whole number in 0 .. 2^63-1."""
-        value = self.values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_INT64:
-            raise self._bad(name, "a whole number from 0")
-        return value
-
-    def optional_count(self, name: str) -> int | None:
-        """A whole number in 0 .. 2^63-1, or null."""
-        return None if self.values.get(name) is None else self.count(name)
-
-    def scalar(self, name: str) -> str | int | float | bool | None:
-        """A JSON scalar; the field must be there."""
-        value = self.values.get(name)
-        if name not in self.values or not (value is None or isinstance(value, (str, int, float, bool))):
-            raise self._bad(name, "a scalar")
-        return value
-
-    def path(self, name: str) -> str:
-        """A path inside the table (see :func:`is_safe_path`)."""
-        value = self.text(name)
-        if not is_safe_path(value):
-            raise self._bad(name, "a path inside the table")
-        return value
-
-    def load_id(self, name: str) -> str:
-        """A load's identifier: ``[0-9a-z-]``."""
-        return self._matching(name, _LOAD_ID, "a load id of 0-9, a-z and -")
-
-    def digest(self, name: str) -> str:
-        """A hexadecimal digest of at most 64 digits."""
-        return self._matching(name, _DIGEST, "a hexadecimal digest")
-
-    def _matching(self, name: str, pattern: re.Pattern[str], wanted: str) -> str:
-        value = self.text(name)
-        if not pattern.fullmatch(value):
-            raise self._bad(name, wanted)
-        return value
-
-    def items(self, name: str) -> list[Any]:
-        """A JSON list."""
-        value = self.values.get(name)
-        if not isinstance(value, list):
-            raise self._bad(name, "a list")
-        return value
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        """A JSON object."""
-        value = self.values.get(name)
-        if not isinstance(value, dict):
-            raise self._bad(name, "an object")
-        return value
-
-
-def short(value: object) -> str:
-    """The value for a message, at most 60 characters of it."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    try:
+        return read(kind, value, where)
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise CatalogError(f"{error}; restore the file from a copy or load again") from error

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.fields import short
 from layoutopt.errors import SchemaError
+from layoutopt.model.arrays import Bits, Keys
+from layoutopt.model.records import short
+from layoutopt.model.types import decimal_digits
 from layoutopt.model.values import float_keys, key_kind
-from layoutopt.model.values.keys import decimal_digits
 
 FLOATS = ("float", "double")
 _WIDE_DECIMAL = pa.decimal128(38, 0)
@@ -21,7 +22,6 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _NARROW_DIGITS = 18
 
 ArrowValues: TypeAlias = pa.Array | pa.ChunkedArray
-Keys = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
 
 def key_storage(type: str) -> pa.DataType | None:
@@ -67,7 +67,7 @@ def _object_keys(stored: pa.Array, type: str) -> npt.NDArray[np.object_]:
     return keys
 
 
-def has_key(array: ArrowValues, type: str) -> npt.NDArray[np.bool_]:
+def has_key(array: ArrowValues, type: str) -> Bits:
     """Which values of a column of an ordered type have a key, bool[rows]: neither null nor text that is no UTF-8.
 
     Spark orders texts by their bytes, and no str stands for such bytes in the right place among all others: what stands

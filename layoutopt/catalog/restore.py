@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from layoutopt.catalog.paths import DATA, new_load_id
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import RESTORE, latest_snapshot
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.succession import (
+from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
     append_snapshot,
     contents,
+    followed,
     names_of,
     next_number,
-    next_time,
 )
+from layoutopt.catalog.paths import DATA, new_load_id
+from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.snapshots import RESTORE, latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError
 
@@ -33,7 +31,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     Raises:
         NotATableError: the path holds no table.
         CatalogError: there is no such snapshot, or it, its catalog files or its data are damaged or missing.
-        CommitConflictError: somebody else committed meanwhile, or a vacuum gives up what the snapshot names.
+        CommitConflictError: somebody else committed meanwhile, or a vacuum's tombstones have what the snapshot names.
         OSError: the store failed; the table is as it was.
     """
     catalog = Catalog.open(files.root, snapshot=number)
@@ -49,18 +47,10 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
                 f"somebody else committed snapshot {next_number(now) - 1} while snapshot {number} was being restored; "
                 "look at the table, then restore again if it still needs it"
             )
-        return replace(
-            target,
-            number=next_number(now),
-            parent=None if now is None else now.number,
-            created_at=next_time(now),
-            operation=RESTORE,
-            load_id=load_id,
-            given_up=(),
-        )
+        return followed(now, target, RESTORE, load_id)
 
     load_id = f"restore-{new_load_id()}"
-    # Planned on the old snapshot: whatever a vacuum gave up since then can't be named again.
+    # Planned on the old snapshot: what has a tombstone since then can't be named again.
     change = Change(load_id, target, names_of(target.partitions, data), after)
     return append_snapshot(files, change, at)
 

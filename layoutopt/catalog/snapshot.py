@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from layoutopt.catalog.versions import FORMAT_VERSION
+from layoutopt.catalog.fields import Count, Digest, LoadId, PartitionKey, SafePath, Text, UtcTime
+from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION
+from layoutopt.model.records import As, Form, Record
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key
 
@@ -26,12 +30,29 @@ class Bounds:
     nulls: int | None = None
 
 
+_Row = tuple[int | str | None, int | str | None, Count | None]
+"""Bounds in a snapshot's JSON: low, high, nulls; of bytes the base64."""
+
+
+def _rows(bounds: Mapping[str, Bounds]) -> dict[str, _Row]:
+    return {name: (_key_json(of.low), _key_json(of.high), of.nulls) for name, of in bounds.items()}
+
+
+def _key_json(key: Key | None) -> str | int | None:
+    return base64.b64encode(key).decode("ascii") if isinstance(key, bytes) else key
+
+
+def _bounds(rows: Mapping[str, _Row]) -> dict[str, Bounds]:
+    """The bounds of a snapshot's JSON, bytes still as base64: only the schema tells them from texts."""
+    return {name: Bounds(*row) for name, row in rows.items()}
+
+
 @dataclass(frozen=True)
-class FileDigest:
+class FileDigest(Record):
     """Size in bytes and SHA-256 (64 hex digits) of a catalog file, so that a flipped bit is noticed."""
 
-    size: int
-    sha256: str
+    size: Count
+    sha256: Digest
 
     @classmethod
     def of(cls, data: bytes) -> FileDigest:
@@ -40,7 +61,7 @@ class FileDigest:
 
 
 @dataclass(frozen=True)
-class PartitionEntry:
+class PartitionEntry(Record):
     """One date partition in a snapshot, as one load left it.
 
     ``key`` is path-safe and unique in the snapshot; ``value`` is the partition column's value as a JSON scalar (None:
@@ -49,38 +70,45 @@ class PartitionEntry:
     ``source`` is a digest of the source's files that the rows came from, None where it is not known.
     """
 
-    key: str
+    key: PartitionKey
     value: Scalar
-    plan: str
-    load_id: str
-    blocks_file: str
-    rows: int
-    bounds: Mapping[str, Bounds]
-    checksums: Mapping[str, int]
-    bytes: int
-    source: str | None = None
+    plan: Digest
+    load_id: LoadId
+    blocks_file: SafePath
+    rows: Count
+    bounds: Annotated[Mapping[str, Bounds], As(Mapping[str, _Row], _bounds, _rows)]
+    checksums: Mapping[str, Count]
+    bytes: Count
+    source: Digest | None = None
+    form: ClassVar = Form(left_out=("source",))
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Record):
     """A table at one moment: its schema and, per partition, what to read.
 
     ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
-    ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``given_up`` are the load
-    folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them any more.
+    ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``tombstones``
+    are the load folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them
+    any more.
     """
 
-    number: int
-    parent: int | None
-    created_at: str
-    operation: str
-    load_id: str
+    number: Count
+    parent: Count | None
+    created_at: UtcTime
+    operation: Text
+    load_id: LoadId
     schema: Schema
-    partition_by: str | None
+    partition_by: Text | None
     partitions: tuple[PartitionEntry, ...]
-    files: Mapping[str, FileDigest] = field(default_factory=dict)
-    given_up: tuple[str, ...] = ()
-    format_version: int = FORMAT_VERSION
+    files: Mapping[SafePath, FileDigest] = field(default_factory=dict)
+    tombstones: tuple[SafePath, ...] = ()
+    format_version: Count = FORMAT_VERSION
+    form: ClassVar = Form(
+        names={"format_version": "version", "tombstones": "given_up"},
+        constants={"format": FORMAT},
+        left_out=("tombstones",),
+    )
 
     @property
     def rows(self) -> int:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.fields import Fields
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -173,10 +172,10 @@ def check_is_table(files: TableFiles) -> None:
 
 def _check_marker(files: TableFiles) -> None:
     where = files.full_path(MARKER)
-    fields = Fields.of(snapshot_json.parse_json(files.read_bytes(MARKER), where), where)
-    if fields.text("format") != FORMAT:
+    content = snapshot_json.parse_json(files.read_bytes(MARKER), where)
+    if content.get("format") != FORMAT:
         raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
-    check_version(fields.count("version"), where)
+    check_version(content.get("version"), where)
 
 
 def _has_files(files: TableFiles) -> bool:

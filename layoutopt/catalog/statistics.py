@@ -1,7 +1,7 @@
 """Column statistics of blocks: nulls, NaNs, smallest and largest key, measured on whole arrays.
 
 Soundness: no non-null, non-NaN value of a block lies outside [min, max]. Where that can't be had, both are null:
-unknown, and unknown never skips (promise 7).
+unknown, and unknown never skips.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, ArrowValues, decoded, key_storage, stored_keys
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 
@@ -23,7 +23,6 @@ MAX_TEXT = 64
 """Characters (or bytes of binary) kept of a minimum or maximum; longer ones are rounded outwards."""
 
 T = TypeVar("T", str, bytes)
-Ints = npt.NDArray[np.int64]
 _INT64 = np.iinfo(np.int64)
 
 
@@ -141,14 +140,14 @@ def _measure_objects(keys: pa.Array, offsets: Ints, type: str) -> tuple[list[Any
     return low, high
 
 
-def _mask(array: ArrowValues) -> npt.NDArray[np.bool_]:
+def _mask(array: ArrowValues) -> Bits:
     """Which values are null, bool[rows]."""
     if array.null_count == 0:
         return np.zeros(len(array), dtype=np.bool_)
     return np.asarray(array.is_null())
 
 
-def _count(mask: npt.NDArray[np.bool_], offsets: Ints) -> Ints:
+def _count(mask: Bits, offsets: Ints) -> Ints:
     """How many of each block's rows the mask has, int64[n]; reduceat would count an empty block as its neighbour."""
     running = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
     return np.diff(running[offsets])

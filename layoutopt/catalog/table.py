@@ -1,4 +1,4 @@
-"""A table's catalog, opened at one snapshot: what readers see, whatever writers do meanwhile (promise 4)."""
+"""A table's catalog, opened at one snapshot: what readers see, whatever writers do meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.entries import written_rows
 from layoutopt.catalog.evolution import is_older
-from layoutopt.catalog.fields import short
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
@@ -20,8 +19,9 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
 from layoutopt.model import layout
 from layoutopt.model.layout import Plan
+from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
-from layoutopt.skipping.cannot_match import BlockFacts
+from layoutopt.skipping.cannot_match import BlockStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,25 +133,20 @@ class Catalog:
             tables[entry.plan].append(table)
         return {digest: concatenated(parts) for digest, parts in tables.items() if parts}
 
-    def partition_facts(self) -> BlockFacts:
+    def partition_statistics(self) -> BlockStatistics:
         """The partitions in order, each as if it were one block, for the one skipping rule; without feature bits."""
         rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
         bounds = {}
         for column in self.schema.columns:
             by_partition = [self._bounds(entry, column.name) for entry in self.partitions]
             bounds[column.name] = bounds_over(by_partition, rows, column.type)
-        return BlockFacts(rows=rows, bounds=bounds)
+        return BlockStatistics(rows=rows, bounds=bounds)
 
     def _bounds(self, entry: PartitionEntry, name: str) -> Bounds:
         """What is known of a column in a partition; it is NULL throughout where the partition's plan is older."""
         if self.plans[entry.plan].schema.get(name) is None:
             return Bounds(nulls=entry.rows)
         return entry.bounds.get(name, Bounds())
-
-
-def open_catalog(root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
-    """The same as :meth:`Catalog.open`."""
-    return Catalog.open(root, snapshot, as_of)
 
 
 def chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) -> Snapshot:

@@ -1,7 +1,7 @@
 """Vacuum: remove snapshots that are given up, and the files that nothing names (SPEC.md, "Vacuum").
 
 Nothing that is still needed can go, in four steps. What is to be removed is worked out on the newest snapshot, and by
-the store's own clock. It is **committed** as given up: the next snapshot says so, or the vacuum starts again where
+the store's own clock. It is **committed** as tombstones of the next snapshot, or the vacuum starts again where
 somebody else came first. From then on no load or restore can name any of it. Then snapshots are removed, the oldest
 first; only then files. A crash anywhere leaves garbage, never a snapshot that lacks something.
 """
@@ -11,19 +11,19 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.locators import check_expansion, damaged
+from layoutopt.catalog.block_index import check_expansion, damaged
+from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, followed
 from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TEMPORARY, StoredFile, TableFiles
-from layoutopt.catalog.succession import Change, CommitHook, append_snapshot, next_number, next_time
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError
 
@@ -67,7 +67,7 @@ class _Removal:
 
     latest: Snapshot
     snapshots: tuple[int, ...]
-    given_up: tuple[str, ...]
+    tombstones: tuple[str, ...]
     files: tuple[StoredFile, ...]
     young: int
 
@@ -111,7 +111,7 @@ def vacuum(
         if dry_run:
             return _report(files, removal, removal.latest.number, dry_run)
         try:
-            newest = _give_up(files, removal, at)
+            newest = _commit_tombstones(files, removal, at)
         except _MovedError:
             continue
         _remove(files, removal, at)
@@ -143,7 +143,7 @@ def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     old = _old_enough(garbage, horizon)
     oldest = kept[0].number
     expired = tuple(number for number in snapshot_numbers(files) if number < oldest)
-    return _Removal(latest, expired, _given_up(old, named), tuple(old), len(garbage) - len(old))
+    return _Removal(latest, expired, _tombstones(old, named), tuple(old), len(garbage) - len(old))
 
 
 def _kept(
@@ -212,7 +212,7 @@ def _owner(path: str) -> str:
     return load[1] if load is not None else path
 
 
-def _given_up(old: Iterable[StoredFile], named: Iterable[str]) -> tuple[str, ...]:
+def _tombstones(old: Iterable[StoredFile], named: Iterable[str]) -> tuple[str, ...]:
     """What nobody may name again: files, or the load's folder where nothing in it is named."""
     in_use = {load_folder(*load) for load in map(load_of, named) if load is not None}
     found = set()
@@ -228,25 +228,17 @@ class _MovedError(Exception):
     """Somebody else committed since the removal was worked out."""
 
 
-def _give_up(files: TableFiles, removal: _Removal, at: CommitHook) -> Snapshot:
-    """Commit what is given up; nothing to commit where the newest snapshot says so already, or nothing goes."""
+def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> Snapshot:
+    """Commit tombstones of what is to go; no snapshot is needed where the newest has them already, or nothing goes."""
     latest = removal.latest
-    needed = set(removal.given_up)
-    if needed <= set(latest.given_up):
+    needed = set(removal.tombstones)
+    if needed <= set(latest.tombstones):
         return latest
 
     def after(now: Snapshot | None) -> Snapshot:
         if now is None or now.number != latest.number:
             raise _MovedError
-        return replace(
-            latest,
-            number=next_number(latest),
-            parent=latest.number,
-            created_at=next_time(latest),
-            operation=OPERATION,
-            load_id=load_id,
-            given_up=removal.given_up,
-        )
+        return followed(latest, latest, OPERATION, load_id, removal.tombstones)
 
     load_id = f"vacuum-{new_load_id()}"
     return append_snapshot(files, Change(load_id, latest, frozenset(), after), at)
@@ -260,7 +252,7 @@ def _remove(files: TableFiles, removal: _Removal, at: CommitHook) -> None:
     for file in sorted(removal.files, key=lambda file: file.path):
         files.delete(file.path)
         at("file-removed")
-    for path in removal.given_up:
+    for path in removal.tombstones:
         if path.startswith(f"{DATA}/") and not path.endswith(".parquet"):
             files.delete_empty_folders(path)
     at("finished")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from layoutopt.catalog.fields import Count, read_field
 from layoutopt.errors import CatalogError
 
 FORMAT = "layoutopt-table"
@@ -26,14 +27,14 @@ def version_state(version: int, current: int = FORMAT_VERSION, oldest: int = OLD
     return "supported" if version >= oldest else "unsupported"
 
 
-def check_version(version: int, where: str, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> None:
+def check_version(version: object, where: str, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> None:
     """Refuse versions that can't be read.
 
     Raises:
-        CatalogError: the version is unsupported or too new.
+        CatalogError: the version is no number, unsupported or too new.
     """
-    state = version_state(version, current, oldest)
+    state = version_state(number := read_field(Count, version, f"the version of {where}"), current, oldest)
     if state == "too new":
-        raise CatalogError(f"{where} has format version {version}, newer than {current}; install a newer layoutopt")
+        raise CatalogError(f"{where} has format version {number}, newer than {current}; install a newer layoutopt")
     if state == "unsupported":
-        raise CatalogError(f"{where} has format version {version}, older than {oldest}; load the table again")
+        raise CatalogError(f"{where} has format version {number}, older than {oldest}; load the table again")

@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from layoutopt.config.settings import (
-    Positional,
-    VerbSettings,
-    key_of,
-    make_settings,
-    read_spark_properties,
-    read_values,
-)
+from layoutopt.config.fields import Positional, VerbSettings, key_of
+from layoutopt.config.reading import make_settings, read_spark_properties, read_values
 from layoutopt.errors import LayoutoptError
 from layoutopt.report.texts import printable
 
@@ -124,6 +118,11 @@ class _InterruptedError(Exception):
     """Somebody pressed Ctrl-C; the text says what a verb had done by then."""
 
 
+def interruption(error: KeyboardInterrupt) -> str:
+    """That somebody pressed Ctrl-C, and what had been done by then if the error says so."""
+    return ": ".join(["interrupted", *map(str, error.args)])
+
+
 class Body(Protocol[Taken]):
     """What a verb does: a function of its settings and the session."""
 
@@ -134,7 +133,9 @@ class Body(Protocol[Taken]):
         """Do it."""
 
 
-def add_verb(app: typer.Typer, kind: type[Verb], *, example: str) -> Callable[[Body[Verb]], Body[Verb]]:
+def add_verb(
+    app: typer.Typer, kind: type[Verb], *, example: str, by_place: bool = True
+) -> Callable[[Body[Verb]], Body[Verb]]:
     """Make a function a verb of the command line, named after it, with a flag for every setting of `kind`.
 
     Every verb also has ``--conf``, ``--json``, ``--progress`` and ``--debug``. What isn't given is left to the
@@ -144,6 +145,7 @@ def add_verb(app: typer.Typer, kind: type[Verb], *, example: str) -> Callable[[B
         app: the command line.
         kind: the verb's settings.
         example: a whole command line, shown below the help.
+        by_place: whether what a verb is about is taken by its place; else it is a flag too.
     """
 
     def register(body: Body[Verb]) -> Body[Verb]:
@@ -156,9 +158,9 @@ def add_verb(app: typer.Typer, kind: type[Verb], *, example: str) -> Callable[[B
                 body(make_settings(kind, values), Session(conf, as_json, wanted, debug))
             except KeyboardInterrupt as error:
                 # Left to typer it would end without a word.
-                raise _InterruptedError(": ".join(["interrupted", *map(str, error.args)])) from error
+                raise _InterruptedError(interruption(error)) from error
 
-        flags = [_flag(name, field) for name, field in kind.model_fields.items()]
+        flags = [_flag(name, field, by_place) for name, field in kind.model_fields.items()]
         run.__signature__ = inspect.Signature([*flags, *_common_flags()])  # type: ignore[attr-defined]  # what typer reads
         example_text = f"\b\nExample:\n  {example}"
         name = body.__name__.replace("_", "-")
@@ -180,11 +182,11 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != []}
 
 
-def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+def _flag(name: str, field: FieldInfo, by_place: bool) -> inspect.Parameter:
     key = key_of(name, field)
     text = f"{field.description}{_default_text(field)}"
     info: Any
-    if any(isinstance(mark, Positional) for mark in field.metadata):
+    if by_place and any(isinstance(mark, Positional) for mark in field.metadata):
         info = typer.Argument(help=text, metavar=key.upper().replace("-", "_"), show_default=False)
     elif _type(field) is bool:
         info = typer.Option(f"--{key}/--no-{key}", help=text, show_default=False)
@@ -253,7 +255,7 @@ def _default_text(field: FieldInfo) -> str:
     return f" [default: {field.default}]"
 
 
-def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: str = "layoutopt") -> int:
     """Run the command line and return its exit code; every error is one sentence on stderr.
 
     Returns:
@@ -264,7 +266,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         # Libraries log the tracebacks of errors that are told in one sentence here.
         logging.root.addHandler(logging.NullHandler())
     try:
-        code = app(args=words, prog_name="layoutopt", standalone_mode=False)
+        code = app(args=words, prog_name=program, standalone_mode=False)
     except Exception as error:
         if "--debug" in words:
             traceback.print_exc()

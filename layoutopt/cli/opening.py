@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def open_at(path: str, at: SnapshotSettings | None = None) -> Table:
     """A table, at the snapshot that is asked for or the newest."""
-    from layoutopt.scan.startup import start_quickly
+    from layoutopt.cli.startup import start_quickly
 
     start_quickly()
     from layoutopt.scan.table import open_table
@@ -33,8 +33,8 @@ def analysed(table: Table, log: str, column: str | None, dialect: str) -> Analys
     return analyze(entries, table.schema, table.name, dialect, table.settings)
 
 
-def start_spark(session: Session) -> SparkSession:
-    """A Spark session with the configuration file's properties."""
+def start_spark(session: Session, name: str = "layoutopt") -> SparkSession:
+    """A Spark session with the configuration file's properties, called so in Spark's list of applications."""
     from layoutopt.spark.core.sessions import spark_session
 
-    return spark_session("layoutopt", session.debug, **session.spark_properties())
+    return spark_session(name, session.debug, **session.spark_properties())

@@ -34,9 +34,10 @@ def plan(settings: PlanSettings, session: Session) -> None:
 
     document = read_features(settings.features)
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    from layoutopt.report.tuning_plot import plot
     from layoutopt.spark.planning.automatic import plan_best
 
     with session.working("planning") as work:
-        made = plan_best(start_spark(session), settings, document, work.say)
+        made = plan_best(start_spark(session), settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))

@@ -14,8 +14,8 @@ from layoutopt.config.settings import ExplainSettings, FilesSettings, QuerySetti
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from layoutopt.inspect.condition import BlockConditions
     from layoutopt.inspect.dry_run import DryRun
-    from layoutopt.scan.condition import BlockConditions
     from layoutopt.scan.explain import Explanation
     from layoutopt.scan.table import Scan, Table
 
@@ -37,7 +37,7 @@ def query(settings: QuerySettings, session: Session) -> None:
 
 
 def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table:
-    from layoutopt.scan.startup import keep_what_is_loaded
+    from layoutopt.cli.startup import keep_what_is_loaded
 
     scan = table.scan(settings.sql)
     if settings.engine == "spark":
@@ -57,7 +57,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     scan = _scan(open_at(settings.table_path, settings), settings.sql)
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
-        from layoutopt.scan.condition import block_conditions
+        from layoutopt.inspect.condition import block_conditions
 
         result = block_conditions(scan)
     elif settings.bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.config.settings import HistorySettings, RestoreSettings, VacuumSettings, parse_age
+from layoutopt.config.fields import parse_age
+from layoutopt.config.settings import HistorySettings, RestoreSettings, VacuumSettings
 
 verbs = typer.Typer()
 

@@ -13,6 +13,8 @@ from layoutopt.model.layout import PLAN_FORMAT, Plan
 
 Document = TypeVar("Document")
 
+DEFAULT_PLAN: Final = Path("plan.json")
+
 _KINDS: Final = {
     FEATURES_FORMAT: ("a features file", "layoutopt analyze"),
     PLAN_FORMAT: ("a plan", "layoutopt plan"),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layoutopt.features.implications import Bools, Floats, Implications, single_parts
+from layoutopt.features.implications import Implications, single_parts
 from layoutopt.features.units import Units, units_of
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import (
     And,
     Comparison,
@@ -42,9 +43,9 @@ class Augmented:
 
     predicates: tuple[Predicate, ...]
     weights: Floats
-    subsumes: Bools
+    subsumes: Bits
     shares: Floats
-    stricter: Bools
+    stricter: Bits
     units: Units
 
 
@@ -82,10 +83,7 @@ def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | N
     Beside the text's predicates the items hold the single literals of disjunctions and lists of values, since these
     recur where the lists do not: a block is skipped for ``x IN (1, 2)`` when ``x = 1`` and ``x = 2`` have bit 0.
 
-    Args:
-        queries: the workload.
-        threshold: T, in queries: an item that can't help that many is left out.
-        exclusion: what makes no items; nothing when None.
+    Items that can't help ``threshold`` queries (T), or that are excluded, are left out.
     """
     weights = _weights_by_filter(queries)
     predicates = _items(weights, threshold, exclusion or Exclusion())
@@ -108,7 +106,7 @@ def subject_of(predicate: Predicate) -> Hashable:
     return next(iter(subjects)) if len(subjects) == 1 else subjects
 
 
-def stricter_than(predicates: Sequence[Predicate]) -> Bools:
+def stricter_than(predicates: Sequence[Predicate]) -> Bits:
     """Which predicate is subsumed by which: bool, shape (predicates, predicates); the diagonal is TRUE."""
     relation = Implications(predicates)
     matrix = np.zeros((len(predicates), len(predicates)), dtype=np.bool_)

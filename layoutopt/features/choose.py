@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Literal
 
 from layoutopt.features.augment import Exclusion
-from layoutopt.features.coverage import rank_by_coverage
+from layoutopt.features.coverage import Ranked, eliminate_redundant, rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
-from layoutopt.features.redundancy import Ranked, eliminate_redundant
 from layoutopt.features.sharpen import sharpened
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.predicates import Predicate, columns_of
@@ -46,16 +45,13 @@ def mine_features(
 
     Args:
         queries: the analysed queries of one table.
-        threshold: T, in queries; :func:`default_threshold` when None.
+        threshold: T, in queries; :func:`default_threshold` when None. Where no predicate set reaches it, none is found.
         num_features: numFeat, the most features.
         exclude_columns: columns that make no features, in any case (see :func:`default_excluded`).
         exclude_comparisons: whether comparisons of such columns with each other make none either.
         max_set: the most predicates of a feature.
         selection: how candidates are ranked.
         settings: what the features' meaning depends on; the defaults when None.
-
-    Returns:
-        At most `num_features` features; none where no predicate set reaches the threshold.
     """
     least = default_threshold(queries) if threshold is None else threshold
     exclusion = Exclusion.of(exclude_columns, comparisons=exclude_comparisons)
@@ -73,18 +69,10 @@ def mine_ranges(
     num_features: int,
     settings: Settings | None = None,
 ) -> FeatureSet:
-    """Features about single columns that :func:`mine_features` left out, the most useful first.
+    """Features about single ``columns`` that :func:`mine_features` left out, the most useful first.
 
     Partitions serve filters on dates, but not all: a year's partition has orders of each month, shipped in two years.
     Other column groups than the one that has the date can skip for it only by features.
-
-    Args:
-        queries: the analysed queries of one table.
-        columns: what the features are to be about, such as :func:`default_excluded`.
-        schema: the table's.
-        threshold: T, in queries.
-        num_features: the most features.
-        settings: what the features' meaning depends on; the defaults when None.
     """
     others = set(schema.names) - set(columns)
     candidates = find_candidates(queries, threshold=threshold, exclusion=Exclusion.of(others), max_set=1)
@@ -109,15 +97,10 @@ def mine_all(
     """All features of a workload: :func:`mine_features`, then those about dates, then stricter ones of both.
 
     Args:
-        queries: the analysed queries of one table.
+        queries, threshold, num_features, max_set, selection, settings: as for :func:`mine_features`.
         schema: the table's.
-        threshold: T, in queries; :func:`default_threshold` when None.
-        num_features: the most features of :func:`mine_features`.
         date_features: the most features of :func:`mine_ranges`, about columns that are excluded by default.
         exclude_columns: columns that make no features at all; when None :func:`default_excluded`, but for the ranges.
-        max_set: the most predicates of a feature.
-        selection: how candidates are ranked.
-        settings: what the features' meaning depends on; the defaults when None.
     """
     least = default_threshold(queries) if threshold is None else threshold
     dates = default_excluded(schema)
@@ -138,14 +121,14 @@ def mine_all(
         ranges = mine_ranges(
             queries, dates, schema, threshold=least, num_features=date_features, settings=features.settings
         )
-        features = _joined(features, ranges.features)
+        features = _with_new(features, ranges.features)
         unsharpened.append(features)
     if selection == "text":
         return features
-    return _joined(features, [sharp for each in unsharpened for sharp in sharpened(each, queries, max_set)])
+    return _with_new(features, [sharp for each in unsharpened for sharp in sharpened(each, queries, max_set)])
 
 
-def _joined(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:
+def _with_new(features: FeatureSet, others: Sequence[Feature]) -> FeatureSet:
     """The features, and those of the others that are not among them."""
     known: dict[tuple[Predicate, ...], Feature] = {}
     for feature in (*features, *others):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.skipping.cannot_match import pieces
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 class Implications:
@@ -21,6 +19,13 @@ class Implications:
 
     A node's row follows its AND/OR tree, as ``implies`` does: a conjunction implies what any child implies, a
     disjunction what all children imply. So only leaves are compared with predicates, each distinct leaf once.
+
+    Attributes:
+        implied: of a node, which predicates subsume it (3.3.1), ``bool[predicates]``. FALSE whenever unsure.
+        shares: of a node, how much of it each predicate covers, from 0 to 1, ``float64[predicates]``: 1 where the
+            predicate subsumes it. A disjunction (or a list of values) of *k* parts is skipped where every part is; a
+            predicate that subsumes *j* of them covers ``j / k``. Of a conjunction's parts the best covered one counts,
+            since any one suffices.
     """
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
@@ -28,29 +33,10 @@ class Implications:
         self._by_columns: dict[frozenset[str], list[int]] = defaultdict(list)
         for i, predicate in enumerate(self._predicates):
             self._by_columns[columns_of(predicate)].append(i)
-        self._implied: dict[Node, Bools] = {}
-        self._shares: dict[Node, Floats] = {}
+        self.implied = cache(self._implied)
+        self.shares = cache(self._shares)
 
-    def implied(self, node: Node) -> Bools:
-        """Which predicates subsume the node (3.3.1): bool, shape (predicates,). FALSE whenever unsure."""
-        row = self._implied.get(node)
-        if row is None:
-            row = self._implied[node] = self._find_implied(node)
-        return row
-
-    def shares(self, node: Node) -> Floats:
-        """How much of the node each predicate covers, from 0 to 1: float64, shape (predicates,).
-
-        1 where the predicate subsumes the node. A disjunction (or a list of values) of *k* parts is skipped where
-        every part is; a predicate that subsumes *j* of them covers ``j / k``. Of a conjunction's parts the best
-        covered one counts, since any one suffices.
-        """
-        row = self._shares.get(node)
-        if row is None:
-            row = self._shares[node] = np.where(self.implied(node), 1.0, self._find_shares(node))
-        return row
-
-    def _find_implied(self, node: Node) -> Bools:
+    def _implied(self, node: Node) -> Bits:
         if isinstance(node, And):
             return np.array(np.any([self.implied(child) for child in node.children], axis=0))
         if isinstance(node, Or):
@@ -66,13 +52,13 @@ class Implications:
             if named & columns:
                 yield from places
 
-    def _find_shares(self, node: Node) -> Floats:
+    def _shares(self, node: Node) -> Floats:
+        covered = np.zeros(len(self._predicates))
         if isinstance(node, And):
-            return np.array(np.max([self.shares(child) for child in node.children], axis=0))
-        parts: Sequence[Node] = node.children if isinstance(node, Or) else single_parts(node)
-        if len(parts) < 2:
-            return np.zeros(len(self._predicates))
-        return np.array(np.mean([self.shares(part) for part in parts], axis=0))
+            covered = np.max([self.shares(child) for child in node.children], axis=0)
+        elif len(parts := node.children if isinstance(node, Or) else single_parts(node)) > 1:
+            covered = np.mean([self.shares(part) for part in parts], axis=0)
+        return np.where(self.implied(node), 1.0, covered)
 
 
 def single_parts(node: Node) -> tuple[InSet, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from layoutopt.features.augment import Augmented, Exclusion, augment, subject_of
-from layoutopt.features.implications import Bools, Floats, single_parts
+from layoutopt.features.implications import single_parts
 from layoutopt.features.selectivity import assumed_selectivity, share_of
 from layoutopt.features.units import Units
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import Literal, Predicate
 from layoutopt.model.query import Query
 
@@ -45,11 +46,11 @@ class Candidates:
     weights: Floats
     shares: Floats
     selectivity: Mapping[Literal, float]
-    stricter: Bools
+    stricter: Bits
     units: Units
 
     @cached_property
-    def subsumes(self) -> Bools:
+    def subsumes(self) -> Bits:
         """Which set subsumes which filter: bool, shape (filters, sets)."""
         return np.equal(self.shares, 1.0)
 
@@ -67,17 +68,15 @@ def find_candidates(
     A set has at most one predicate an expression, since of two about the same expression either one follows from the
     other or both together are better written as one. Of sets that subsume the same queries the strictest is kept.
 
-    Args:
-        queries: the workload.
-        threshold: T, in queries (the sum of their weights).
-        exclusion: what makes no features; nothing when None.
-        max_set: the most predicates of a set.
+    The threshold is T, in queries (the sum of their weights); what is excluded makes no features, and no set has more
+    than ``max_set`` predicates.
     """
     workload = augment(queries, threshold, exclusion)
     selectivity = assumed_selectivity(workload.predicates)
     found = [*_frequent(workload, selectivity, threshold, max_set), *_partial(workload, threshold)]
     members = _strictest(found, workload)
-    shares = np.stack([_set_shares(m, workload) for m in members], axis=1) if members else _no_shares(workload)
+    no_shares = np.zeros((len(workload.weights), 0))
+    shares = np.stack([_set_shares(m, workload) for m in members], axis=1) if members else no_shares
     return Candidates(
         sets=tuple(tuple(workload.predicates[i] for i in m) for m in members),
         weights=workload.weights,
@@ -99,7 +98,7 @@ def _frequent(
     combined = sorted((m[0] for m in narrowing), key=lambda i: (-support[i], i))[:MOST_COMBINED]
     subjects = [subject_of(predicate) for predicate in workload.predicates]
     for members in _grow(workload, sorted(combined), threshold, max_set):
-        if len(members) > 1 and _one_predicate_each(members, subjects):
+        if 1 < len(members) == len({subjects[i] for i in members}):  # one predicate an expression
             count = workload.weights @ workload.subsumes[:, list(members)].all(axis=1)
             if count >= threshold:
                 yield members
@@ -137,10 +136,6 @@ def _partial(workload: Augmented, threshold: float) -> Iterator[Members]:
             yield (int(i),)
 
 
-def _one_predicate_each(members: Members, subjects: Sequence[Hashable]) -> bool:
-    return len({subjects[i] for i in members}) == len(members)
-
-
 def _set_shares(members: Members, workload: Augmented) -> Floats:
     """A single predicate's shares; a larger set counts only where it subsumes the whole filter."""
     if len(members) == 1:
@@ -156,13 +151,9 @@ def _units_of_sets(sets: Sequence[Members], workload: Augmented) -> Units:
         if len(members) == 1:
             factors[:, place] = units.factors[:, members[0]]
         else:
-            whole: Bools = np.all(workload.subsumes[:, list(members)], axis=1)
+            whole: Bits = np.all(workload.subsumes[:, list(members)], axis=1)
             factors[:, place] = whole[units.of_filter]
     return replace(units, factors=factors)
-
-
-def _no_shares(workload: Augmented) -> Floats:
-    return np.zeros((len(workload.weights), 0))
 
 
 def _strictest(found: Sequence[Members], workload: Augmented) -> list[Members]:
@@ -179,7 +170,7 @@ def _strictest(found: Sequence[Members], workload: Augmented) -> list[Members]:
     return kept
 
 
-def _stricter_sets(sets: Sequence[Members], workload: Augmented) -> Bools:
+def _stricter_sets(sets: Sequence[Members], workload: Augmented) -> Bits:
     """3.3.1 on whole sets: F_i is subsumed by F_j if every predicate of F_j subsumes one of F_i."""
     implied = np.array([workload.stricter[list(m)].any(axis=0) for m in sets], dtype=np.bool_)
     implied = implied.reshape(len(sets), len(workload.predicates))

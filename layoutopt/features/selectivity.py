@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from layoutopt.features.implications import Bools, Floats
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import Comparison, InSet, Like, Literal, Predicate
 from layoutopt.model.values import Key, ValueSet
 
@@ -47,7 +47,7 @@ def _set_shares(literals: Sequence[Literal]) -> dict[Literal, float]:
     return shares
 
 
-def _cells(sets: Sequence[ValueSet]) -> Bools:
+def _cells(sets: Sequence[ValueSet]) -> Bits:
     """Which elementary intervals each set holds: bool, shape (sets, cells); cells lie between all sets' bounds."""
     bounds: list[Key] = sorted({key for values in sets for pair in values.intervals for key in pair if key is not None})
     cells = np.zeros((len(sets), len(bounds) + 1), dtype=np.bool_)
@@ -59,7 +59,7 @@ def _cells(sets: Sequence[ValueSet]) -> Bools:
     return cells
 
 
-def _cell_weights(cells: Bools, sets: Sequence[ValueSet]) -> Floats:
+def _cell_weights(cells: Bits, sets: Sequence[ValueSet]) -> Floats:
     """The cells' shares of the rows. Those that no list or closed range holds are what is left: one cell together."""
     closed = [bool(v.intervals) and all(None not in pair for pair in v.intervals) for v in sets]
     named = cells[closed].any(axis=0) if any(closed) else np.ones(cells.shape[1], dtype=np.bool_)

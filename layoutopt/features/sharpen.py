@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from layoutopt.features.augment import subject_of
-from layoutopt.features.implications import Bools
+from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
@@ -25,10 +25,7 @@ def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) 
     It has the predicates of these, the first ones first, then of others that subsume all of their queries and more,
     those that subsume the most first; one an expression. Its weight is the largest of those that it makes stricter.
 
-    Args:
-        features: the features, the best first.
-        queries: the training queries.
-        max_set: the most predicates of a feature.
+    Features are given the best first. None made here has more than ``max_set`` predicates.
     """
     subsumes = features.matrix(queries)
     common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable").tolist()
@@ -37,14 +34,14 @@ def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) 
     for alike in _by_queries(subsumes):
         asked = subsumes[:, alike[0]]
         general = [i for i in common if subsumes[asked, i].all() and not asked[subsumes[:, i]].all()]
-        predicates = _joined([features[i] for i in (*alike, *general)], max_set)
+        predicates = _predicates_of([features[i] for i in (*alike, *general)], max_set)
         sharp = Feature(predicates, max(features[i].weight for i in alike))
         if sharp.predicates not in known:
             new.append(sharp)
     return replace(features, features=features.features + tuple(new))
 
 
-def _by_queries(subsumes: Bools) -> list[list[int]]:
+def _by_queries(subsumes: Bits) -> list[list[int]]:
     """The features that subsume the same queries, some at least, together."""
     together: dict[bytes, list[int]] = {}
     for i, column in enumerate(subsumes.T):
@@ -53,7 +50,7 @@ def _by_queries(subsumes: Bools) -> list[list[int]]:
     return list(together.values())
 
 
-def _joined(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
+def _predicates_of(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
     members: list[Predicate] = []
     subjects: set[Hashable] = set()
     for feature in features:
@@ -72,7 +69,10 @@ def sharpest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
 
 
 def bluntest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
-    """The features that are no stricter one of another, for the same queries: :func:`sharpened` made none of these."""
+    """The features that were mined: those of which no other subsumes the same queries with fewer of its predicates.
+
+    What is left out is what :func:`sharpened` adds.
+    """
     stricter: set[int] = set()
     for alike in _by_queries(features.matrix(queries)):
         sets = {i: frozenset(features[i].predicates) for i in alike}

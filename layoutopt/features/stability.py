@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from layoutopt.errors import SettingError
-from layoutopt.features.implications import Floats
+from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
 
@@ -73,9 +73,7 @@ def _window(used: Sequence[frozenset[Predicate]], weights: Floats) -> Curve:
 
 def _sums(places: Sequence[int], weights: Floats, length: int) -> Floats:
     """The weights added up by place, float64, shape (length,)."""
-    sums = np.zeros(length)
-    np.add.at(sums, np.array(places, dtype=np.int64), weights)
-    return sums
+    return np.bincount(np.array(places, dtype=np.int64), weights, length).astype(np.float64)
 
 
 def _curve(gains: Floats, steps: Floats | None = None) -> Curve:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.features.implications import Bools, Floats, Implications, single_parts
+from layoutopt.features.implications import Implications, single_parts
+from layoutopt.model.arrays import Bytes, Floats, Ints
 from layoutopt.model.predicates import And, Node, Or
 
 MOST_UNITS = 64
@@ -22,35 +22,45 @@ MOST_UNITS = 64
 
 _MOST_FACTOR = 255
 
-Factors = npt.NDArray[np.uint8]
-
 
 @dataclass(frozen=True, eq=False)
 class Units:
     """Each filter as units: one part of each of its disjunctions and lists, together with the rest of the filter.
 
+    A block is skipped only if all units of the filter are, so what a filter reads is the sum of what its units do. A
+    filter of *k* parts has *k* units that weigh a *k*-th each; a feature with the selectivity *s* for one of the parts
+    leaves the share *s* of all rows to be read for it, which is ``k * s`` of the unit's weight.
+
     Attributes:
         of_filter: the filter of each unit, ``int64[units]``.
         shares: of a filter, ``float64[units]``; a filter's sum to 1.
-        factors: ``uint8[units, items]``: 0 where the item does not subsume the unit, 1 where it subsumes the filter,
-            and where it subsumes a part the number of parts there are: blocks must be skipped for the others too, so
-            that its rows count so many times.
+        factors: how often an item's rows count for a unit, ``uint8[units, items]``: 1 where the item subsumes the whole
+            filter, *k* where it subsumes the unit's part, one of *k*, and 0 where it subsumes neither.
     """
 
-    of_filter: npt.NDArray[np.int64]
+    of_filter: Ints
     shares: Floats
-    factors: Factors
+    factors: Bytes
 
 
 def units_of(nodes: Sequence[Node], relation: Implications, n_items: int) -> Units:
-    """The units of filters, whose roots these are, over the relation's predicates."""
+    """The units of filters, whose roots these are, over the relation's predicates.
+
+    Of ``x IN (1, 2)`` and the items ``x = 1``, ``x = 2``, ``x IN (1, 2)`` and ``x = 3``:
+
+    >>> from layoutopt.model.predicates import Col, InSet, Predicate
+    >>> from layoutopt.model.values import ValueSet
+    >>> lists = [InSet(Col("x", "int"), ValueSet.of(values)) for values in ([1], [2], [1, 2], [3])]
+    >>> units = units_of([lists[2]], Implications([Predicate((one,)) for one in lists]), 4)
+    >>> units.shares.tolist(), units.factors.tolist()
+    ([0.5, 0.5], [[2, 0, 1, 0], [0, 2, 1, 0]])
+    """
     of_filter: list[int] = []
     shares: list[float] = []
-    factors: list[Factors] = []
+    factors: list[Bytes] = []
     for number, node in enumerate(nodes):
-        chosen = _representatives([parts for parts in map(_parts, _conjuncts(node)) if len(parts) > 1])
-        whole = relation.implied(node)
-        units = [_factors(whole, combination, relation) for combination in product(*chosen)]
+        disjunctions = [parts for conjunct in _conjuncts(node) if len(parts := _parts(conjunct)) > 1]
+        units = [_factors(node, chosen, relation) for chosen in product(*_representatives(disjunctions))]
         of_filter += [number] * len(units)
         shares += [1.0 / len(units)] * len(units)
         factors += units
@@ -81,8 +91,10 @@ def _representatives(disjunctions: Sequence[Sequence[Node]]) -> list[list[_Part]
     ]
 
 
-def _factors(whole: Bools, combination: Sequence[_Part], relation: Implications) -> Factors:
-    found = np.where(whole, 1, _MOST_FACTOR + 1)
-    for part, count in combination:
-        found = np.where(relation.implied(part), np.minimum(found, min(count, _MOST_FACTOR)), found)
-    return np.where(found > _MOST_FACTOR, 0, found).astype(np.uint8)
+def _factors(node: Node, chosen: Sequence[_Part], relation: Implications) -> Bytes:
+    """The factors of one unit, ``uint8[items]``: the smallest that holds."""
+    factors = np.zeros_like(relation.implied(node), dtype=np.uint8)
+    for part, count in sorted(chosen, key=lambda each: -each[1]):
+        factors[relation.implied(part)] = min(count, _MOST_FACTOR)
+    factors[relation.implied(node)] = 1
+    return factors

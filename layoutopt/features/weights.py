@@ -1,4 +1,4 @@
-"""The weights of features (Sun 2017, Eq. 3.1), and what repairs them."""
+"""How much a blocking should care for each feature: the weights of Equation 3.1 (Sun 2017), and marginal weights."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layoutopt.features.implications import Bools, Floats, Implications
+from layoutopt.features.implications import Implications
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
+from layoutopt.model.vectors import VectorCounts
 
 
 def feature_shares(features: FeatureSet, queries: Sequence[Query]) -> Floats:
@@ -31,7 +33,7 @@ def feature_shares(features: FeatureSet, queries: Sequence[Query]) -> Floats:
 
 
 def feature_weights(
-    matrix: Bools | Floats, query_weights: Floats, selectivity: Floats | None = None, *, marginal: bool = False
+    matrix: Bits | Floats, query_weights: Floats, selectivity: Floats | None = None, *, marginal: bool = False
 ) -> Floats:
     """The weight of each feature for the blocking: float64, shape (features,).
 
@@ -60,6 +62,12 @@ def feature_weights(
             raise ValueError("marginal weights need the features' selectivity")
         shares = _marginal(shares, selectivity)
     return np.asarray(query_weights @ shares)
+
+
+def marginal_weights(shares: Floats, query_weights: Floats, vectors: VectorCounts) -> Floats:
+    """The marginal weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
+    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
+    return feature_weights(shares, query_weights, matching, marginal=True)
 
 
 def _marginal(shares: Floats, selectivity: Floats) -> Floats:

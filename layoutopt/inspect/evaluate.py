@@ -1,4 +1,4 @@
-"""Replaying queries on the catalog alone: what each would read, and what skips the rest (DESIGN 6).
+"""Replaying queries on the catalog alone: what each would read, and what skips the rest.
 
 Nothing but footers' sizes is read from data files, unless ``actual`` asks for the rows that really match.
 """
@@ -12,9 +12,11 @@ import numpy as np
 
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.indicators import geometric_means, indicators
-from layoutopt.model.predicates import Node, describe_all
+from layoutopt.model.arrays import Bits
+from layoutopt.model.predicates import Node
 from layoutopt.model.query import Query
-from layoutopt.scan.prune import Amount, Bits, Fate, PrunedPlan
+from layoutopt.scan.amounts import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
+from layoutopt.scan.prune import Fate, PrunedPlan
 from layoutopt.scan.table import Table
 
 Progress = Callable[[int, int], None]
@@ -23,7 +25,6 @@ SUMMED = (
     "rows_total", "rows_matching", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
     "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes",
 )  # fmt: skip
-MECHANISMS = {"partition": Fate.PARTITION, "features": Fate.FEATURES, "statistics": Fate.STATISTICS}
 
 
 def evaluate(
@@ -122,25 +123,6 @@ class _Matching:
         return matching, relevant
 
 
-def amount_over(pruned: Sequence[PrunedPlan], *fates: Fate) -> Amount:
-    """Blocks, rows and bytes of these fates over all plans."""
-    total = Amount()
-    for plan in pruned:
-        total += plan.amount(*fates)
-    return total
-
-
-def amount_json(amount: Amount) -> dict[str, int]:
-    """An amount as JSON."""
-    return {"blocks": amount.blocks, "rows": amount.rows, "bytes": amount.bytes}
-
-
-def layout_json(pruned: PrunedPlan) -> dict[str, Any]:
-    """One plan's retrieval path: its digest and, by layout, the columns read from it."""
-    choice = {str(c.layout): list(c.columns) for c in pruned.choice}
-    return {"plan": pruned.source.plan.digest, "columns": choice}
-
-
 def _paths_json(pruned: PrunedPlan) -> dict[str, Any]:
     """What the path costs in cells and tids, and what the greedy one would (Sun 2017, 5.6.3)."""
     path = pruned.path
@@ -172,16 +154,6 @@ def greedy_paths(queries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "cheapest": sum(one == other for one, other in zip(greedy, best, strict=True)),
         "worst_ratio": round(max(ratios, default=1.0), 6),
     }
-
-
-def subsumed_by(table: Table, root: Node) -> list[str]:
-    """The features, as texts, that follow from a whole filter: the ones of the text's query vector (3.5)."""
-    found: dict[str, None] = {}
-    for source in table.sources:
-        features = source.features_under(table.settings)
-        for position in features.subsuming(root) if features is not None else ():
-            found[describe_all(source.plan.features.features[position].predicates)] = None
-    return list(found)
 
 
 def _most_rows(pruned: PrunedPlan, chosen: Bits) -> int:

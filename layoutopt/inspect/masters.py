@@ -1,4 +1,4 @@
-"""Whether every cell of the source is in its master layout, by what was read back (Sun 2017, 5.4.1; DESIGN 7.3).
+"""Whether every cell of the source is in its master layout, by what was read back (Sun 2017, 5.4.1).
 
 A layout with master columns holds every row of its segments once: with the local features whole, and the rest with the
 master columns alone. Tids say which rows those are, and sums of hash(tid, value) that the values are the source's.
@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.prune import PlanBlocks
-
-Ints = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.bool_]
 
 Where = tuple[str, str]
 """A file of the table, and what is wrong with it."""
@@ -58,7 +55,7 @@ def misplaced_rests(source: PlanBlocks) -> Iterator[Where]:
                 )
 
 
-class Positions:
+class TidsRead:
     """The tids read of each segment in each layout of a plan, judged when the last of their files was read."""
 
     def __init__(self, source: PlanBlocks) -> None:

@@ -13,28 +13,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.statistics import measure
 from layoutopt.errors import DataFileError, SchemaError, SettingError
-from layoutopt.inspect.masters import Positions, master_columns, misplaced_rests
-from layoutopt.model.predicates import Node, columns_of, conjunction, describe, disjunction
+from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
+from layoutopt.model.arrays import Ints
+from layoutopt.model.columns import BLOCK, TID
+from layoutopt.model.predicates import describe
 from layoutopt.model.schema import Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.arrow_types import empty_table
+from layoutopt.scan.files import damaged, open_parquet
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import BLOCK, TID, damaged, open_parquet
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.positions import position_sums, value_hashes
 
-Ints = npt.NDArray[np.int64]
 Finding = tuple[str, str]
 Progress = Callable[[int, int], None]
 MOST_PROBLEMS = 1000
@@ -132,7 +132,7 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
     chosen = [work[i] for i in sorted(random.Random(seed).sample(range(len(work)), count))] if work else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
-    positions = {id(source): Positions(source) for source in table.sources}
+    positions = {id(source): TidsRead(source) for source in table.sources}
     blocks = rows = 0
     for done, (source, index) in enumerate(chosen):
         mine = source.blocks.take(source.blocks.file == index)
@@ -149,20 +149,14 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
     for source in table.sources:
-        for node in feature_nodes(source):
-            if matching_rows(node, _no_rows(source)) is None:
-                found.append(f"the union vectors' bit of {describe(node)}: only Spark can evaluate it")
+        for feature in source.plan.features:
+            if matching_rows(feature.node, _no_rows(source)) is None:
+                found.append(f"the union vectors' bit of {describe(feature.node)}: only Spark can evaluate it")
     return tuple(dict.fromkeys(found))
 
 
 def _no_rows(source: PlanBlocks) -> pa.Table:
     return empty_table(source.plan.schema.columns)
-
-
-def feature_nodes(source: PlanBlocks) -> list[Node]:
-    """A plan's features as conditions; feature i is bit i."""
-    features = source.plan.features.features
-    return [conjunction(disjunction(p.literals) for p in feature.predicates) for feature in features]
 
 
 def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
@@ -176,7 +170,7 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
     yield from (Problem("rest", *found) for found in misplaced_rests(source))
 
 
-def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: Positions) -> Iterator[Problem]:
+def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: TidsRead) -> Iterator[Problem]:
     """The checks of one data file; ``blocks`` are those in it."""
     blocks = blocks.take(np.argsort(blocks.row_group, kind="stable"))
     path = blocks.files[int(blocks.file[0])]
@@ -236,7 +230,7 @@ def _verify_identifiers(source: PlanBlocks, blocks: BlockTable, rows: pa.Table) 
 
 def _verify_statistics(blocks: BlockTable, column: Column, values: pa.ChunkedArray, offsets: Ints) -> Iterator[Finding]:
     """Whether no value lies outside the bounds that the catalog knows, and counts are right."""
-    bounds = blocks.facts().bounds[column.name]
+    bounds = blocks.block_statistics().bounds[column.name]
     measured = measure(values, offsets, column.type)
     wrong = (bounds.nulls != UNKNOWN_NULLS) & (bounds.nulls != measured.nulls)
     nans = measured.nans if measured.nans is not None else np.zeros_like(measured.nulls)
@@ -274,14 +268,14 @@ def _verify_sums(blocks: BlockTable, column: Column, rows: pa.Table, offsets: In
 
 def _verify_bits(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
     """Whether no row makes a feature TRUE whose bit is 0 in its block."""
-    for position, node in enumerate(feature_nodes(source)):
-        if not columns_of(node) <= set(rows.column_names):
+    for position, feature in enumerate(source.plan.features):
+        if not feature.columns <= set(rows.column_names):
             continue
-        matched = matching_rows(node, rows)
+        matched = matching_rows(feature.node, rows)
         if matched is None:
             continue
         counts = np.diff(np.r_[0, np.cumsum(matched)][offsets])
         wrong = (counts > 0) & ~feature_bit(blocks.words, position)
         if wrong.any():
             block = int(blocks.block_id[np.argmax(wrong)])
-            yield "union-vector", f"block {block} has rows of {describe(node)}, but its union vector says none"
+            yield "union-vector", f"block {block} has rows of {describe(feature.node)}, but its union vector says none"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import DEFAULT
 from layoutopt.search.problem import Unit
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, eq=False)
-class PartitionPairs:
+class PartitionHistogram:
     """What planning knows of one partition.
 
     Attributes:
@@ -34,66 +36,96 @@ class PartitionPairs:
     value: PlainValue
     rows: int
     vectors: VectorCounts
-    query_weights: Weights
-    weights: Weights
+    query_weights: Floats
+    weights: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Replication:
-    """What methods with copies may store.
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a user asks of a plan.
 
     Attributes:
-        budgets: storage over that of the table stored once, ascending; a scheme is searched for each.
-        choose: the one of them whose scheme is the plan's.
-        copies: of the whole table, for the method that makes full copies.
-        in_bytes: whether budgets are of compressed bytes, not of cells (Sun 2017, Eq. 5.2).
-        bytes: of a cell of each column and of a tid; None if unknown.
+        method: one of the methods' names.
+        partition_by: the column by which the table is partitioned, None for none.
+        by: columns to order by, for methods by order; chosen from the workload where left out.
+        num_features: numFeat, the most features that guide the blocking; 40 for one layout and all for several where
+            left out. Every feature is measured all the same, and skips.
+        min_features: fewer features than these are not worth a plan by features.
+        block_rows: the mean block.
+        segment_rows: rows that one task takes into memory.
+        max_vectors: distinct vectors that blocking takes of a layout (4.5): Ward's time grows with their square. The
+            lightest features go until it holds.
+        seed: of everything with chance.
+        codec: the Parquet compression.
+        cost: what methods that search over column groups count: ``cells`` and tids, or their ``bytes``.
+        storage_budgets: for methods with copies, what they may store over the table stored once; a scheme for each.
+        choose: the budget whose scheme is the plan's; the largest where left out.
+        budget_unit: what budgets are of: ``cells``, or compressed ``bytes``.
+        copies: how often ``gsop-fullcopy`` stores the table.
+        partitioner: what a load blocks by vectors with, by its name; searches compare by Ward's method.
     """
 
-    budgets: tuple[float, ...] = (1.2,)
-    choose: float = 1.2
+    method: str = "sop"
+    partition_by: str | None = None
+    by: tuple[str, ...] = ()
+    num_features: int | None = None
+    min_features: int = 1
+    block_rows: int = 10_000
+    segment_rows: int = 1_000_000
+    max_vectors: int = 3_000
+    seed: int = 0
+    codec: str = "zstd"
+    cost: str = "cells"
+    storage_budgets: tuple[float, ...] = (1.2,)
+    choose: float | None = None
+    budget_unit: str = "cells"
     copies: int = 2
-    in_bytes: bool = False
-    bytes: Unit | None = None
+    partitioner: str = DEFAULT
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """The storage budgets, each once, ascending."""
+        return tuple(sorted(set(self.storage_budgets)))
+
+    @property
+    def chosen_budget(self) -> float:
+        """The storage budget whose scheme is the plan's."""
+        return self.budgets[-1] if self.choose is None else self.choose
 
 
 @dataclass(frozen=True, eq=False)
-class Planning:
+class PlanningInput:
     """What a method has to make a scheme of.
 
     Attributes:
+        request: what is asked; its columns are the schema's.
         schema: the table's.
         features: those of the plan.
         queries: classes of the training queries.
-        partitions: the pairs, in the order of the partitions' values; empty for methods by order.
-        by: the columns that the user wants rows ordered by.
-        block_rows, segment_rows, max_vectors, seed: the plan's.
-        unit: what reading a cell of each column and a tid costs; None counts cells, as the thesis does.
-        replication: for methods with copies.
-        partitioner: what the load blocks by vectors with, by its name; searches compare by Ward's method.
+        partitions: the vectors' histograms, in the order of the partitions' values; empty for methods by order.
+        bytes: what a cell of each column and a tid take, where that was measured.
     """
 
+    request: PlanRequest
     schema: Schema
     features: FeatureSet
     queries: tuple[Query, ...]
-    partitions: tuple[PartitionPairs, ...]
-    by: tuple[str, ...]
-    block_rows: int
-    segment_rows: int
-    max_vectors: int
-    seed: int
-    unit: Unit | None = None
-    replication: Replication = Replication()
-    partitioner: str = DEFAULT
+    partitions: tuple[PartitionHistogram, ...]
+    bytes: Unit | None = None
+
+    @property
+    def unit(self) -> Unit | None:
+        """What reading a cell of each column and a tid costs; None counts cells, as the thesis does."""
+        return self.bytes if self.request.cost == "bytes" else None
 
     @cached_property
-    def shares(self) -> Weights:
+    def shares(self) -> Floats:
         """How much of each query each feature covers, ``float64[n_queries, n_features]``."""
         return feature_shares(self.features, self.queries)
 
 
 @dataclass(frozen=True)
-class Designed:
+class LayoutProposal:
     """A method's result: the scheme, and what it expects of it by name (``rows_scanned_fraction``, ...)."""
 
     scheme: Scheme
@@ -103,6 +135,16 @@ class Designed:
 class Method(Protocol):
     """A way to lay out a table."""
 
-    def __call__(self, planning: Planning) -> Designed:
+    def __call__(self, planning: PlanningInput) -> LayoutProposal:
         """Make a scheme. Deterministic; bounded by work, not by the clock."""
         ...
+
+
+def spread(values: Sequence[T], count: int) -> list[T]:
+    """At most ``count`` of the values, spread evenly.
+
+    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998], 3)
+    [1993, 1995, 1997]
+    """
+    count = min(len(values), count)
+    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]

@@ -5,18 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from layoutopt.methods import strategies as designs
-from layoutopt.methods.proposals import Method
+from layoutopt import extensions
+from layoutopt.errors import SettingError
+from layoutopt.methods import strategies
+from layoutopt.methods.proposals import Method, PlanRequest
 from layoutopt.methods.replication import REPLICATING
+from layoutopt.partitioning.registry import find_partitioner
 
-BY_ORDER = designs.BY_ORDER
+BY_ORDER = strategies.BY_ORDER
 """Methods that order rows by columns."""
 
-SAMPLED: Mapping[str, Method] = MappingProxyType({**designs.SAMPLED, **REPLICATING})
+SAMPLED: Mapping[str, Method] = MappingProxyType({**strategies.SAMPLED, **REPLICATING})
 """Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
 COUNTED = ("sop", "qdtree")
 """Methods that take the vectors of all rows, of few features."""
 
-METHODS: Mapping[str, Method] = MappingProxyType({**designs.METHODS, **REPLICATING})
+METHODS: Mapping[str, Method] = MappingProxyType({**strategies.METHODS, **REPLICATING})
 """All methods."""
+
+
+def find_method(name: str) -> Method:
+    """The method of that name: one of :data:`METHODS`, or of a package that is installed.
+
+    Raises:
+        SettingError: there is none.
+    """
+    return extensions.find("methods", name, METHODS, "method")
+
+
+def is_sampled(name: str) -> bool:
+    """Whether a method plans from a sample's vectors of all features; what is installed does."""
+    return name in SAMPLED or name not in METHODS
+
+
+def check_request(request: PlanRequest) -> None:
+    """Refuse what no source could make good.
+
+    Raises:
+        SettingError: unknown method or partitioner, a number below its least, or settings that contradict each other.
+    """
+    find_method(request.method)
+    find_partitioner(request.partitioner)
+    for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
+        if (value := getattr(request, name)) < 1:
+            raise SettingError(f"{name} is {value}; give at least 1")
+    budgets, choose = request.storage_budgets, request.choose
+    if not budgets or min(budgets) < 1:
+        raise SettingError(f"--storage-budget is {min(budgets, default=0):g}; give 1 (the table once) or more")
+    if choose is not None and choose not in budgets:
+        asked = ", ".join(f"{budget:g}" for budget in budgets)
+        raise SettingError(f"--choose is {choose:g}, which is none of the storage budgets {asked}; name one of them")
+    if request.by and request.method not in BY_ORDER:
+        raise SettingError(f"method {request.method!r} takes no columns to order by; leave --by out")

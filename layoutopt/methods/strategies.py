@@ -11,8 +11,10 @@ from types import MappingProxyType
 import numpy as np
 
 from layoutopt.errors import PlanError
-from layoutopt.methods.proposals import Designed, Method, PartitionPairs, Planning
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.features.weights import marginal_weights
+from layoutopt.methods.proposals import LayoutProposal, Method, PartitionHistogram, PlanningInput, spread
+from layoutopt.model.arrays import Floats
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -20,20 +22,17 @@ from layoutopt.model.values import key_kind
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
+from layoutopt.partitioning.objective import objective_of
 from layoutopt.partitioning.order import ORDER_KINDS
-from layoutopt.partitioning.partition import Weights
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
-from layoutopt.partitioning.workload import objective_of
 from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import Group, cost_of
 from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
-from layoutopt.search.rows import Computed
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
-from layoutopt.spark.planning.sampling import spread
-from layoutopt.writer.routing import CUT_BY, MIN_ROWS, PREDICATE_SORT, weights_from
+from layoutopt.search.rows import ComputedRows
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
@@ -46,34 +45,38 @@ _TRIED_PARTITIONS = 3
 _MOST_ORDER_COLUMNS = 4
 
 
-def sop(planning: Planning) -> Designed:
+def sop(planning: PlanningInput) -> LayoutProposal:
     """One layout, blocked by all features (Sun 2017, chapter 3)."""
     # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
-    return _by_vectors(planning, planning.partitioner, WARD, _best_guides(planning))
+    return _by_vectors(planning, planning.request.partitioner, WARD, _best_guides(planning))
 
 
-def qdtree(planning: Planning) -> Designed:
+def qdtree(planning: PlanningInput) -> LayoutProposal:
     """One layout, cut greedily by the features and by slices (Yang et al., SIGMOD 2020)."""
     return _by_vectors(planning, "qdtree", "qdtree", range(len(planning.features)))
 
 
-def _by_vectors(planning: Planning, algorithm: str, calibrated: str, guides: Sequence[int]) -> Designed:
+def _by_vectors(planning: PlanningInput, algorithm: str, calibrated: str, guides: Sequence[int]) -> LayoutProposal:
     guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
     pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
-    min_rows = calibrate_min_rows(find_partitioner(calibrated), pairs, planning.block_rows, planning.seed)
+    min_rows = calibrate_min_rows(
+        find_partitioner(calibrated), pairs, planning.request.block_rows, planning.request.seed
+    )
     blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
     scheme = _one_layout(planning, blocking, guides)
-    return Designed(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
+    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
 
 
-def _best_guides(planning: Planning) -> Sequence[int]:
+def _best_guides(planning: PlanningInput) -> Sequence[int]:
     """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
     ranked = np.argsort(-planning.features.weights, kind="stable")
     some = _some(planning, _TRIED_PARTITIONS)
-    sizes = prefixes([partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.max_vectors)
+    sizes = prefixes(
+        [partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.request.max_vectors
+    )
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
-    min_rows = min_rows_for(planning.block_rows)
+    min_rows = min_rows_for(planning.request.block_rows)
 
     def read(guides: Sequence[int]) -> float:
         guided = _guided(some, guides, planning.shares)
@@ -82,53 +85,55 @@ def _best_guides(planning: Planning) -> Sequence[int]:
     return min(choices, key=read)
 
 
-def _some(planning: Planning, count: int) -> Planning:
+def _some(planning: PlanningInput, count: int) -> PlanningInput:
     """The same planning by a few partitions, spread evenly over all."""
     return replace(planning, partitions=tuple(spread(planning.partitions, count)))
 
 
-def _guided(planning: Planning, guides: Sequence[int], shares: Weights) -> Planning:
+def _guided(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
     """The same planning as if there were no features but these; ``shares`` are those of all."""
     partitions = tuple(_projected(part, guides, shares[:, list(guides)]) for part in planning.partitions)
     return replace(planning, features=planning.features.only(guides), partitions=partitions)
 
 
-def _projected(part: PartitionPairs, guides: Sequence[int], shares: Weights) -> PartitionPairs:
+def _projected(part: PartitionHistogram, guides: Sequence[int], shares: Floats) -> PartitionHistogram:
     vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=weights_from(shares, part.query_weights, vectors))
+    return replace(part, vectors=vectors, weights=marginal_weights(shares, part.query_weights, vectors))
 
 
-def by_order(kind: str, planning: Planning) -> Designed:
+def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
     """One layout, rows ordered by columns or a curve over them."""
     columns = (
-        () if kind in ("input", PREDICATE_SORT) else planning.by or order_columns(planning.queries, planning.schema)
+        ()
+        if kind in ("input", PREDICATE_SORT)
+        else planning.request.by or order_columns(planning.queries, planning.schema)
     )
-    return Designed(_one_layout(planning, ByOrder(kind, columns)), {})
+    return LayoutProposal(_one_layout(planning, ByOrder(kind, columns)), {})
 
 
-def gsop(planning: Planning) -> Designed:
+def gsop(planning: PlanningInput) -> LayoutProposal:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
     problem = problem_of(planning)
     search = search_groups(problem, find_partitioner(PARTITIONER))
     return _designed(planning, _scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem)
 
 
-def gsop_by(method: str, planning: Planning) -> Designed:
+def gsop_by(method: str, planning: PlanningInput) -> LayoutProposal:
     """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
-    exact = Computed(problem, find_partitioner(PARTITIONER))
+    exact = ComputedRows(problem, find_partitioner(PARTITIONER))
     cost = cost_of(problem, groups, exact)
     return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
 
 
-def problem_of(planning: Planning) -> Problem:
+def problem_of(planning: PlanningInput) -> Problem:
     """The search problem of what planning knows."""
     samples = [
         Sample(
             vectors=partition.vectors,
-            rows=min(partition.rows, planning.segment_rows),
-            query_weights=partition.query_weights * max(1.0, partition.rows / planning.segment_rows),
+            rows=min(partition.rows, planning.request.segment_rows),
+            query_weights=partition.query_weights * max(1.0, partition.rows / planning.request.segment_rows),
         )
         for partition in planning.partitions
     ]
@@ -138,28 +143,28 @@ def problem_of(planning: Planning) -> Problem:
         planning.schema.names,
         samples,
         unit=planning.unit,
-        block_rows=planning.block_rows,
-        max_vectors=planning.max_vectors,
-        seed=planning.seed,
+        block_rows=planning.request.block_rows,
+        max_vectors=planning.request.max_vectors,
+        seed=planning.request.seed,
     )
 
 
-def _scheme(planning: Planning, problem: Problem, groups: tuple[Group, ...], exact: Computed) -> Scheme:
-    return with_cuts(planning, scheme_of(problem, groups, exact, planning.partitioner))
+def _scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
+    return with_cuts(planning, scheme_of(problem, groups, exact, planning.request.partitioner))
 
 
-def with_cuts(planning: Planning, scheme: Scheme) -> Scheme:
+def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
     """The scheme with what each layout's rows of one vector are cut by."""
     return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
 
 
-def _with_cut(planning: Planning, layout: Layout) -> Layout:
+def _with_cut(planning: PlanningInput, layout: Layout) -> Layout:
     if isinstance(layout.blocking, ByOrder):
         return layout
     return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
 
 
-def _designed(planning: Planning, scheme: Scheme, cost: float, problem: Problem) -> Designed:
+def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
     """The scheme with the share of a full scan that the training queries read on the samples, in the unit of cost."""
     unit = planning.unit or Unit.cells(len(planning.schema.names))
     of_cell = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
@@ -167,19 +172,19 @@ def _designed(planning: Planning, scheme: Scheme, cost: float, problem: Problem)
     full = rows * sum(query.weight * sum(of_cell[name] for name in query.columns) for query in planning.queries)
     name = "cells_and_tids_fraction" if planning.unit is None else "bytes_fraction"
     if not full:
-        return Designed(scheme, {name: 0.0})
-    bound = cells_lower_bound(problem, min_rows_for(planning.block_rows))
-    return Designed(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
+        return LayoutProposal(scheme, {name: 0.0})
+    bound = cells_lower_bound(problem, min_rows_for(planning.request.block_rows))
+    return LayoutProposal(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
 
 
-def _one_layout(planning: Planning, blocking: ByVectors | ByOrder, guides: Sequence[int] | None = None) -> Scheme:
+def _one_layout(planning: PlanningInput, blocking: ByVectors | ByOrder, guides: Sequence[int] | None = None) -> Scheme:
     names = planning.schema.names
     features = range(len(planning.features)) if guides is None else guides
     return Scheme((Layout(names, tuple(features), names, blocking),))
 
 
 def predicted_rows(
-    planning: Planning, sample: Sequence[PartitionPairs], blocking: ByVectors, min_rows: int
+    planning: PlanningInput, sample: Sequence[PartitionHistogram], blocking: ByVectors, min_rows: int
 ) -> dict[str, float]:
     """What the training queries would scan, by partition bounds and features alone, on sampled partitions.
 
@@ -192,15 +197,15 @@ def predicted_rows(
     scanned = full = blocks = rows = bound = 0.0
     for part in sample:
         objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
-        partition = partitioner(part.vectors, part.weights, min_rows, planning.seed, objective)
+        partition = partitioner(part.vectors, part.weights, min_rows, planning.request.seed, objective)
         exponent = exponent_of(part.query_weights, part.vectors.rows)
         bound += float(np.ldexp(blocking_lower_bound(objective, part.vectors, min_rows), -exponent))
         sizes = partition.sizes()
-        facts = BlockFacts(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
+        statistics = BlockStatistics(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
         for query, weight in zip(planning.queries, part.query_weights.tolist(), strict=True):
             full += query.weight * part.vectors.rows
             if weight:
-                scanned += weight * float(sizes[~cannot_match(query.filter.root, facts, index)].sum())
+                scanned += weight * float(sizes[~cannot_match(query.filter.root, statistics, index)].sum())
         blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
     if not full or not blocks:
         return {}
@@ -228,7 +233,7 @@ def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     return orderable[:_MOST_ORDER_COLUMNS]
 
 
-def cut_param(planning: Planning, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def cut_param(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The parameter that says by which column rows of one vector are cut into blocks, if by any.
 
     The most filtered of these columns that no feature is about: features say nothing of it, so rows of equal vectors

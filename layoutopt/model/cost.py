@@ -6,7 +6,7 @@ reads several layouts: Equation 4.2. (Equation 5.1 charges tids for a single lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -23,18 +23,13 @@ class Read:
     columns: int
 
 
-def cells(rows: int, columns: int) -> int:
-    """The cells in some rows of some columns."""
-    return rows * columns
-
-
 def cells_scanned(reads: Iterable[Read]) -> int:
     """Equation 4.1: the cells that a query scans, over all layouts.
 
     >>> cells_scanned([Read(rows=100, columns=2), Read(rows=40, columns=1)])
     240
     """
-    return sum(cells(read.rows, read.columns) for read in reads)
+    return sum(read.rows * read.columns for read in reads)
 
 
 def tids_scanned(reads: Sequence[Read]) -> int:
@@ -46,67 +41,9 @@ def tids_scanned(reads: Sequence[Read]) -> int:
     return sum(read.rows for read in reads) if len(reads) > 1 else 0
 
 
-def no_sort(rows: int) -> float:
-    """What sorting by tid costs here: nothing, since rows are scattered to their places by tid."""
-    return 0.0
+def query_cost(reads: Sequence[Read]) -> int:
+    """Equation 4.3; with layouts that overlap Equation 5.1, but for tids where a single layout is read.
 
-
-def overhead(reads: Sequence[Read], sort: Callable[[int], float] = no_sort) -> float:
-    """Equation 4.2: what putting rows together again costs, in cells.
-
-    Args:
-        reads: of one query.
-        sort: the cost of sorting so many values by tid.
+    Sorting by tid costs nothing here, since rows are scattered to their places by tid.
     """
-    return tids_scanned(reads) + (sum(sort(read.rows) for read in reads) if len(reads) > 1 else 0.0)
-
-
-def query_cost(reads: Sequence[Read], sort: Callable[[int], float] = no_sort) -> float:
-    """Equation 4.3; with layouts that overlap Equation 5.1, but for tids where a single layout is read."""
-    return cells_scanned(reads) + overhead(reads, sort)
-
-
-def workload_cost(queries: Iterable[tuple[Sequence[Read], float]]) -> float:
-    """Equation 4.4: the cost of all queries, each given as its reads and its weight."""
-    return sum(weight * query_cost(reads) for reads, weight in queries)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What one layout stores of some rows (Table 5.1).
-
-    Attributes:
-        rows: in R_i, with all columns of the layout.
-        columns: how many columns the layout has, C_i.
-        other_rows: the rows outside R_i.
-        master_columns: how many columns hold those too, M_i.
-    """
-
-    rows: int
-    columns: int
-    other_rows: int = 0
-    master_columns: int = 0
-
-
-def storage_cost(layouts: Iterable[Stored], rows: int, columns: int) -> float:
-    """Equation 5.2: the cells stored over the cells of the source; tids are not counted.
-
-    Args:
-        layouts: of the scheme.
-        rows: of the source.
-        columns: of the source.
-
-    Raises:
-        ValueError: the source has no cells.
-
-    >>> storage_cost([Stored(4, 3), Stored(2, 2, other_rows=2, master_columns=1)], rows=4, columns=4)
-    1.125
-    """
-    if rows * columns == 0:
-        raise ValueError(
-            f"a source of {rows} rows and {columns} columns has no cells to compare with; give one that has"
-        )
-    stored = sum(
-        cells(layout.rows, layout.columns) + cells(layout.other_rows, layout.master_columns) for layout in layouts
-    )
-    return stored / (rows * columns)
+    return cells_scanned(reads) + tids_scanned(reads)

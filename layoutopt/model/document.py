@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-from layoutopt.model.documents import canonical_bytes, header, read_document
+from layoutopt.model.documents import canonical_bytes, read_document
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicates.codec import Json
 from layoutopt.model.query import Query
+from layoutopt.model.records import Form, Record
 from layoutopt.model.schema import Schema
 
 FEATURES_FORMAT: Final = "layoutopt-features"
@@ -17,7 +16,7 @@ FEATURES_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
-class SkippedStatement:
+class SkippedStatement(Record):
     """A statement of the log that was not used.
 
     Attributes:
@@ -34,7 +33,7 @@ class SkippedStatement:
 
 
 @dataclass(frozen=True)
-class FeaturesDocument:
+class FeaturesDocument(Record):
     """The features of a workload with the queries that they were mined from.
 
     Attributes:
@@ -52,27 +51,7 @@ class FeaturesDocument:
     queries: tuple[Query, ...]
     skipped: tuple[SkippedStatement, ...] = ()
     exclude_columns: tuple[str, ...] = ()
-
-    def to_json(self) -> Json:
-        """A JSON value that :meth:`from_json` reads back."""
-        return {
-            **header(FEATURES_FORMAT, FEATURES_VERSION),
-            "table": self.table,
-            "schema": self.schema.to_json(),
-            "features": self.features.to_json(),
-            "queries": [query.to_json() for query in self.queries],
-            "skipped": [asdict(statement) for statement in self.skipped],
-            "exclude_columns": list(self.exclude_columns),
-        }
-
-    @classmethod
-    def from_json(cls, value: object) -> FeaturesDocument:
-        """The document that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no such document.
-        """
-        return read_document(value, FEATURES_FORMAT, FEATURES_VERSION, _from_json)
+    form: ClassVar = Form(constants={"format": FEATURES_FORMAT, "version": FEATURES_VERSION})
 
     def dumps(self) -> bytes:
         """The document's bytes: the same for equal documents, on every machine."""
@@ -85,19 +64,4 @@ class FeaturesDocument:
         Raises:
             PlanError: they are no features document, or one of another version.
         """
-        return read_document(data, FEATURES_FORMAT, FEATURES_VERSION, _from_json)
-
-
-def _from_json(value: Mapping[str, object]) -> FeaturesDocument:
-    document: Mapping[str, Any] = value
-    return FeaturesDocument(
-        table=str(document["table"]),
-        schema=Schema.from_json(document["schema"]),
-        features=FeatureSet.from_json(document["features"]),
-        queries=tuple(map(Query.from_json, document["queries"])),
-        skipped=tuple(
-            SkippedStatement(int(s["id"]), str(s["reason"]), str(s["detail"]), str(s["sql"]))
-            for s in document["skipped"]
-        ),
-        exclude_columns=tuple(map(str, document["exclude_columns"])),
-    )
+        return read_document(cls, data)

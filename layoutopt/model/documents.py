@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final, Literal, TypeVar, cast
 
-from layoutopt.errors import LayoutoptError, PlanError
+from layoutopt.errors import PlanError
+from layoutopt.model.records import Record, from_json
 
-Document = TypeVar("Document")
+Document = TypeVar("Document", bound=Record)
 _SIGNIFICANT_DIGITS: Final = 6
-
-
-def header(format: str, version: int) -> dict[str, object]:
-    """The first members of a document."""
-    return {"format": format, "version": version}
+LARGEST_COUNT: Final = 2**53
+"""No count is larger: beyond it numbers are not exact in JSON."""
+Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
+"""How files are compressed: what Spark, which reads them back at each load, can read with no more than it brings."""
 
 
 def canonical_bytes(value: object) -> bytes:
@@ -38,37 +38,23 @@ def rounded(number: float) -> float:
     return float(f"{number:.{_SIGNIFICANT_DIGITS}g}")
 
 
-def read_document(
-    data: object, format: str, version: int, read: Callable[[Mapping[str, object]], Document]
-) -> Document:
-    """What a document of that format and version holds.
-
-    Args:
-        data: the document's bytes or text, or the JSON value.
-        format: the format's name.
-        version: the one version that is known.
-        read: makes the noun of the JSON object.
+def read_document(kind: type[Document], data: bytes | str) -> Document:
+    """The document of some bytes; its kind's form has the format and the one version that is known as constants.
 
     Raises:
         PlanError: the data is not JSON, another format or version, or damaged.
     """
-    value = _parsed(data, format) if isinstance(data, bytes | str) else data
+    format, version = kind.form.constants["format"], kind.form.constants["version"]
+    value = _parsed(data, f"{format} document")
     if not isinstance(value, Mapping) or value.get("format") != format:
         raise PlanError(f"{data!r:.80} is no {format} document; give a file that layoutopt wrote")
     if value.get("version") != version:
         raise PlanError(f"the {format} document has version {value.get('version')!r:.80}, not {version}; write it anew")
-    try:
-        return read(value)
-    except LayoutoptError as error:
-        if isinstance(error, PlanError):
-            raise
-        raise PlanError(f"the {format} document is damaged: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise PlanError(f"the {format} document is damaged ({error!r:.200}); write it anew") from error
+    return cast(Document, from_json(kind, value, f"{format} document"))
 
 
-def _parsed(data: bytes | str, format: str) -> object:
+def _parsed(data: bytes | str, what: str) -> object:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"{data!r:.80} is no {format} document: {error}; give a file that layoutopt wrote") from error
+        raise PlanError(f"{data!r:.80} is no {what}: {error}; give a file that layoutopt wrote") from error

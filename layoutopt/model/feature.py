@@ -1,24 +1,24 @@
-"""Features: the predicate sets that guide the blocking, and what they mean only together with (promise 9)."""
+"""Features: the sets of predicates that guide the blocking, and the session settings that their meaning depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.errors import PlanError
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.hashing import HashedOnce
-from layoutopt.model.predicates.codec import Json, predicate_from_json, to_json
 from layoutopt.model.predicates.nodes import Columns, Node, Predicate, order_of
+from layoutopt.model.predicates.normal import conjunction, disjunction
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query
+from layoutopt.model.records import Record
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Record):
     """The session settings that change what a predicate means; features apply only where all of them are equal.
 
     Attributes:
@@ -31,25 +31,9 @@ class Settings:
     ansi: bool = True
     case_sensitive: bool = False
 
-    def to_json(self) -> Json:
-        """A JSON value that :meth:`from_json` reads back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> Settings:
-        """The settings that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no settings' JSON.
-        """
-        match value:
-            case {"time_zone": str(zone), "ansi": bool(ansi), "case_sensitive": bool(case_sensitive)}:
-                return cls(zone, ansi, case_sensitive)
-        raise PlanError(f"{value!r:.80} stands where settings are due; write the document again")
-
 
 @dataclass(frozen=True)
-class Feature(HashedOnce):
+class Feature(HashedOnce, Record):
     """A set of predicates that hold together (3.3.2), in canonical order, with its weight.
 
     Raises:
@@ -74,28 +58,14 @@ class Feature(HashedOnce):
         """The columns of all predicates."""
         return frozenset().union(*(predicate.columns for predicate in self.predicates))
 
-    def to_json(self) -> Json:
-        """A JSON value that :meth:`from_json` reads back."""
-        return {"predicates": [to_json(predicate) for predicate in self.predicates], "weight": self.weight}
-
-    @classmethod
-    def from_json(cls, value: object) -> Feature:
-        """The feature that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no feature's JSON.
-        """
-        match value:
-            case {"predicates": [*predicates], "weight": int(weight) | float(weight)}:
-                try:
-                    return cls(tuple(map(predicate_from_json, predicates)), float(weight))
-                except ValueError as error:
-                    raise PlanError(f"a feature's JSON is damaged: {error}; write the document again") from error
-        raise PlanError(f"{value!r:.80} stands where a feature is due; write the document again")
+    @cached_property
+    def node(self) -> Node:
+        """The feature as a condition."""
+        return conjunction(disjunction(predicate.literals) for predicate in self.predicates)
 
 
 @dataclass(frozen=True)
-class FeatureSet:
+class FeatureSet(Record):
     """The features of a plan: feature *i* is bit *i* of every vector.
 
     Attributes:
@@ -116,7 +86,7 @@ class FeatureSet:
         return self.features[index]
 
     @cached_property
-    def weights(self) -> npt.NDArray[np.float64]:
+    def weights(self) -> Floats:
         """The features' weights, float64[n_features]."""
         return np.array([feature.weight for feature in self.features], dtype=np.float64)
 
@@ -124,13 +94,13 @@ class FeatureSet:
         """Some of the features, in the order given."""
         return replace(self, features=tuple(self.features[i] for i in kept))
 
-    def matrix(self, queries: Sequence[Query]) -> npt.NDArray[np.bool_]:
+    def matrix(self, queries: Sequence[Query]) -> Bits:
         """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].
 
         A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
         opposite polarity.)
         """
-        rows: dict[Node, npt.NDArray[np.bool_]] = {}
+        rows: dict[Node, Bits] = {}
         matrix = np.zeros((len(queries), len(self.features)), dtype=np.bool_)
         for q, query in enumerate(queries):
             root = query.filter.root
@@ -138,18 +108,3 @@ class FeatureSet:
                 rows[root] = np.array([subsumes(f.predicates, root) for f in self.features], dtype=np.bool_)
             matrix[q] = rows[root]
         return matrix
-
-    def to_json(self) -> Json:
-        """A JSON value that :meth:`from_json` reads back."""
-        return {"settings": self.settings.to_json(), "features": [feature.to_json() for feature in self.features]}
-
-    @classmethod
-    def from_json(cls, value: object) -> FeatureSet:
-        """The features that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no feature set's JSON.
-        """
-        if not isinstance(value, Mapping) or not isinstance(value.get("features"), list):
-            raise PlanError(f"{value!r:.80} stands where features are due; write the document again")
-        return cls(tuple(map(Feature.from_json, value["features"])), Settings.from_json(value.get("settings")))

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final
+from typing import Annotated, ClassVar, Final, get_args
 
-from layoutopt.errors import PlanError, SchemaError
-from layoutopt.model.documents import canonical_bytes, header, read_document, rounded
+from layoutopt.errors import SchemaError
+from layoutopt.model.documents import LARGEST_COUNT, Codec, canonical_bytes, read_document, rounded
 from layoutopt.model.feature import FeatureSet, Settings
-from layoutopt.model.predicates.codec import Json
 from layoutopt.model.query import Query
+from layoutopt.model.records import As, Form, Record
 from layoutopt.model.schema import Schema
 
 PLAN_FORMAT: Final = "layoutopt-plan"
@@ -21,14 +21,30 @@ PLAN_VERSION: Final = 1
 ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort")
 _DIGEST_CHARACTERS: Final = 16
 
-Params = tuple[tuple[str, float | int | str], ...]
+_Parameter = float | int | str
 
-_LARGEST: Final = 2**53
-"""No count is larger: beyond it numbers are not exact in JSON."""
+
+def _params(members: Mapping[str, _Parameter]) -> tuple[tuple[str, _Parameter], ...]:
+    if not all(isinstance(value, str) or isfinite(value) for value in members.values()):
+        raise ValueError("not all numbers are finite")
+    return tuple(members.items())
+
+
+Params = Annotated[tuple[tuple[str, _Parameter], ...], As(Mapping[str, _Parameter], _params, dict)]
+
+
+MIN_ROWS = "min_rows"
+"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
+
+CUT_BY = "cut_by"
+"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
+
+PREDICATE_SORT = "predicate-sort"
+"""The order of rows by their feature bits, the heaviest feature first."""
 
 
 @dataclass(frozen=True)
-class ByVectors:
+class ByVectors(Record):
     """Blocking by feature vectors: a map from vectors to blocks that a partitioner computes (3.4).
 
     Attributes:
@@ -38,13 +54,14 @@ class ByVectors:
 
     algorithm: str = "ward"
     params: Params = ()
+    form: ClassVar = Form(constants={"by": "vectors"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", tuple(sorted(self.params)))
 
 
 @dataclass(frozen=True)
-class ByOrder:
+class ByOrder(Record):
     """Blocking by an order of the rows, cut into equal blocks.
 
     Attributes:
@@ -59,6 +76,7 @@ class ByOrder:
     kind: str
     columns: tuple[str, ...] = ()
     params: Params = ()
+    form: ClassVar = Form(constants={"by": "order"})
 
     def __post_init__(self) -> None:
         if self.kind not in ORDERS:
@@ -72,7 +90,7 @@ Blocking = ByVectors | ByOrder
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(Record):
     """One copy of some columns, with a blocking of its own.
 
     Attributes:
@@ -97,6 +115,7 @@ class Layout:
     blocking: Blocking = field(default_factory=ByVectors)
     guides: tuple[int, ...] = ()
     serves: tuple[int, ...] | None = None
+    form: ClassVar = Form(left_out=("guides", "serves"))
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -124,7 +143,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Scheme:
+class Scheme(Record):
     """The layouts of a table (5.4.1): one for SOP, disjoint for GSOP, overlapping for GSOP-R.
 
     Raises:
@@ -132,6 +151,7 @@ class Scheme:
     """
 
     layouts: tuple[Layout, ...]
+    form: ClassVar = Form(bare=True)
 
     def __post_init__(self) -> None:
         if not self.layouts:
@@ -152,12 +172,11 @@ class Scheme:
         return frozenset(name for layout in self.layouts for name in layout.columns)
 
 
-CODECS: Final = frozenset({"zstd", "snappy", "gzip", "brotli", "lz4", "none"})
-"""How Parquet can compress pages."""
+CODECS: Final = get_args(Codec)
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """What a load applies to every partition of a table. It holds no blocking map.
 
     Attributes:
@@ -195,11 +214,12 @@ class Plan:
     codec: str = "zstd"
     settings: Settings = field(default_factory=Settings)
     predicted: Mapping[str, float] = field(default_factory=dict)
+    form: ClassVar = Form(constants={"format": PLAN_FORMAT, "version": PLAN_VERSION})
 
     def __post_init__(self) -> None:
         for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
-            if not least <= getattr(self, name) <= _LARGEST:
-                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {_LARGEST}")
+            if not least <= getattr(self, name) <= LARGEST_COUNT:
+                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {LARGEST_COUNT}")
         if not all(map(isfinite, self.predicted.values())):
             raise ValueError("the plan's predicted figures are not all numbers; plan again")
         if self.codec not in CODECS:
@@ -227,35 +247,6 @@ class Plan:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def to_json(self) -> Json:
-        """A JSON value that :meth:`from_json` reads back."""
-        return {
-            **header(PLAN_FORMAT, PLAN_VERSION),
-            "table": self.table,
-            "schema": self.schema.to_json(),
-            "partition_by": self.partition_by,
-            "method": self.method,
-            "features": self.features.to_json(),
-            "queries": [query.to_json() for query in self.queries],
-            "scheme": [_layout_to_json(layout) for layout in self.scheme.layouts],
-            "block_rows": self.block_rows,
-            "segment_rows": self.segment_rows,
-            "max_vectors": self.max_vectors,
-            "seed": self.seed,
-            "codec": self.codec,
-            "settings": self.settings.to_json(),
-            "predicted": dict(self.predicted),
-        }
-
-    @classmethod
-    def from_json(cls, value: object) -> Plan:
-        """The plan that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no plan's JSON.
-        """
-        return read_document(value, PLAN_FORMAT, PLAN_VERSION, _plan_from_json)
-
     @cached_property
     def _bytes(self) -> bytes:
         return canonical_bytes(self.to_json())
@@ -276,71 +267,4 @@ class Plan:
         Raises:
             PlanError: the document is no plan, or of another version.
         """
-        return read_document(data, PLAN_FORMAT, PLAN_VERSION, _plan_from_json)
-
-
-def _plan_from_json(value: Mapping[str, object]) -> Plan:
-    document: Mapping[str, Any] = value
-    return Plan(
-        table=str(document["table"]),
-        schema=Schema.from_json(document["schema"]),
-        partition_by=None if document["partition_by"] is None else str(document["partition_by"]),
-        method=str(document["method"]),
-        features=FeatureSet.from_json(document["features"]),
-        queries=tuple(map(Query.from_json, document["queries"])),
-        scheme=Scheme(tuple(map(_layout_from_json, document["scheme"]))),
-        block_rows=int(document["block_rows"]),
-        segment_rows=int(document["segment_rows"]),
-        max_vectors=int(document["max_vectors"]),
-        seed=int(document["seed"]),
-        codec=str(document["codec"]),
-        settings=Settings.from_json(document["settings"]),
-        predicted={str(name): float(number) for name, number in document["predicted"].items()},
-    )
-
-
-def _layout_to_json(layout: Layout) -> Json:
-    """Without what says nothing, so that plans of disjoint layouts are the documents that they always were."""
-    return {
-        "columns": list(layout.columns),
-        "features": list(layout.features),
-        "master": list(layout.master),
-        "blocking": _blocking_to_json(layout.blocking),
-        **({"guides": list(layout.guides)} if layout.guides else {}),
-        **({} if layout.serves is None else {"serves": list(layout.serves)}),
-    }
-
-
-def _blocking_to_json(blocking: Blocking) -> Json:
-    if isinstance(blocking, ByVectors):
-        return {"by": "vectors", "algorithm": blocking.algorithm, "params": dict(blocking.params)}
-    return {
-        "by": "order",
-        "kind": blocking.kind,
-        "columns": list(blocking.columns),
-        "params": dict(blocking.params),
-    }
-
-
-def _layout_from_json(value: Mapping[str, Any]) -> Layout:
-    return Layout(
-        columns=tuple(map(str, value["columns"])),
-        features=tuple(map(int, value["features"])),
-        master=tuple(map(str, value["master"])),
-        blocking=_blocking_from_json(value["blocking"]),
-        guides=tuple(map(int, value.get("guides", ()))),
-        serves=tuple(map(int, value["serves"])) if "serves" in value else None,
-    )
-
-
-def _blocking_from_json(value: Mapping[str, Any]) -> Blocking:
-    params = tuple((str(name), setting) for name, setting in value["params"].items())
-    if not all(
-        isinstance(setting, str) or (isinstance(setting, int | float) and isfinite(setting)) for _, setting in params
-    ):
-        raise PlanError(f"the blocking's parameters {value['params']!r:.80} are not numbers and texts; plan again")
-    if value["by"] == "vectors":
-        return ByVectors(str(value["algorithm"]), params)
-    if value["by"] == "order":
-        return ByOrder(str(value["kind"]), tuple(map(str, value["columns"])), params)
-    raise PlanError(f"the blocking by {value['by']!r:.80} is unknown; plan again with this version")
+        return read_document(cls, data)

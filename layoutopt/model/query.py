@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from layoutopt.errors import PlanError
 from layoutopt.model.predicates.cnf import Filter
-from layoutopt.model.predicates.codec import Json, filter_from_json, to_json
 from layoutopt.model.predicates.nodes import Node
+from layoutopt.model.records import Record
 
 
 @dataclass(frozen=True)
-class Query:
+class Query(Record):
     """One scan of the optimised table.
 
     Attributes:
@@ -43,40 +42,6 @@ class Query:
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"query {self.id} has the weight {self.weight!r}; give a positive number")
-
-    def to_json(self) -> Json:
-        """A JSON value that :meth:`from_json` reads back."""
-        value: Json = {"id": self.id, "table": self.table, "columns": list(self.columns)}
-        value |= {"filter": to_json(self.filter), "weight": self.weight, "timestamp": self.timestamp}
-        return value | {"user": self.user, "sql": self.sql, "exact": self.exact}
-
-    @classmethod
-    def from_json(cls, value: object) -> Query:
-        """The query that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no query's JSON.
-        """
-        if not isinstance(value, Mapping):
-            raise PlanError(f"{value!r:.80} stands where a query is due; write the document again")
-        try:
-            return cls(
-                id=int(value["id"]),
-                table=str(value["table"]),
-                columns=tuple(str(name) for name in value["columns"]),
-                filter=filter_from_json(value["filter"]),
-                weight=float(value["weight"]),
-                timestamp=_optional_text(value["timestamp"]),
-                user=_optional_text(value["user"]),
-                sql=str(value["sql"]),
-                exact=bool(value["exact"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(f"a query's JSON is damaged: {error!r}; write the document again") from error
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def classes(queries: Iterable[Query]) -> list[Query]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated, ClassVar
 
-from layoutopt.errors import SchemaError
+from layoutopt.errors import PlanError, SchemaError
+from layoutopt.model.records import As, Form, Record
 from layoutopt.model.types import leaf_paths, type_name
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Record):
     """One column. ``type`` is Spark's ``simpleString``: ``int``, ``decimal(15,2)``, ``array<int>``, ..."""
 
     name: str
-    type: str
+    type: Annotated[str, As(str, type_name)]
     nullable: bool = True
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Record):
     """An ordered set of columns; names are found as Spark finds them, without regard to case.
 
     >>> schema = Schema((Column("a", "int"), Column("B", "string")))
@@ -31,6 +33,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    form: ClassVar = Form(bare=True)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -94,18 +97,14 @@ class Schema:
         """The schema of these columns, in the order given."""
         return Schema(tuple(self.find(name) for name in names))
 
-    def to_json(self) -> list[dict[str, object]]:
-        """A JSON value that :meth:`from_json` reads back."""
-        return [{"name": c.name, "type": c.type, "nullable": c.nullable} for c in self.columns]
-
     @classmethod
-    def from_json(cls, value: Iterable[Mapping[str, object]]) -> Schema:
-        """The schema that :meth:`to_json` wrote.
+    def from_json(cls, value: object) -> Schema:
+        """As any record's, but with the error of schemas.
 
         Raises:
             SchemaError: the value is no schema, or a type is none of Spark's.
         """
         try:
-            return cls(tuple(Column(str(c["name"]), type_name(str(c["type"])), bool(c["nullable"])) for c in value))
-        except (KeyError, TypeError, ValueError) as error:
-            raise SchemaError(f"a schema's JSON is damaged at {error}; write the file again") from error
+            return super().from_json(value)
+        except PlanError as error:
+            raise SchemaError(str(error)) from error

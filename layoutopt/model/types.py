@@ -1,4 +1,7 @@
-"""The names of Spark's types. They stand in SQL as they are, so what comes from a file has to be one."""
+"""The names of Spark's types, and quoted names of columns.
+
+A type's name stands in SQL as it is, so what comes from a file has to be one.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,34 @@ import re
 from functools import lru_cache
 from typing import Final
 
+INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+"""The types of whole numbers, narrowest first, with their width in bits."""
 _DEEPEST: Final = 50
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)", re.ASCII)
 # `decimal(15,2)`, `interval day to second`, `string collate UTF8_LCASE`: words, and numbers in brackets.
 _SIMPLE: Final = re.compile(r"[A-Za-z]\w{0,63}(?: \w{1,63}){0,5}(?: ?\( ?\d{1,9}(?: ?, ?\d{1,9})? ?\))?", re.ASCII)
 _FIELD: Final = re.compile(r"[^<>,:()'\"`;\\/*\x00-\x1f\x7f]{1,255}:")
 _PART: Final = re.compile(r"(?:array|map|struct)<|[<>,]|[^<>,(]+(?:\([^)]*\))?|.", re.DOTALL)
+
+
+def quoted(name: str) -> str:
+    """A name in backticks, as Spark's SQL takes any name of a column or table.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+@lru_cache(maxsize=1024)
+def decimal_digits(type: str) -> tuple[int, int] | None:
+    """Precision and scale of ``decimal(p,s)``; None for other types.
+
+    >>> decimal_digits("decimal(15,2)"), decimal_digits("int")
+    ((15, 2), None)
+    """
+    match = _DECIMAL.fullmatch(type)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def type_name(text: str) -> str:

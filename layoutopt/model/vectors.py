@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
+
+from layoutopt.model.arrays import Bits, Ints, Words
 
 WORD_BITS = 64
-
-Words = npt.NDArray[np.uint64]
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 
 def words_for(n_features: int) -> int:
@@ -30,7 +27,7 @@ def words_for(n_features: int) -> int:
     return max(1, -(-n_features // WORD_BITS))
 
 
-def pack(bits: npt.NDArray[np.bool_]) -> Words:
+def pack(bits: Bits) -> Words:
     """Bits ``bool[n, f]`` as words ``uint64[n, words_for(f)]``.
 
     >>> pack(np.array([[True, False, True]])).tolist()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Bits, Ints
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.partitioning.partition import Partition
 
 # The mean block over min_rows: between 1 and 2; measured on TPC-H segments of 100 blocks.
 MEAN_OVER_MIN = 1.4
@@ -23,12 +23,8 @@ def min_rows_for(block_rows: int) -> int:
 def split_heavy(counts: Ints, min_rows: int) -> Partition:
     """Blocks of one vector each for the vectors of at least ``min_rows`` rows.
 
-    A vector's rows are dealt evenly to as many blocks as bring their size nearest to the usual mean, all in
-    ``[min_rows, 2 * min_rows)``.
-
-    Args:
-        counts: rows of every vector, ``int64[d]``.
-        min_rows: the smallest block.
+    A vector's rows (``counts``, ``int64[d]``) are dealt evenly to as many blocks as bring their size nearest to the
+    usual mean, all in ``[min_rows, 2 * min_rows)``.
     """
     heavy = np.flatnonzero(counts >= min_rows)
     rows = counts[heavy]
@@ -40,7 +36,7 @@ def split_heavy(counts: Ints, min_rows: int) -> Partition:
     return Partition.of(vector, np.arange(len(vector)), share)
 
 
-def join_remainder(partition: Partition, bits: Bits, weights: Weights, min_rows: int) -> Partition:
+def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: int) -> Partition:
     """Join the block below ``min_rows``, if there is one, to the block that loses least, where the sizes allow it.
 
     Args:
@@ -65,3 +61,19 @@ def join_remainder(partition: Partition, bits: Bits, weights: Weights, min_rows:
         return partition
     block = np.where(partition.block == remainder, target, partition.block)
     return Partition.of(partition.vector, block, partition.rows)
+
+
+def with_heavy(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
+    """The blocks of the heavy vectors, and those of the others by their labels, a remainder joined where it fits.
+
+    Args:
+        counts: rows of every vector, ``int64[d]``.
+        labels: of the vectors below ``min_rows`` rows, in order.
+        bits, weights, min_rows: as for :func:`join_remainder`.
+    """
+    heavy, light = split_heavy(counts, min_rows), np.flatnonzero(counts < min_rows)
+    partition = Partition.of(
+        np.r_[heavy.vector, light], np.r_[heavy.block, heavy.n_blocks + labels], np.r_[heavy.rows, counts[light]]
+    )
+    several_small = np.count_nonzero(partition.sizes() < min_rows) > 1
+    return partition if several_small else join_remainder(partition, bits, weights, min_rows)

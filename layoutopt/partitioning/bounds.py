@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Ints, VectorCounts
+from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.derived import Derived, derive
-from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.objective import SkipSetObjective
 
 # Vectors compared with all others at once.
 _CHUNK = 512
@@ -15,33 +15,10 @@ _CHUNK = 512
 _MOST_VECTORS = 6_000
 
 
-def scanned_lower_bound(
-    matching: Ints, segment_rows: Ints, smallest_block: int, weights: npt.NDArray[np.float64]
-) -> float:
-    """The fewest rows that the queries can scan: where any row matches, a whole block at least (DESIGN 8).
-
-    Args:
-        matching: matching rows of each query in each segment, ``int64[q, s]``.
-        segment_rows: rows of each segment, ``int64[s]``; a smaller segment is a single block.
-        smallest_block: rows of the smallest block allowed. A remainder may be smaller, so with partitioners that leave
-            one this bounds all blocks but that.
-        weights: of the queries, ``float64[q]``.
-
-    Returns:
-        The sum over (query, segment) with any matching row of max(matching rows there, smallest block), weighted.
-
-    >>> scanned_lower_bound(np.array([[3, 0], [0, 250]]), np.array([1000, 1000]), 100, np.array([2.0, 1.0]))
-    450.0
-    """
-    block = np.minimum(smallest_block, segment_rows)
-    read = np.where(matching > 0, np.maximum(matching, block), 0)
-    return float(weights @ read.sum(axis=1))
-
-
-def blocking_lower_bound(objective: ClauseObjective, vectors: VectorCounts, min_rows: int) -> float:
+def blocking_lower_bound(objective: SkipSetObjective, vectors: VectorCounts, min_rows: int) -> float:
     """The fewest rows, weighted, that the queries scan of any blocks of at least ``min_rows`` rows.
 
-    The larger of two bounds. By queries: a query reads every row that its clauses don't exclude, and a block at least
+    The larger of two bounds. By queries: a query reads every row that its skip sets don't exclude, and a block at least
     where there is such a row. By vectors: a block around a row holds ``min_rows`` rows, so its union is at least that
     of the row's vector and of the nearest others that fill it up, "nearest" being what reading them together costs.
 
@@ -58,13 +35,13 @@ def blocking_lower_bound(objective: ClauseObjective, vectors: VectorCounts, min_
     return max(by_vectors, _by_queries(objective, vectors, min_rows))
 
 
-def _by_queries(objective: ClauseObjective, vectors: VectorCounts, min_rows: int) -> float:
+def _by_queries(objective: SkipSetObjective, vectors: VectorCounts, min_rows: int) -> float:
     needed = vectors.counts @ ~objective.skipped(vectors.bits())
     block = min(min_rows, vectors.rows)
     return float(objective.weights @ np.where(needed > 0, np.maximum(needed, block), 0))
 
 
-def _unavoidable(derived: Derived, counts: Ints, min_rows: int) -> npt.NDArray[np.float64]:
+def _unavoidable(derived: Derived, counts: Ints, min_rows: int) -> Floats:
     """What reading a row costs more in any block than alone, at least; in queries' weights, ``float64[d]``."""
     more = np.zeros(len(counts))
     light = np.flatnonzero(counts < min_rows)

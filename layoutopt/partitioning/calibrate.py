@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.partition import Partitioner, Weights
+from layoutopt.partitioning.partitioner import Partitioner
 
 # Near enough to stop early; half of what `--block-rows` promises.
 _TOLERANCE = 0.03
@@ -15,7 +16,7 @@ _ATTEMPTS = 8
 
 def calibrate_min_rows(
     partitioner: Partitioner,
-    samples: Sequence[tuple[VectorCounts, Weights]],
+    samples: Sequence[tuple[VectorCounts, Floats]],
     block_rows: int,
     seed: int,
 ) -> int:
@@ -24,11 +25,7 @@ def calibrate_min_rows(
     The mean over ``min_rows`` depends on the vectors (1.2 to 1.7 was seen on TPC-H), so it is measured: the partitioner
     runs on the samples, at most eight times, and the attempt whose mean is nearest wins, the earliest of equals.
 
-    Args:
-        partitioner: the algorithm.
-        samples: vectors and feature weights of some whole segments.
-        block_rows: the mean wanted.
-        seed: given to the partitioner.
+    The samples are vectors and feature weights of some whole segments.
 
     Raises:
         ValueError: ``block_rows`` is below 1.

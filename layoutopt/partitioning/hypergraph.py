@@ -1,4 +1,4 @@
-"""Balanced hypergraph partitioning as a seed: vertices are vectors, nets the queries that match them (DESIGN 8).
+"""Balanced hypergraph partitioning as a seed: vertices are vectors, nets the queries that match them.
 
 The connectivity metric counts the blocks that each net touches, which are those that the query reads. The partitioner
 is Mt-KaHyPar, from the optional package ``mtkahypar`` (the extra ``hypergraph``), with its deterministic preset.
@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.partitioning.derived import Derived
-from layoutopt.partitioning.partition import Weights
 
 PACKAGE = "mtkahypar"
-EXTRA = "hypergraph"
 # Integer weights of nets sum to at most this.
 _MOST_WEIGHT = 1_000_000
 
@@ -50,13 +48,11 @@ def hypergraph_labels(derived: Derived, rows: Ints, n_blocks: int, slack: float,
     graph = threads.create_hypergraph(
         context, len(rows), len(pins), pins, rows.tolist(), _net_weights(derived.weights[nets]).tolist()
     )
-    labels: Ints = np.asarray(graph.partition(context).get_partition(), dtype=np.int64)
-    return labels
+    return np.asarray(np.asarray(graph.partition(context).get_partition(), dtype=np.int64))
 
 
-def _net_weights(weights: Weights) -> Ints:
-    scaled: Ints = np.maximum(1, np.rint(weights * (_MOST_WEIGHT / weights.sum()))).astype(np.int64)
-    return scaled
+def _net_weights(weights: Floats) -> Ints:
+    return np.asarray(np.maximum(1, np.rint(weights * (_MOST_WEIGHT / weights.sum()))).astype(np.int64))
 
 
 @cache

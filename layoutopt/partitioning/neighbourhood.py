@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Bits, Ints
-from layoutopt.partitioning.partition import Weights
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import cluster
 
@@ -48,7 +47,7 @@ def _mixed(state: State) -> Bits:
     return mixed
 
 
-def _wasted(state: State) -> Weights:
+def _wasted(state: State) -> Floats:
     """Rows of each block that queries read only for other rows there, weighted, ``float64[b]``."""
     needed = np.bincount(state.block, weights=state.rows * state.alone, minlength=len(state.sizes))
     return np.maximum(state.sizes * state.reading - needed, 0.0)

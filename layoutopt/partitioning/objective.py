@@ -1,26 +1,27 @@
-"""What a blocking is worth: the weight of the queries that read a block, as a function of its union vector."""
+"""What a blocking costs: the weight of the queries that read a block, as a function of its union vector."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, VectorCounts, unpack
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.model.arrays import Bits, Floats, Singles
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.query import Query
+from layoutopt.model.vectors import VectorCounts, unpack
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.weights import integer_weights
-
-_Singles = npt.NDArray[np.float32]
+from layoutopt.skipping.skip_sets import SkipSet, membership, skip_set_table
 
 
 class Objective(Protocol):
     """What reading a block costs a row of it. More bits never cost less."""
 
-    def reading(self, unions: Bits) -> Weights:
+    def reading(self, unions: Bits) -> Floats:
         """The weight of the queries that read a block with each of these unions, ``bool[n, f]`` -> ``float64[n]``."""
         ...
 
@@ -41,66 +42,82 @@ class FeatureObjective:
         weights: of the features, ``float64[f]``.
     """
 
-    weights: Weights
+    weights: Floats
 
     @classmethod
-    def of(cls, weights: Weights, rows: int) -> FeatureObjective:
+    def of(cls, weights: Floats, rows: int) -> FeatureObjective:
         """With weights scaled to integers, so that comparisons of up to ``rows`` rows are exact."""
         return cls(integer_weights(weights, rows))
 
-    def reading(self, unions: Bits) -> Weights:
+    def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Weights = unions @ self.weights
-        return read
+        return np.asarray(unions @ self.weights)
 
 
 @dataclass(frozen=True, eq=False)
-class ClauseObjective:
-    """What queries really skip: a block is read once by a query, unless any clause of the query skips it.
+class SkipSetObjective:
+    """What queries really skip: a block is read once by a query, unless any skip set of the query skips it.
 
-    A clause is a set of features (:mod:`layoutopt.skipping.skip_sets`): it skips a block where all of them have bit 0. A
-    clause of one feature is a feature that subsumes the query (Sun 2017, 3.5).
+    A skip set is a set of features: it skips a block where all of them have bit 0. One of a single feature is a feature
+    that subsumes the query (Sun 2017, 3.5). See :mod:`layoutopt.skipping.skip_sets`.
 
     Attributes:
-        clauses: the features of each clause, ``bool[c, f]``.
-        has_clause: which query has which clause, ``bool[q, c]``; a query without clauses reads every block.
+        skip_sets: the features of each skip set, ``bool[s, f]``.
+        has_skip_set: which query has which skip set, ``bool[q, s]``; a query without skip sets reads every block.
         weights: of the queries, ``float64[q]``.
     """
 
-    clauses: Bits
-    has_clause: Bits
-    weights: Weights
+    skip_sets: Bits
+    has_skip_set: Bits
+    weights: Floats
 
     @classmethod
-    def of_clauses(
-        cls, clauses: Sequence[Collection[int]], has_clause: Bits, n_features: int, weights: Weights, rows: int
-    ) -> ClauseObjective:
+    def of_skip_sets(
+        cls, skip_sets: Sequence[SkipSet], has_skip_set: Bits, n_features: int, weights: Floats, rows: int
+    ) -> SkipSetObjective:
         """From sets of features, with weights scaled to integers, exact for up to ``rows`` rows."""
-        members = np.zeros((len(clauses), n_features), dtype=np.bool_)
-        for number, clause in enumerate(clauses):
-            members[number, list(clause)] = True
-        return cls(members, has_clause, integer_weights(weights, rows))
+        return cls(membership(skip_sets, n_features).T > 0, has_skip_set, integer_weights(weights, rows))
 
-    @classmethod
-    def of_matrix(cls, matrix: Bits, weights: Weights, rows: int) -> ClauseObjective:
-        """From the features that subsume each query as a whole, ``bool[q, f]``, and nothing else."""
-        return cls(np.eye(matrix.shape[1], dtype=np.bool_), matrix, integer_weights(weights, rows))
-
-    def reading(self, unions: Bits) -> Weights:
+    def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
-        read: Weights = ~self.skipped(unions) @ self.weights
-        return read
+        return np.asarray(~self.skipped(unions) @ self.weights)
 
     def skipped(self, unions: Bits) -> Bits:
         """Which query skips a block with which of these unions, ``bool[n, f]`` -> ``bool[n, q]``."""
-        skipping = unions.astype(np.float32) @ self._features_of_clauses == 0
-        by: Bits = skipping.astype(np.float32) @ self._clauses_of_queries > 0
-        return by
+        skipping = unions.astype(np.float32) @ self._features_of_skip_sets == 0
+        return np.asarray(skipping.astype(np.float32) @ self._skip_sets_of_queries > 0)
 
     @cached_property
-    def _features_of_clauses(self) -> _Singles:
-        return self.clauses.T.astype(np.float32)
+    def _features_of_skip_sets(self) -> Singles:
+        return self.skip_sets.T.astype(np.float32)
 
     @cached_property
-    def _clauses_of_queries(self) -> _Singles:
-        return self.has_clause.T.astype(np.float32)
+    def _skip_sets_of_queries(self) -> Singles:
+        return self.has_skip_set.T.astype(np.float32)
+
+
+def objective_of(
+    queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, others: Bits | None = None
+) -> SkipSetObjective:
+    """The objective of queries over these features, and over others that they are known to skip by.
+
+    Args:
+        queries: the training queries.
+        features: bit ``i`` is feature ``i``.
+        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``.
+        rows: how many rows are partitioned together.
+        others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
+    """
+    skip_sets, has_skip_set = _skip_sets(tuple(queries), features)
+    n_features = len(features)
+    if others is not None:
+        skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
+        has_skip_set = np.hstack([has_skip_set, others])
+        n_features += others.shape[1]
+    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
+
+
+@lru_cache(maxsize=32)
+def _skip_sets(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[SkipSet, ...], Bits]:
+    """Remembered, since a process routes many segments of one plan."""
+    return skip_set_table(queries, features)

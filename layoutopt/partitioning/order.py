@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from layoutopt.errors import SettingError
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Bits, Ints, Places
 
 # Bits of a curve's position, in int64: the sign bit stays free.
 _POSITION_BITS = 62
@@ -40,7 +40,7 @@ class Ordering:
     n_blocks: int
 
 
-def dense_ranks(values: npt.ArrayLike, nulls: npt.NDArray[np.bool_] | None = None) -> Ints:
+def dense_ranks(values: npt.ArrayLike, nulls: Bits | None = None) -> Ints:
     """The rank of each value among the distinct ones, ``int64[n]``; NULLs come first, as Spark sorts them.
 
     Args:
@@ -177,19 +177,30 @@ def range_blocks(keys: Sequence[Ints], block_rows: int, ranges: Sequence[int]) -
 
 
 def _cut(group: Ints, key: Ints, n_ranges: int) -> Ints:
-    """Cut each group into ranges of about equal rows of a key; the groups that result, numbered densely in order."""
+    """Cut each group into ranges of about equal rows of a key; the groups that result, numbered densely in order.
+
+    The rows of a group stand in the order of the key. The row at place ``p`` of ``n`` would go to range
+    ``p * n_ranges // n``; it goes where the first row of its value goes, so that equal values stay together.
+
+    >>> _cut(np.array([0, 0, 0, 0, 1, 1]), np.array([7, 5, 7, 9, 3, 3]), 2).tolist()  # 5 7 7 | 9, and 3 3
+    [0, 0, 0, 1, 2, 2]
+    """
     in_order = np.lexsort((key, group))
-    sorted_group, sorted_key = group[in_order], key[in_order]
-    starts_group = np.r_[True, sorted_group[1:] != sorted_group[:-1]][: len(group)]
-    starts_value = starts_group | np.r_[True, sorted_key[1:] != sorted_key[:-1]][: len(group)]
-    sizes = np.bincount(group)
-    place = np.arange(len(group)) - np.maximum.accumulate(np.where(starts_group, np.arange(len(group)), 0))
-    quantile = place * n_ranges // sizes[sorted_group]
-    quantile = quantile[np.maximum.accumulate(np.where(starts_value, np.arange(len(group)), 0))]
-    starts_range = starts_group | np.r_[True, quantile[1:] != quantile[:-1]][: len(group)]
+    group, key = group[in_order], key[in_order]
+    places = np.arange(len(group))
+    starts_group = _starts(group)
+    starts_value = starts_group | _starts(key)
+    group_start = np.maximum.accumulate(np.where(starts_group, places, 0))
+    value_start = np.maximum.accumulate(np.where(starts_value, places, 0))
+    ranges = ((places - group_start) * n_ranges // np.bincount(group)[group])[value_start]
     result = np.empty(len(group), dtype=np.int64)
-    result[in_order] = np.cumsum(starts_range) - 1
+    result[in_order] = np.cumsum(starts_group | _starts(ranges)) - 1
     return result
+
+
+def _starts(values: Ints) -> Bits:
+    """Where a value differs from the one before it, ``bool[n]``; the first does."""
+    return np.asarray(np.r_[True, values[1:] != values[:-1]][: len(values)])
 
 
 def _blocks_of_leaves(leaf_rows: Ints, block_rows: int) -> Ints:
@@ -220,8 +231,7 @@ def _quantiles(key: Ints, bits: int) -> Ints:
         return key.copy()
     counts = np.bincount(key)
     begins = np.cumsum(counts) - counts
-    quantiles: Ints = (begins * (1 << bits) // len(key))[key]
-    return quantiles
+    return np.asarray((begins * (1 << bits) // len(key))[key])
 
 
 def _interleave(axes: Sequence[Ints], bits: int) -> Ints:
@@ -236,7 +246,7 @@ def _along(position: Ints) -> Ints:
     return _ranks_of(np.argsort(position, kind="stable"))
 
 
-def _ranks_of(permutation: npt.NDArray[np.intp]) -> Ints:
+def _ranks_of(permutation: Places) -> Ints:
     """The place of each row, from the rows in their order."""
     rank = np.empty(len(permutation), dtype=np.int64)
     rank[permutation] = np.arange(len(permutation))

@@ -1,19 +1,13 @@
-"""What a partitioner takes and gives: the Partitioner protocol, Partition, and the routing of rows to blocks."""
+"""The blocks of one segment as shares of its vectors, and the rows that go to each block."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Ints, VectorCounts, Words, union
-
-if TYPE_CHECKING:
-    from layoutopt.partitioning.objective import Objective
-
-Weights = npt.NDArray[np.float64]
+from layoutopt.model.arrays import Ints, Words
+from layoutopt.model.vectors import VectorCounts, union
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,49 +54,11 @@ class Partition:
 
     def sizes(self) -> Ints:
         """Rows of each block, ``int64[n_blocks]``."""
-        sizes = np.zeros(self.n_blocks, dtype=np.int64)
-        np.add.at(sizes, self.block, self.rows)
-        return sizes
+        return np.bincount(self.block, self.rows, self.n_blocks).astype(np.int64)
 
     def unions(self, vectors: VectorCounts) -> Words:
         """The union vector of each block, ``uint64[n_blocks, w]`` (Sun 2017, 3.4.1)."""
         return union(vectors.words[self.vector], self.block, self.n_blocks)
-
-
-class Partitioner(Protocol):
-    """What every partitioning algorithm is: a function of these arguments and of nothing else."""
-
-    def __call__(
-        self, vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
-    ) -> Partition:
-        """Put every row into a block.
-
-        Args:
-            vectors: the distinct vectors of one segment.
-            weights: the worth of skipping by each feature (queries it subsumes), ``float64[n_features]``, not negative.
-            min_rows: blocks hold ``[min_rows, 2 * min_rows)`` rows, except for at most one remainder that holds fewer.
-            seed: the same arguments give the same partition; algorithms without chance ignore it.
-            objective: what queries can't skip, over these features; None is Equation 3.1 with the weights, by which
-                Ward's method goes whatever is given.
-
-        Raises:
-            ValueError: ``min_rows`` is below 1, or the weights don't fit the features or are negative or not finite.
-        """
-        ...
-
-
-def check_arguments(vectors: VectorCounts, weights: Weights, min_rows: int) -> None:
-    """Refuse arguments that no partitioner can use.
-
-    Raises:
-        ValueError: see :class:`Partitioner`.
-    """
-    if min_rows < 1:
-        raise ValueError(f"min_rows is {min_rows}; give at least 1")
-    if weights.shape != (vectors.n_features,):
-        raise ValueError(f"weights of shape {weights.shape} don't fit {vectors.n_features} features; give one for each")
-    if not bool(np.isfinite(weights).all()) or (len(weights) and float(weights.min()) < 0):
-        raise ValueError(f"weights {weights.tolist()} must be finite and not negative")
 
 
 def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) -> Ints:
@@ -120,8 +76,7 @@ def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) 
         ValueError: the rows of some vector are not as many as the partition has.
     """
     n_vectors = max(int(inverse.max(initial=-1)), int(partition.vector.max(initial=-1))) + 1
-    expected = np.zeros(n_vectors, dtype=np.int64)
-    np.add.at(expected, partition.vector, partition.rows)
+    expected = np.bincount(partition.vector, partition.rows, n_vectors)
     if not np.array_equal(expected, np.bincount(inverse, minlength=n_vectors)):
         raise ValueError("the rows differ from those that were partitioned; partition the segment's own vectors")
     by_vector = np.argsort(inverse, kind="stable") if order is None else np.lexsort((order, inverse))

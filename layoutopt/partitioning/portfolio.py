@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
+from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.balance import split_heavy
+from layoutopt.partitioning.balance import split_heavy, with_heavy
 from layoutopt.partitioning.derived import Derived, derive
 from layoutopt.partitioning.hypergraph import has_hypergraphs, hypergraph_labels
 from layoutopt.partitioning.neighbourhood import search_neighbourhoods
 from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Partitioner, Weights
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.qdtree import cut_greedily
 from layoutopt.partitioning.refinement import improve
-from layoutopt.partitioning.repair import fit, join_leaves, with_heavy
+from layoutopt.partitioning.repair import fit, join_leaves
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward, ward_by
 
@@ -61,13 +61,13 @@ EFFORTS: Mapping[Effort, Work] = MappingProxyType(
 
 def portfolio(
     vectors: VectorCounts,
-    weights: Weights,
+    weights: Floats,
     min_rows: int,
     seed: int,
     objective: Objective | None = None,
     effort: Effort = "default",
 ) -> Partition:
-    """The best of the portfolio; a :class:`layoutopt.partitioning.partition.Partitioner`."""
+    """The best of the portfolio; a :class:`layoutopt.partitioning.partitioner.Partitioner`."""
     work = EFFORTS[effort]
     first = ward(vectors, weights, min_rows, seed)
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
@@ -86,11 +86,6 @@ def portfolio(
     return state.partition()
 
 
-def by_effort(effort: Effort) -> Partitioner:
-    """The portfolio of that effort."""
-    return partial(portfolio, effort=effort)
-
-
 def _seeds(
     first: Partition, vectors: VectorCounts, derived: Derived, min_rows: int, seed: int, work: Work
 ) -> Iterator[Partition]:
@@ -101,10 +96,11 @@ def _seeds(
     some = derived.of_some(light)
     for share in work.leaf_shares:
         leaves = cut_greedily(some, vectors.bits()[light], counts[light], max(1, round(share * min_rows)))
-        yield with_heavy(counts, light, join_leaves(leaves, some, counts[light], min_rows), derived, min_rows)
+        labels = join_leaves(leaves, some, counts[light], min_rows)
+        yield with_heavy(counts, labels, derived.bits, derived.weights, min_rows)
     if not has_hypergraphs():
         return
     n_blocks = first.n_blocks - split_heavy(counts, min_rows).n_blocks
     for number, slack in enumerate(work.slacks):
         labels = hypergraph_labels(some, counts[light], n_blocks, slack, seed + number)
-        yield with_heavy(counts, light, labels, derived, min_rows)
+        yield with_heavy(counts, labels, derived.bits, derived.weights, min_rows)

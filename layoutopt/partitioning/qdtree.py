@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Bits, Ints, VectorCounts
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.partitioning.balance import with_heavy
 from layoutopt.partitioning.derived import Derived, derive
 from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Weights, check_arguments
-from layoutopt.partitioning.repair import fit, join_leaves, with_heavy
+from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.partitioner import check_arguments
+from layoutopt.partitioning.repair import fit, join_leaves
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward_by
 
 
 def qdtree(
-    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+    vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """The leaves of a qd-tree as blocks; a :class:`layoutopt.partitioning.partition.Partitioner`.
+    """The leaves of a qd-tree as blocks; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
 
     A leaf that no cut helps but that is too large for a block is cut by Ward's method, and what is left over joins
     other blocks, so that sizes are those of every method.
-
-    Raises:
-        ValueError: see :class:`layoutopt.partitioning.partition.Partitioner`.
     """
     check_arguments(vectors, weights, min_rows)
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
     light = np.flatnonzero(vectors.counts < min_rows)
     some, rows = derived.of_some(light), vectors.counts[light]
     leaves = cut_greedily(some, vectors.bits()[light], rows, min_rows)
-    start = with_heavy(vectors.counts, light, join_leaves(leaves, some, rows, min_rows), derived, min_rows)
+    start = with_heavy(
+        vectors.counts, join_leaves(leaves, some, rows, min_rows), derived.bits, derived.weights, min_rows
+    )
     state = State(start, derived, min_rows)
     if fit(state, start.n_blocks):
         return state.partition()
@@ -63,7 +65,7 @@ def cut_greedily(derived: Derived, cuts: Bits, rows: Ints, min_rows: int) -> Int
     return leaf
 
 
-def _best_cut(bits: Bits, cuts: Bits, rows: Ints, weights: Weights, min_rows: int) -> int:
+def _best_cut(bits: Bits, cuts: Bits, rows: Ints, weights: Floats, min_rows: int) -> int:
     """The cut that lowers the rows scanned most, of equal ones the first; -1 if none does."""
     total = int(rows.sum())
     having = rows @ cuts

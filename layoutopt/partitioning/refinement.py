@@ -1,13 +1,14 @@
-"""Local search after a partitioner: move single vectors to other blocks, or exchange two (DESIGN 8)."""
+"""Local search after a partitioner: move single vectors to other blocks, or exchange two."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.derived import Derived, derive
+from layoutopt.partitioning.derived import derive
 from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward
 
@@ -36,14 +37,7 @@ def refine(
         seed: of the order.
         max_passes: bounds the work: a pass looks at every block once a share.
     """
-    return refine_derived(partition, derive(objective, vectors), min_rows, seed, max_passes)
-
-
-def refine_derived(
-    partition: Partition, derived: Derived, min_rows: int, seed: int, max_passes: int = DEFAULT_PASSES
-) -> Partition:
-    """As :func:`refine`, for an objective over derived features."""
-    state = State(partition, derived, min_rows)
+    state = State(partition, derive(objective, vectors), min_rows)
     improve(state, np.random.default_rng(seed), max_passes)
     return state.partition()
 
@@ -57,8 +51,8 @@ def improve(state: State, rng: np.random.Generator, max_passes: int) -> None:
 
 
 def refined_ward(
-    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+    vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """Ward's method, refined; a :class:`layoutopt.partitioning.partition.Partitioner`."""
+    """Ward's method, refined; a :class:`layoutopt.partitioning.partitioner.Partitioner`."""
     partition = ward(vectors, weights, min_rows, seed)
     return refine(partition, vectors, objective or FeatureObjective.of(weights, vectors.rows), min_rows, seed)

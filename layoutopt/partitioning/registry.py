@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
-from layoutopt.errors import SettingError
-from layoutopt.partitioning.partition import Partitioner
-from layoutopt.partitioning.portfolio import Effort, by_effort
+from layoutopt import extensions
+from layoutopt.partitioning.partitioner import Partitioner
+from layoutopt.partitioning.portfolio import Effort, portfolio
 from layoutopt.partitioning.qdtree import qdtree
 from layoutopt.partitioning.refinement import refined_ward
 from layoutopt.partitioning.ward import ward
@@ -19,9 +20,9 @@ PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
     {
         WARD: ward,
         "ward-refined": refined_ward,
-        "portfolio-low": by_effort("low"),
-        "portfolio": by_effort("default"),
-        "portfolio-high": by_effort("high"),
+        "portfolio-low": partial(portfolio, effort="low"),
+        "portfolio": portfolio,
+        "portfolio-high": partial(portfolio, effort="high"),
         "qdtree": qdtree,
     }
 )
@@ -45,13 +46,9 @@ def with_effort(name: str, effort: Effort) -> str:
 
 
 def find_partitioner(name: str) -> Partitioner:
-    """The partitioner of that name.
+    """The partitioner of that name: one of :data:`PARTITIONERS`, or of a package that is installed.
 
     Raises:
         SettingError: there is none.
     """
-    try:
-        return PARTITIONERS[name]
-    except KeyError:
-        known = ", ".join(sorted(PARTITIONERS))
-        raise SettingError(f"there is no partitioner {name!r}; choose one of {known}") from None
+    return extensions.find("partitioners", name, PARTITIONERS, "partitioner")

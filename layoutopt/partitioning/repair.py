@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.vectors import Ints
-from layoutopt.partitioning.balance import join_remainder, split_heavy
+from layoutopt.model.arrays import Ints
 from layoutopt.partitioning.derived import Derived
-from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import cluster
 
@@ -39,16 +37,6 @@ def join_leaves(leaves: Ints, derived: Derived, rows: Ints, min_rows: int) -> In
     labels = leaves.copy()
     labels[open_vectors] = n_leaves + cluster(unions, part_rows, derived.weights, min_rows)[part]
     return labels
-
-
-def with_heavy(counts: Ints, light: Ints, labels: Ints, derived: Derived, min_rows: int) -> Partition:
-    """The blocks of the light vectors by their labels, and those of the heavy ones."""
-    heavy = split_heavy(counts, min_rows)
-    partition = Partition.of(
-        np.r_[heavy.vector, light], np.r_[heavy.block, heavy.n_blocks + labels], np.r_[heavy.rows, counts[light]]
-    )
-    small = partition.sizes() < min_rows
-    return partition if small.sum() > 1 else join_remainder(partition, derived.bits, derived.weights, min_rows)
 
 
 def fit(state: State, most_blocks: int) -> bool:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Bits, Counters, Floats, Ints, Singles
 from layoutopt.partitioning.derived import Derived
-from layoutopt.partitioning.partition import Partition, Weights
-
-_Singles = npt.NDArray[np.float32]
-_Counters = npt.NDArray[np.int32]
+from layoutopt.partitioning.partition import Partition
 
 
 class State:
@@ -29,14 +25,14 @@ class State:
         self.rows: Ints = partition.rows
         self.block: Ints = partition.block.copy()
         self.sizes: Ints = partition.sizes()
-        self.weights: _Singles = derived.weights.astype(np.float32)  # sums of them are exact
-        self.bits: _Counters = derived.bits[partition.vector].astype(np.int32)
-        self.weighted: _Singles = self.bits * self.weights
-        self.alone: Weights = derived.alone[partition.vector]
-        self.having: _Counters = np.zeros((partition.n_blocks, derived.bits.shape[1]), dtype=np.int32)
+        self.weights: Singles = derived.weights.astype(np.float32)  # sums of them are exact
+        self.bits: Counters = derived.bits[partition.vector].astype(np.int32)
+        self.weighted: Singles = self.bits * self.weights
+        self.alone: Floats = derived.alone[partition.vector]
+        self.having: Counters = np.zeros((partition.n_blocks, derived.bits.shape[1]), dtype=np.int32)
         np.add.at(self.having, self.block, self.bits)
-        self.unions: _Singles = (self.having > 0).astype(np.float32)
-        self.reading: Weights = (self.unions @ self.weights).astype(np.float64)
+        self.unions: Singles = (self.having > 0).astype(np.float32)
+        self.reading: Floats = (self.unions @ self.weights).astype(np.float64)
 
     @property
     def cost(self) -> float:
@@ -53,21 +49,36 @@ class State:
         return Partition.of(self.vector, self.block, self.rows)
 
     def try_to_move(self, share: int) -> bool:
-        """Move a share to the block where it costs least, or exchange it for a share there, if that costs less."""
+        """Move a share to the block where it costs least, or exchange it for a share there, if that costs less.
+
+        A move of the share x of ``r`` rows from block A to block B changes :attr:`cost` by ``added - saved``::
+
+            saved = |A| * reading(A) - (|A| - r) * reading(A without x)
+            added = (|B| + r) * reading(B with x) - |B| * reading(B)
+
+        Here a row of the first block reads for two features, as long as the third share is in it:
+
+        >>> bits = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], dtype=bool)
+        >>> partition = Partition.of(np.arange(5), np.array([0, 0, 0, 1, 1]), np.ones(5, dtype=np.int64))
+        >>> state = State(partition, Derived(bits, np.ones(2), exponent=0), min_rows=2)
+        >>> state.cost  # 3 * 2 + 2 * 1; the move saves 3 * 2 - 2 * 1 and adds 3 * 1 - 2 * 1
+        8.0
+        >>> state.try_to_move(2), state.cost, state.block.tolist()
+        (True, 5.0, [0, 0, 1, 1, 1])
+        """
         source, rows = int(self.block[share]), int(self.rows[share])
         left = int(self.sizes[source]) - rows
         saved = float(self.sizes[source] * self.reading[source]) - left * self._reading_without(source, share)
         if saved <= rows * self.alone[share]:  # a row costs at least that wherever it is
             return False
-        added = self._costs_of_adding(share)
-        stays_whole = left >= self.min_rows or self.sizes[source] < self.min_rows
-        fits = self.sizes + rows < 2 * self.min_rows
-        if stays_whole:
-            best = int(np.where(fits, added, np.inf).argmin())
-            if fits[best] and added[best] < saved:
+        added = self._added(share)
+        has_room = self._has_room(rows)
+        if left >= self.min_rows or self.sizes[source] < self.min_rows:  # the source may do without the share
+            best = int(np.where(has_room, added, np.inf).argmin())
+            if has_room[best] and added[best] < saved:
                 self.move(share, best)
                 return True
-            added = np.where(fits, np.inf, added)
+            added = np.where(has_room, np.inf, added)
         target = int(added.argmin())
         return bool(added[target] < saved) and self._try_to_exchange(share, target)
 
@@ -101,18 +112,17 @@ class State:
 
     def move_to_room(self, share: int) -> bool:
         """Move a share to where it costs least, even if that costs more; False where no block has room."""
-        costs = self._costs_of_adding(share)
-        costs[self.sizes + self.rows[share] >= 2 * self.min_rows] = np.inf
-        target = int(costs.argmin())
-        if not np.isfinite(costs[target]):
+        added = np.where(self._has_room(int(self.rows[share])), self._added(share), np.inf)
+        target = int(added.argmin())
+        if not np.isfinite(added[target]):
             return False
         self.move(share, target)
         return True
 
-    def costs_of_merging(self, block: int) -> Weights:
+    def costs_of_merging(self, block: int) -> Floats:
         """What is scanned more if a block is joined with each other one, ``float64[b]``; infinite for itself."""
         shared = self.unions @ (self.unions[block] * self.weights)
-        costs: Weights = self.sizes * (self.reading[block] - shared) + self.sizes[block] * (self.reading - shared)
+        costs: Floats = self.sizes * (self.reading[block] - shared) + self.sizes[block] * (self.reading - shared)
         costs[self.sizes == 0] = np.inf
         costs[block] = np.inf
         return costs
@@ -120,29 +130,43 @@ class State:
     def _reading_without(self, block: int, share: int) -> float:
         return float((self.having[block] > self.bits[share]) @ self.weights)
 
-    def _costs_of_adding(self, share: int) -> Weights:
-        """What each block costs more with the share, ``float64[b]``; infinite for its own and vanished ones."""
+    def _has_room(self, rows: int) -> Bits:
+        """The blocks that stay below the largest size with so many rows more, ``bool[b]``."""
+        return np.asarray(self.sizes + rows < 2 * self.min_rows, dtype=np.bool_)
+
+    def _added(self, share: int) -> Floats:
+        """What each block costs more with the share x, ``float64[b]``; infinite for its own and vanished ones.
+
+        With ``alone`` what a row of x reads for by itself, and ``shared`` what it has of that in common with the block,
+        ``reading(B with x) = reading(B) + alone - shared``.
+        """
         rows = int(self.rows[share])
         shared = self.unions @ self.weighted[share]
-        costs: Weights = (self.sizes + rows) * (self.alone[share] - shared) + rows * self.reading
-        costs[self.sizes == 0] = np.inf
-        costs[self.block[share]] = np.inf
-        return costs
+        added: Floats = (self.sizes + rows) * (self.alone[share] - shared) + rows * self.reading
+        added[self.sizes == 0] = np.inf
+        added[self.block[share]] = np.inf
+        return added
 
     def _try_to_exchange(self, share: int, target: int) -> bool:
+        """Exchange a share for the one of the target block with which both blocks cost least, if that is less than now.
+
+        The cost of both with x and y exchanged is
+        ``|A'| * reading(A without x, with y) + |B'| * reading(B without y, with x)``, with the sizes after it.
+        """
         source, rows = int(self.block[share]), int(self.rows[share])
         others = np.flatnonzero(self.block == target)
         source_sizes = self.sizes[source] - rows + self.rows[others]
         target_sizes = self.sizes[target] + rows - self.rows[others]
         smallest = np.minimum(self.min_rows, self.sizes[[source, target]])
-        fits = (source_sizes >= smallest[0]) & (target_sizes >= smallest[1])
-        fits &= np.maximum(source_sizes, target_sizes) < 2 * self.min_rows
-        others, source_sizes, target_sizes = others[fits], source_sizes[fits], target_sizes[fits]
+        allowed = (source_sizes >= smallest[0]) & (target_sizes >= smallest[1])
+        allowed &= np.maximum(source_sizes, target_sizes) < 2 * self.min_rows
+        others, source_sizes, target_sizes = others[allowed], source_sizes[allowed], target_sizes[allowed]
         if not len(others):
             return False
-        change = self.bits[share] - self.bits[others]
-        costs = source_sizes * ((self.having[source] > change) @ self.weights).astype(np.float64)
-        costs += target_sizes * ((self.having[target] + change > 0) @ self.weights).astype(np.float64)
+        gone = self.bits[share] - self.bits[others]  # from the source's counters to the target's
+        source_readings = ((self.having[source] - gone > 0) @ self.weights).astype(np.float64)
+        target_readings = ((self.having[target] + gone > 0) @ self.weights).astype(np.float64)
+        costs = source_sizes * source_readings + target_sizes * target_readings
         best = int(costs.argmin())
         if costs[best] >= self.sizes[[source, target]] @ self.reading[[source, target]]:
             return False
@@ -150,7 +174,7 @@ class State:
         self.move(int(others[best]), source)
         return True
 
-    def _change(self, block: int, rows: int, bits: _Counters) -> None:
+    def _change(self, block: int, rows: int, bits: Counters) -> None:
         self.sizes[block] += rows
         self.having[block] += bits
         self.unions[block] = self.having[block] > 0

@@ -2,7 +2,7 @@
 
 Merging clusters ``i`` and ``j`` loses ``loss(i, j) = |i| (W_j - g_ij) + |j| (W_i - g_ij)``, the negative of Equation
 3.5, where ``W`` is the weight of a cluster's union vector and ``g_ij`` the weight of the features both unions have.
-All ``g`` of a cluster are one product of a matrix and a vector. Weights are integers, so every loss is exact.
+All ``g`` of a cluster are one product of a matrix and a vector. Floats are integers, so every loss is exact.
 
 The loss is not reducible (a merged cluster may be nearer to a third than either part was), so there is no
 nearest-neighbour chain. Instead each cluster remembers its nearest later cluster and that loss. When the neighbour is
@@ -13,16 +13,14 @@ compared with everybody at once. So a cluster looks for its nearest again only w
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, Ints, VectorCounts
-from layoutopt.partitioning.balance import join_remainder, split_heavy
+from layoutopt.model.arrays import Bits, Floats, Ints, Singles
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.partitioning.balance import with_heavy
 from layoutopt.partitioning.objective import Objective
-from layoutopt.partitioning.partition import Partition, Weights, check_arguments
+from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.partitioner import check_arguments
 from layoutopt.partitioning.weights import integer_weights
-
-_Singles = npt.NDArray[np.float32]
-_Floats = npt.NDArray[np.float64]
 
 # Rows of the matrix of losses held at once while the first neighbours are found.
 _CHUNK = 256
@@ -31,28 +29,21 @@ _COMPACT_AT = 8
 
 
 def ward(
-    vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+    vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """Blocks by Ward's method; a :class:`layoutopt.partitioning.partition.Partitioner`.
+    """Blocks by Ward's method; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
 
     Vectors of at least ``min_rows`` rows become blocks of their own first. Of the others the pair that loses least is
     merged again and again (of equal pairs the first in the order of the vectors); a block that has ``min_rows`` leaves.
 
-    Args:
-        vectors: the distinct vectors of one segment.
-        weights: of the features, ``float64[n_features]``.
-        min_rows: the paper's minSize.
-        seed: not used; there is no chance in it.
-        objective: not used; the loss is Equation 3.5.
-
-    Raises:
-        ValueError: see :class:`layoutopt.partitioning.partition.Partitioner`.
+    The text calls ``min_rows`` minSize. There is no chance in it, so the seed is not used, nor the objective: the loss
+    is Equation 3.5.
     """
     check_arguments(vectors, weights, min_rows)
     return ward_by(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
 
 
-def ward_by(counts: Ints, bits: Bits, weights: Weights, min_rows: int) -> Partition:
+def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
     """Blocks by Ward's method over any bits of the vectors.
 
     Args:
@@ -61,15 +52,12 @@ def ward_by(counts: Ints, bits: Bits, weights: Weights, min_rows: int) -> Partit
         weights: integers of which all sums are exact in float32, ``float64[t]``.
         min_rows: the smallest block.
     """
-    heavy = split_heavy(counts, min_rows)
-    light = np.flatnonzero(counts < min_rows)
+    light = counts < min_rows
     labels = cluster(bits[light], counts[light], weights, min_rows)
-    blocks = heavy.n_blocks + labels
-    partition = Partition.of(np.r_[heavy.vector, light], np.r_[heavy.block, blocks], np.r_[heavy.rows, counts[light]])
-    return join_remainder(partition, bits, weights, min_rows)
+    return with_heavy(counts, labels, bits, weights, min_rows)
 
 
-def cluster(bits: Bits, sizes: Ints, weights: Weights, min_rows: int) -> Ints:
+def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
     """The cluster of each vector, named by its first member, ``int64[n]``.
 
     Args:
@@ -91,15 +79,15 @@ class _Clusters:
     An empty slot has an infinite ``total``, hence an infinite loss with everybody.
     """
 
-    def __init__(self, bits: Bits, sizes: Ints, weights: Weights) -> None:
+    def __init__(self, bits: Bits, sizes: Ints, weights: Floats) -> None:
         self.weights = weights.astype(np.float32)
-        self.unions: _Singles = bits.astype(np.float32)
-        self.sizes: _Floats = sizes.astype(np.float64)
-        self.totals: _Floats = bits @ weights
+        self.unions: Singles = bits.astype(np.float32)
+        self.sizes: Floats = sizes.astype(np.float64)
+        self.totals: Floats = bits @ weights
         self.members: Ints = np.arange(len(bits))  # a slot's first member
         self.parent: Ints = np.arange(len(bits))
         self.alive = len(bits)
-        self.bound: _Floats = np.full(len(bits), np.inf)  # at most the loss with the nearest later slot
+        self.bound: Floats = np.full(len(bits), np.inf)  # at most the loss with the nearest later slot
         self.nearest: Ints = np.full(len(bits), -1)
         self.stale: Bits = np.zeros(len(bits), dtype=np.bool_)  # the bound is no more than a lower bound
         for start in range(0, len(bits), _CHUNK):
@@ -135,10 +123,10 @@ class _Clusters:
             labels[vector] = labels[labels[vector]]
         return labels
 
-    def _losses(self, rows: slice, start: int) -> _Floats:
+    def _losses(self, rows: slice, start: int) -> Floats:
         """The losses of these slots with all slots from ``start`` on, ``float64[rows, slots - start]``."""
         shared = (self.unions[rows] * self.weights) @ self.unions[start:].T
-        losses: _Floats = self.totals[start:] - shared
+        losses: Floats = self.totals[start:] - shared
         losses *= self.sizes[rows, None]
         rest = self.totals[rows, None] - shared
         rest *= self.sizes[start:]

@@ -1,4 +1,4 @@
-"""Weights as integers, so that losses are exact in floating point and ties are ties on every machine."""
+"""Floats as integers, so that losses are exact in floating point and ties are ties on every machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from layoutopt.partitioning.partition import Weights
+from layoutopt.model.arrays import Floats
 
 # Sums of integers below 2**24 are exact in float32, in whatever order BLAS adds them.
 _LARGEST_TOTAL_BITS = 23
@@ -14,7 +14,7 @@ _LARGEST_TOTAL_BITS = 23
 _LARGEST_LOSS_BITS = 52
 
 
-def integer_weights(weights: Weights, rows: int) -> Weights:
+def integer_weights(weights: Floats, rows: int) -> Floats:
     """The weights times one power of two, rounded to integers, the largest that keeps losses exact.
 
     Counts of queries and binary fractions of them keep their ratios exactly; others to about one in eight million of
@@ -30,11 +30,11 @@ def integer_weights(weights: Weights, rows: int) -> Weights:
     >>> integer_weights(np.array([1.0, 0.5, 0.0]), rows=4).tolist()
     [4194304.0, 2097152.0, 0.0]
     """
-    exact: Weights = np.rint(np.ldexp(weights, exponent_of(weights, rows)))
+    exact: Floats = np.rint(np.ldexp(weights, exponent_of(weights, rows)))
     return np.where((weights > 0) & (exact == 0), 1.0, exact)
 
 
-def exponent_of(weights: Weights, rows: int) -> int:
+def exponent_of(weights: Floats, rows: int) -> int:
     """The power of two that :func:`integer_weights` multiplies with.
 
     >>> exponent_of(np.array([1.0, 0.5, 0.0]), rows=4)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from layoutopt.errors import SettingError
-from layoutopt.spark.planning.trying import Trial
+from layoutopt.spark.planning.hold_out import EvaluatedPlan
 
 
-def plot(trials: Sequence[Trial], path: Path) -> None:
+def plot(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
     """Draw what the queries held back read over T, over numFeat and over block sizes.
 
     Raises:
@@ -27,12 +27,12 @@ def plot(trials: Sequence[Trial], path: Path) -> None:
     figure = Figure(figsize=(12, 4), layout="constrained")
     FigureCanvasAgg(figure)
     over_t, over_features, over_blocks = figure.subplots(1, 3)
-    first = trials[0].settings.block_rows
-    grid = [trial for trial in trials if trial.settings.block_rows == first]
+    first = evaluated[0].settings.block_rows
+    grid = [trial for trial in evaluated if trial.settings.block_rows == first]
     best = min(grid, key=lambda trial: trial.score)
     blocks = [
         trial
-        for trial in trials
+        for trial in evaluated
         if (trial.threshold, trial.settings.num_features) == (best.threshold, best.settings.num_features)
     ]
     _draw(over_t, grid, "T", lambda one: one.threshold, "numFeat", lambda one: one.settings.num_features)
@@ -47,14 +47,14 @@ def plot(trials: Sequence[Trial], path: Path) -> None:
 
 def _draw(
     axes: Any,
-    trials: Sequence[Trial],
+    evaluated: Sequence[EvaluatedPlan],
     label: str,
-    x: Callable[[Trial], Any],
+    x: Callable[[EvaluatedPlan], Any],
     of_lines: str,
-    line: Callable[[Trial], Any],
+    line: Callable[[EvaluatedPlan], Any],
 ) -> None:
-    for value in sorted({line(trial) for trial in trials}):
-        along = sorted((trial for trial in trials if line(trial) == value), key=x)
+    for value in sorted({line(trial) for trial in evaluated}):
+        along = sorted((trial for trial in evaluated if line(trial) == value), key=x)
         axes.plot([x(one) for one in along], [100 * one.score for one in along], "o-", label=f"{of_lines} = {value}")
     axes.set(xlabel=label, ylabel="% of the bytes of full scans", ylim=(0, None))
     axes.legend()

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column
-from layoutopt.model.types import split_parts
+from layoutopt.model.types import decimal_digits, split_parts
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -34,9 +34,9 @@ def arrow_type(type_name: str) -> pa.DataType | None:
     >>> arrow_type("decimal(15,2)"), arrow_type("date"), arrow_type("array<int>")
     (Decimal128Type(decimal128(15, 2)), DataType(date32[day]), None)
     """
-    decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_name)
-    if decimal:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    digits = decimal_digits(type_name)
+    if digits:
+        return pa.decimal128(*digits)
     if re.fullmatch(r"(var)?char\(\d+\)", type_name):
         return pa.string()
     return _SIMPLE.get(type_name)

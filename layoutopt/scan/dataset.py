@@ -7,7 +7,8 @@ together from several layouts can't stand in a file; they are reconstructed in m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,16 +17,14 @@ from fsspec.core import url_to_fs
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.scan.read import FileRead, check_footers, check_row_groups, damaged, missing
-
-if TYPE_CHECKING:
-    from layoutopt.scan.table import Scan, TableRead
-
+from layoutopt.scan.files import check_footers, check_row_groups, damaged, missing
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.segments import FileRead
 
 _CHECKED = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 
 
-def dataset_of(scan: Scan) -> ds.Dataset:
+def dataset_of(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds.Dataset:
     """The rows that a scan reads: all that match its filter, and others of the same row groups.
 
     The one who reads it applies the filter again. The columns are those that the text reads, in the table's order.
@@ -34,14 +33,14 @@ def dataset_of(scan: Scan) -> ds.Dataset:
         QueryError: the text mentions the table several times, each with rows of its own.
         DataFileError: a data file is missing or damaged, or holds something else than the catalog says.
     """
-    if len(scan.reads) != 1:
+    if len(reads) != 1:
         raise QueryError(
-            f"the text mentions {scan.table.name!r} {len(scan.reads)} times, and a dataset holds the rows of one "
+            f"the text mentions {name!r} {len(reads)} times, and a dataset holds the rows of one "
             "mention; use to_arrow() for the answer, or make one scan of each mention"
         )
-    read = scan.reads[0]
+    read = reads[0]
     if _stands_in_files(read):
-        return _dataset_of_files(scan.table.catalog.files, read)
+        return _dataset_of_files(files, read)
     schema = read.arrow_schema()
     return ds.dataset(pa.Table.from_batches(list(read.batches()), schema=schema))
 

@@ -1,6 +1,6 @@
 """The embedded engine: DuckDB over the surviving row groups as Arrow.
 
-Only texts that mean the same to DuckDB as to Spark are run (:mod:`layoutopt.sql.duckdb.translate`); answers come back in
+Only texts that mean the same to DuckDB as to Spark are run (``sql.duckdb.translate``); answers come back in
 Spark's types. Every mention of the table reads a view of its own, so that each scan skips by its own filter.
 """
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from layoutopt.inspect.evaluate import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
+from layoutopt.scan.amounts import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import Amount, Fate, PrunedPlan
+from layoutopt.scan.reads import TableRead
 from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
-
-if TYPE_CHECKING:
-    from layoutopt.scan.table import Scan, TableRead
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,13 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(scan: Scan) -> Explanation:
-    """Explains every read of a scan.
+def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explanation:
+    """Explains every read of a text.
 
     Raises:
         CatalogError: a blocks file is damaged.
     """
-    table = scan.table
-    return Explanation(
-        table.name, table.catalog.snapshot.number, scan.sql, tuple(_explain_read(read) for read in scan.reads)
-    )
+    return Explanation(table.name, table.catalog.snapshot.number, sql, tuple(_explain_read(read) for read in reads))
 
 
 def _explain_read(read: TableRead) -> ReadExplanation:

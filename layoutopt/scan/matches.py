@@ -12,25 +12,26 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import QueryError
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.columns import TID
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.engine import connect
+from layoutopt.scan.files import BATCH_ROWS, read_file
 from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import BATCH_ROWS, TID, FileRead, SegmentRead, read_file, read_segments
-from layoutopt.scan.table import Table, segments_to_read
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.segments import FileRead, SegmentRead, segments_to_read
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.plain_names import plain_name
 
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 PLACE = "_place"
@@ -60,7 +61,7 @@ class Question:
         return self.root.columns if self.condition is None else frozenset(self.columns)
 
 
-def find_matches(table: Table, questions: Sequence[Question], progress: Progress | None = None) -> list[Matches]:
+def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Progress | None = None) -> list[Matches]:
     """Reads a table and finds what matches each question, one item a plan.
 
     Args:
@@ -89,7 +90,7 @@ def find_matches(table: Table, questions: Sequence[Question], progress: Progress
     return found
 
 
-def questions_of(table: Table, queries: Iterable[Query], dialect: str) -> tuple[list[Question], list[int | None]]:
+def questions_of(table: OpenedTable, queries: Iterable[Query], dialect: str) -> tuple[list[Question], list[int | None]]:
     """The distinct questions of a log, and for each query which is its; None where only Spark could answer it."""
     asked: dict[tuple[Node, tuple[str, ...], str | None], int] = {}
     questions: list[Question] = []
@@ -109,7 +110,7 @@ def questions_of(table: Table, queries: Iterable[Query], dialect: str) -> tuple[
     return questions, of_query
 
 
-def _own_condition(table: Table, sql: str, dialect: str) -> str | None:
+def _own_condition(table: OpenedTable, sql: str, dialect: str) -> str | None:
     """The query's WHERE where it is plain and means the same to DuckDB."""
     try:
         condition = plain_condition(sql, dialect)
@@ -151,7 +152,9 @@ class Matches:
         self.rows = np.zeros(questions, dtype=np.int64)
         self.read = 0
 
-    def add(self, table: Table, asked: Sequence[Question], number: int, segment: SegmentRead, rows: pa.Table) -> None:
+    def add(
+        self, table: OpenedTable, asked: Sequence[Question], number: int, segment: SegmentRead, rows: pa.Table
+    ) -> None:
         """Notes what matches in one segment, of which these are all rows."""
         blocks_of = self._blocks_of_rows(table, number, segment, rows.num_rows)
         self.read += rows.num_rows
@@ -165,7 +168,7 @@ class Matches:
                     lacking = self.lacking.setdefault((layout, number), np.zeros(len(asked), dtype=np.bool_))
                     lacking[index] = True
 
-    def _blocks_of_rows(self, table: Table, number: int, read: SegmentRead, rows: int) -> dict[int, Ints]:
+    def _blocks_of_rows(self, table: OpenedTable, number: int, read: SegmentRead, rows: int) -> dict[int, Ints]:
         """For each layout the block that holds each row, -1 where the layout lacks it; int64[rows]."""
         blocks = self.source.blocks
         here = np.flatnonzero(self.source.segment_of == number)
@@ -183,7 +186,7 @@ class Matches:
             found[layout] = block_of_tid[order]
         return found
 
-    def _tids(self, table: Table, mine: Ints) -> Ints:
+    def _tids(self, table: OpenedTable, mine: Ints) -> Ints:
         blocks = self.source.blocks
         arrays = []
         for file in np.unique(blocks.file[mine]).tolist():
@@ -194,7 +197,7 @@ class Matches:
         return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 
-def _matching(table: Table, asked: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits]]:
+def _matching(table: OpenedTable, asked: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits]]:
     """For each question the rows that it asks for, bool[rows]."""
     by_text = [(index, each.condition) for index, each in enumerate(asked) if each.condition is not None]
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from layoutopt.catalog.keys import Keys, has_key, key_array
+from layoutopt.catalog.keys import has_key, key_array
+from layoutopt.model.arrays import Bits, Keys
 from layoutopt.model.predicates import (
     And,
     Col,
@@ -23,8 +24,6 @@ from layoutopt.model.predicates import (
     matches,
 )
 from layoutopt.model.values import ValueSet, key_kind
-
-Bits = npt.NDArray[np.bool_]
 
 
 def matching_rows(node: Node, rows: pa.Table | pa.RecordBatch) -> Bits | None:

@@ -11,7 +11,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Node
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path
 from layoutopt.model.vectors import pack
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class LayoutChoice:
 
 
 def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tuple[bool, ...]:
-    """For each layout whether every row that matches the filter has one of its local features (promise 8).
+    """For each layout whether every row that matches the filter has one of its local features.
 
     Such a layout serves all its columns, and of its rows only those with a local feature are needed. The rows that a
     layout lacks are like a block without its local features: it is the one skipping rule that says whether such a
@@ -35,7 +35,7 @@ def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tupl
     bits = np.ones((len(layouts), len(plan.features)), dtype=np.bool_)
     for index, layout in enumerate(layouts):
         bits[index, list(layout.features)] = False
-    lacked = BlockFacts(rows=np.ones(len(layouts), dtype=np.int64), bits=FeatureBits(pack(bits)))
+    lacked = BlockStatistics(rows=np.ones(len(layouts), dtype=np.int64), bits=FeatureBits(pack(bits)))
     local: list[bool] = cannot_match(root, lacked, features, by_statistics=False).tolist()
     return tuple(local)
 

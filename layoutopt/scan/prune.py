@@ -20,15 +20,13 @@ from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.evolution import absent_columns
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import And, InSet, Node, Or
 from layoutopt.model.schema import Column
 from layoutopt.scan.path import LayoutChoice, ScanPath, choose_layouts, local_layouts
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureIndex, cannot_match
-
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureIndex, cannot_match
 
 
 class Fate(IntEnum):
@@ -73,14 +71,14 @@ class PlanBlocks:
     absent: tuple[Column, ...] = ()
 
     @cached_property
-    def facts(self) -> BlockFacts:
+    def block_statistics(self) -> BlockStatistics:
         """Union vectors and column bounds of the blocks."""
-        facts, rows = self.blocks.facts(), self.blocks.rows
+        statistics, rows = self.blocks.block_statistics(), self.blocks.rows
         if not self.absent:
-            return facts
+            return statistics
         only_null = [Bounds(nulls=int(n)) for n in rows]
         absent = {column.name: bounds_over(only_null, rows, column.type) for column in self.absent}
-        return replace(facts, bounds=ChainMap(absent, facts.bounds))  # type: ignore[arg-type]  # never written to
+        return replace(statistics, bounds=ChainMap(absent, statistics.bounds))  # type: ignore[arg-type]  # never written to
 
     @cached_property
     def segment_of(self) -> Ints:
@@ -94,7 +92,7 @@ class PlanBlocks:
         return FeatureIndex(self.plan.features)
 
     def features_under(self, settings: Settings) -> FeatureIndex | None:
-        """The plan's features, or None where they were measured under other settings (promise 9)."""
+        """The plan's features, or None where they were measured under other settings."""
         return self._index if self.plan.settings == settings else None
 
 
@@ -179,12 +177,12 @@ def prune(
     blocks, features = source.blocks, source.features_under(settings)
     local = local_layouts(source.plan, root, features)
     by_partition = partition_out[source.entry_of]
-    by_statistics = cannot_match(root, source.facts, None)
+    by_statistics = cannot_match(root, source.block_statistics, None)
     by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
     if features is not None:
-        by_features |= cannot_match(root, source.facts, features, by_statistics=False)
+        by_features |= cannot_match(root, source.block_statistics, features, by_statistics=False)
         # Together they prove more only where some alternatives fall to features and the others to statistics.
-        by_both = cannot_match(root, source.facts, features) if _has_alternatives(root) else by_statistics
+        by_both = cannot_match(root, source.block_statistics, features) if _has_alternatives(root) else by_statistics
     fate = np.full(blocks.n, Fate.READ, dtype=np.int8)
     fate[by_both | by_statistics] = Fate.STATISTICS
     fate[by_features] = Fate.FEATURES

@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import DataFileError
-from layoutopt.model.predicates import TRUE, And, Node, columns_of
+from layoutopt.errors import DataFileError, SkippingError
+from layoutopt.model.arrays import Ints
+from layoutopt.model.columns import TID
+from layoutopt.model.predicates import TRUE, And, Node, columns_of, describe
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
-from layoutopt.scan.checking import decisions as shadow
+from layoutopt.scan.check_switch import TALLY
+from layoutopt.scan.files import BATCH_ROWS, read_file
 from layoutopt.scan.matching import matching_rows
-from layoutopt.scan.read import BATCH_ROWS, TID, LayoutRead, SegmentRead, read_file
-
-Ints = npt.NDArray[np.int64]
+from layoutopt.scan.segments import LayoutRead, SegmentRead
 
 _NOTHING = pa.table({})
 
@@ -66,7 +66,7 @@ def read_rows_by_tid(
     """
     rows = _rows_by_tid(files, segment, columns, condition)
     if checked and condition != TRUE:
-        shadow.check_late(rows, _rows_by_tid(files, segment, columns, TRUE), condition)
+        check_late(rows, _rows_by_tid(files, segment, columns, TRUE), condition)
     return rows
 
 
@@ -184,3 +184,29 @@ def _read_columns(files: TableFiles, read: LayoutRead, columns: Sequence[Column]
     batches = [batch for file in read.files for batch in read_file(files, file, names, BATCH_ROWS)]
     arrays = pa.Table.from_batches(batches).columns if batches else [pa.chunked_array([pa.nulls(0)]) for _ in names]
     return pa.Table.from_arrays(conform(arrays, columns), names=names)
+
+
+def check_late(given: pa.Table, whole: pa.Table, condition: Node) -> None:
+    """Compares rows that were put together late with all rows of the same row groups.
+
+    Args:
+        given: what was read under the condition.
+        whole: the same without one; both in the order of their tids.
+        condition: rows for which it is not TRUE may be missing in ``given``.
+
+    Raises:
+        SkippingError: another row is missing, or has other values.
+    """
+    if not columns_of(condition) <= set(whole.column_names):
+        return
+    expected, found = matching_rows(condition, whole), matching_rows(condition, given)
+    if expected is None or found is None:
+        TALLY["undecided late readings"] += 1
+        return
+    left, right = whole.filter(pa.array(expected)), given.filter(pa.array(found))
+    if not left.equals(right) and repr(left.to_pylist()) != repr(right.to_pylist()):  # NaN is not equal to itself
+        raise SkippingError(
+            f"reading late gives {right.num_rows} of the {left.num_rows} rows that match {describe(condition):.200}, "
+            "or other values; run `layoutopt verify`, and report this where nothing is found"
+        )
+    TALLY["late readings"] += 1

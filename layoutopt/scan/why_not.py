@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layoutopt.inspect.evaluate import MECHANISMS, subsumed_by
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import (
     And,
@@ -24,12 +23,13 @@ from layoutopt.model.predicates import (
     describe_all,
 )
 from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.scan.amounts import MECHANISMS, subsumed_by
 from layoutopt.scan.reasons import Reason, reason_of_problem
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
 
 if TYPE_CHECKING:
+    from layoutopt.scan.opened import OpenedTable
     from layoutopt.scan.prune import PlanBlocks
-    from layoutopt.scan.table import Table
     from layoutopt.sql.problems import UnusableCondition
 
 
@@ -66,7 +66,7 @@ def unusable_conjunct(problem: UnusableCondition) -> Conjunct:
     return Conjunct(problem.sql, reason_of_problem(problem.code), f"{problem.code}: {problem.detail}", {}, ())
 
 
-def explain_conjunct(table: Table, node: Node) -> Conjunct:
+def explain_conjunct(table: OpenedTable, node: Node) -> Conjunct:
     """What one part of a filter skips, and if nothing, why."""
     alone, follow = _skipped_alone(table, node), tuple(subsumed_by(table, node))
     if any(alone.values()) or any(_skipped(source, node, table) for source in table.sources):
@@ -76,20 +76,20 @@ def explain_conjunct(table: Table, node: Node) -> Conjunct:
     return Conjunct(describe(node), reason, detail, alone, follow, None if nearest is None else _text(nearest))
 
 
-def _skipped_alone(table: Table, node: Node) -> dict[str, int]:
+def _skipped_alone(table: OpenedTable, node: Node) -> dict[str, int]:
     """Blocks that a conjunct would skip if it were the whole filter: by each mechanism, apart from the others."""
     by_partition = table.partitions_out(node)
     counts = dict.fromkeys(MECHANISMS, 0)
     for source in table.sources:
         features = source.features_under(table.settings)
         counts["partition"] += int(by_partition[source.entry_of].sum())
-        counts["statistics"] += int(cannot_match(node, source.facts, None).sum())
+        counts["statistics"] += int(cannot_match(node, source.block_statistics, None).sum())
         if features is not None:
-            counts["features"] += int(cannot_match(node, source.facts, features, by_statistics=False).sum())
+            counts["features"] += int(cannot_match(node, source.block_statistics, features, by_statistics=False).sum())
     return counts
 
 
-def _why_not(table: Table, node: Node, follow: Sequence[str], nearest: Feature | None) -> tuple[Reason, str]:
+def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Feature | None) -> tuple[Reason, str]:
     """The first reason that holds, from those that nothing can be done about to those that a new plan may mend."""
     if not any(source.blocks.n for source in table.sources):
         return Reason.NOTHING_LEFT, ""
@@ -103,7 +103,7 @@ def _why_not(table: Table, node: Node, follow: Sequence[str], nearest: Feature |
     return reason, ". ".join(part for part in (detail, _about(nearest, node)) if part)
 
 
-def _only_overlapping(table: Table) -> Reason:
+def _only_overlapping(table: OpenedTable) -> Reason:
     has_features = any(len(source.plan.features) for source in table.sources)
     return Reason.NO_FEATURE if has_features else Reason.STATISTICS_OVERLAP
 
@@ -116,7 +116,7 @@ def _literals(node: Node) -> Iterator[Literal]:
         yield node
 
 
-def _too_wide(table: Table, node: Node) -> tuple[Reason, str] | None:
+def _too_wide(table: OpenedTable, node: Node) -> tuple[Reason, str] | None:
     """Whether alternatives skip blocks one by one; names the one that skips the fewest."""
     alternatives = node.children if isinstance(node, Or) else pieces(node) if isinstance(node, InSet) else ()
     skipped = [sum(_skipped(source, each, table) for source in table.sources) for each in alternatives]
@@ -127,8 +127,8 @@ def _too_wide(table: Table, node: Node) -> tuple[Reason, str] | None:
     return Reason.OR_TOO_WIDE, f"{Reason.OR_TOO_WIDE.sentence}: {may}"
 
 
-def _skipped(source: PlanBlocks, node: Node, table: Table) -> int:
-    return int(cannot_match(node, source.facts, source.features_under(table.settings)).sum())
+def _skipped(source: PlanBlocks, node: Node, table: OpenedTable) -> int:
+    return int(cannot_match(node, source.block_statistics, source.features_under(table.settings)).sum())
 
 
 def _expressions(literal: Literal) -> tuple[Expr, ...]:
@@ -152,7 +152,7 @@ def _function(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     return None
 
 
-def _without_bounds(table: Table, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+def _without_bounds(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     for name in sorted({name for literal in literals for name in literal.columns}):
         if not any(_has_statistics(source, name, literals) for source in table.sources):
             return Reason.NO_STATISTICS, f"no block has min/max of {name}"
@@ -160,14 +160,14 @@ def _without_bounds(table: Table, literals: Sequence[Literal]) -> tuple[Reason, 
 
 
 def _has_statistics(source: PlanBlocks, name: str, literals: Sequence[Literal]) -> bool:
-    bounds = source.facts.bounds.get(name)
+    bounds = source.block_statistics.bounds.get(name)
     if bounds is None:
         return False
     only_nulls = all(isinstance(each, InSet) and (each.values.is_all or each.values.is_empty) for each in literals)
     return bool(bounds.known.any() or (only_nulls and (bounds.nulls != UNKNOWN_NULLS).any()))
 
 
-def nearest_feature(table: Table, node: Node) -> Feature | None:
+def nearest_feature(table: OpenedTable, node: Node) -> Feature | None:
     """The feature of which most follows from a node; of several, the one whose columns are most like the node's.
 
     None where no feature shares a column with it.

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from layoutopt.search.problem import Bools, Floats
+from layoutopt.model.arrays import Bits, Floats
 
 Gain = Callable[[Floats, Floats, Floats, Floats, Floats], Floats]
 """What merging pairs gains, from arrays: the readers of the one and of the other, by weight; a size of both, which adds
 up when groups merge; the readers that both have."""
 
 
-def agglomerate(readers: Bools, weight: Floats, size: Floats, gain: Gain, most: int | None = None) -> list[list[int]]:
+def agglomerate(readers: Bits, weight: Floats, size: Floats, gain: Gain, most: int | None = None) -> list[list[int]]:
     """Merge the pair that gains most, again and again; of equal pairs the first.
 
     Args:
@@ -53,7 +53,7 @@ def agglomerate(readers: Bools, weight: Floats, size: Floats, gain: Gain, most: 
 
 
 def _meet(
-    slot: int, read: Floats, weight: Floats, count: Floats, sizes: Floats, alive: Bools, gains: Floats, gain: Gain
+    slot: int, read: Floats, weight: Floats, count: Floats, sizes: Floats, alive: Bits, gains: Floats, gain: Gain
 ) -> None:
     """Compare a new slot with all before it, and let it live."""
     others = np.flatnonzero(alive)

@@ -11,9 +11,10 @@ from itertools import combinations
 
 import numpy as np
 
+from layoutopt.model.arrays import Floats
 from layoutopt.search.agglomerate import agglomerate
 from layoutopt.search.grouping import Group, column_classes, served_by
-from layoutopt.search.problem import Floats, Problem
+from layoutopt.search.problem import Problem
 
 _HYRISE_SUBGRAPH = 10
 """Hyrise optimises the access graph in parts of at most so many primary partitions."""

@@ -10,7 +10,7 @@ from layoutopt.search.problem import Problem
 def cells_lower_bound(problem: Problem, min_rows: int = 0) -> float:
     """The least that the queries read of the samples, in the problem's unit, whatever the groups and blocks.
 
-    A query reads its columns of every row that its clauses don't exclude, and of a whole block where there is such a
+    A query reads its columns of every row that its skip sets don't exclude, and of a whole block where there is such a
     row; tids cost nothing here. A remainder below ``min_rows`` is not considered.
 
     Args:

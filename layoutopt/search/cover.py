@@ -1,7 +1,7 @@
 """Which rows a copy must hold: features such that every row that its queries need has one of them (Sun 2017, 5.4.1).
 
 A query may read a layout of some rows only where the OR of the layout's features subsumes it (5.6.1), which is where
-all members of one of the query's clauses are among them. What is to hold for queries not seen yet is cross-validated:
+all members of one of the query's skip sets are among them. What is to hold for queries not seen yet is cross-validated:
 the features found for one half of the queries must serve the other half too. That rules out copies for the very
 constants of the log, and leaves general features and sets that have every constant.
 """
@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from layoutopt.search.problem import Bools, Floats, Ints, Problem
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.search.problem import Problem
 
 _LEAST_SERVED = 0.95
 """Of the weight of the queries held back."""
@@ -25,17 +26,13 @@ class Covers:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._members: Bools = problem.members > 0
+        self._members: Bits = problem.members > 0
         self._weights: Floats = problem.weights.sum(axis=0)
 
-    def find(self, served: Bools) -> tuple[int, ...]:
+    def find(self, served: Bits) -> tuple[int, ...]:
         """Few rows' features, by which all these queries and, by cross-validation, others like them are served.
 
-        Args:
-            served: the queries, ``bool[queries]``.
-
-        Returns:
-            Feature numbers, ascending; none where there is no such set.
+        Of the queries ``bool[queries]``; feature numbers, ascending, none where there is no such set.
         """
         numbers = np.flatnonzero(served)
         if not self._hold_for_others(numbers):
@@ -50,11 +47,11 @@ class Covers:
             rows += sample.rows
         return min(1.0, held / rows) if rows else 1.0
 
-    def serves(self, features: tuple[int, ...], queries: Ints) -> Bools:
+    def serves(self, features: tuple[int, ...], queries: Ints) -> Bits:
         """Which of the queries these features serve, ``bool[len(queries)]``."""
         inside = np.zeros(len(self._members), dtype=np.bool_)
         inside[list(features)] = True
-        whole: Bools = ~np.asarray(self._members[~inside].any(axis=0), dtype=np.bool_)
+        whole: Bits = ~np.asarray(self._members[~inside].any(axis=0), dtype=np.bool_)
         return np.asarray((self._problem.skips[queries] & whole).any(axis=1), dtype=np.bool_)
 
     def _hold_for_others(self, queries: Ints) -> bool:
@@ -68,19 +65,19 @@ class Covers:
         return True
 
     def _cover(self, queries: Ints) -> tuple[int, ...]:
-        """The features of clauses that serve all queries: one clause for all, or several chosen greedily."""
+        """The features of skip sets that serve all queries: one skip set for all, or several chosen greedily."""
         skips = self._problem.skips[queries]
         found = [features for features in (self._common(skips), self._greedy(skips, queries)) if features]
         return min(found, key=lambda features: (self.share(features), features), default=())
 
-    def _common(self, skips: Bools) -> tuple[int, ...]:
+    def _common(self, skips: Bits) -> tuple[int, ...]:
         common = np.flatnonzero(skips.all(axis=0))
         if not len(common):
             return ()
         return self._features(common[[int(np.argmin(self._shares[common]))]])
 
-    def _greedy(self, skips: Bools, queries: Ints) -> tuple[int, ...]:
-        """By most weight of queries newly served for the rows of a clause."""
+    def _greedy(self, skips: Bits, queries: Ints) -> tuple[int, ...]:
+        """By most weight of queries newly served for the rows of a skip set."""
         weights = self._weights[queries] + 1e-9
         open_, chosen = np.ones(len(queries), dtype=np.bool_), []
         while open_.any():
@@ -92,12 +89,12 @@ class Covers:
             open_ &= ~skips[:, best]
         return self._features(np.array(chosen))
 
-    def _features(self, clauses: Ints) -> tuple[int, ...]:
-        return tuple(np.flatnonzero(self._members[:, clauses].any(axis=1)).tolist())
+    def _features(self, skip_sets: Ints) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(self._members[:, skip_sets].any(axis=1)).tolist())
 
     @cached_property
     def _shares(self) -> Floats:
-        """The share of rows with a member of each clause, ``float64[clauses]``."""
+        """The share of rows with a member of each skip set, ``float64[skip_sets]``."""
         held = np.zeros(self._problem.members.shape[1])
         rows = 0.0
         for sample, bits in zip(self._problem.samples, self._problem.bits, strict=True):

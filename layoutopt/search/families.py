@@ -1,4 +1,4 @@
-"""The coarse operation of replication: whole families of queries get copies of their columns (DESIGN 8).
+"""The coarse operation of replication: whole families of queries get copies of their columns.
 
 The text's operations move one feature of one layout at a time, and most gain nothing before the last conflict is gone.
 A family's queries (those of a template) share columns and filters. In a layout of its own each skips all that it can,
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from layoutopt.search.candidates import Candidate, Candidates, Queries, joined, tidied
 from layoutopt.search.costs import Costs, Family
-from layoutopt.search.drafts import Draft, Drafts, Queries, joined, tidied
 from layoutopt.search.grouping import Group, served_by
 from layoutopt.search.problem import Problem
 
@@ -26,7 +27,7 @@ Copy = frozenset[int]
 
 
 Operation = tuple[Copy, ...]
-"""Two copies before, then those that they become; its name between steps."""
+"""The name of an operation, by which its worth is remembered: two copies (or none), then the copies made of them."""
 
 
 class Figures(NamedTuple):
@@ -37,7 +38,7 @@ class Figures(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Families:
+class CopyScheme:
     """A scheme of column groups, and copies for some families.
 
     Attributes:
@@ -54,23 +55,23 @@ class Families:
         return frozenset(family for copy in self.copies for family in copy)
 
 
-class Replicating:
-    """Greedy search over :class:`Families`, by what an operation gains for each cell that it stores."""
+class CopySearch:
+    """Greedy search over :class:`CopyScheme`, by what an operation gains for each cell that it stores."""
 
     def __init__(self, problem: Problem, families: tuple[Family, ...], costs: Costs) -> None:
         self._problem = problem
         self._families = families
         self._costs = costs
-        self._readers_of: dict[Group, Queries] = {}
+        self._readers = cache(self._read_by)
 
-    def drafts(self, scheme: Families) -> Drafts:
+    def layouts(self, scheme: CopyScheme) -> Candidates:
         """The layouts: a group loses the columns that only copies are read for, and those of equal readers are one."""
         copies = [self._copy(copy) for copy in scheme.copies]
         copied = frozenset(query for copy in copies for query in copy.served)
-        groups = [Draft(group, self._readers(group) - copied) for group in scheme.groups]
+        groups = [Candidate(group, self._readers(group) - copied) for group in scheme.groups]
         return joined(tidied(self._problem, [*groups, *copies]))
 
-    def grow(self, scheme: Families, budget: float) -> Families:
+    def grow(self, scheme: CopyScheme, budget: float) -> CopyScheme:
         """Take the operation that gains most for what it stores, within the budget, until none gains."""
 
         def worth(before: Figures, after: Figures) -> float:
@@ -86,7 +87,7 @@ class Replicating:
             scheme = better
         return scheme
 
-    def shrink(self, scheme: Families, budget: float) -> Families | None:
+    def shrink(self, scheme: CopyScheme, budget: float) -> CopyScheme | None:
         """Take the operation that loses least for what it frees until the budget holds; None if it never does."""
 
         def worth(before: Figures, after: Figures) -> float:
@@ -102,8 +103,8 @@ class Replicating:
         return scheme
 
     def _best(
-        self, scheme: Families, worth: Callable[[Figures, Figures], float], known: dict[Operation, float]
-    ) -> Families | None:
+        self, scheme: CopyScheme, worth: Callable[[Figures, Figures], float], known: dict[Operation, float]
+    ) -> CopyScheme | None:
         """The result of the worthiest operation, None if none is allowed.
 
         What an operation was worth before is about what it is worth now: they are tried in that order until what is
@@ -120,16 +121,16 @@ class Replicating:
                 best, found = known[operation], operations[operation]
         return found
 
-    def _figures(self, scheme: Families) -> Figures:
-        drafts = self.drafts(scheme)
-        return Figures(self._costs.query_cost(drafts), self._costs.storage(drafts))
+    def _figures(self, scheme: CopyScheme) -> Figures:
+        layouts = self.layouts(scheme)
+        return Figures(self._costs.query_cost(layouts), self._costs.storage(layouts))
 
-    def _operations(self, scheme: Families) -> Iterator[tuple[Operation, Families]]:
+    def _operations(self, scheme: CopyScheme) -> Iterator[tuple[Operation, CopyScheme]]:
         """Give a family a copy, let it join one, merge two copies, give one up, or let one family leave."""
         copies = sorted(scheme.copies, key=sorted)
         nothing: Copy = frozenset()
 
-        def changed(one: Copy, other: Copy, *new: Copy) -> tuple[Operation, Families]:
+        def changed(one: Copy, other: Copy, *new: Copy) -> tuple[Operation, CopyScheme]:
             return (one, other, *new), replace(scheme, copies=scheme.copies - {one, other} | set(new))
 
         for family in range(len(self._families)):
@@ -149,12 +150,10 @@ class Replicating:
         """Whether a common copy could store less than two."""
         return any(self._families[i].columns & self._families[j].columns for i in one for j in other)
 
-    def _copy(self, copy: Copy) -> Draft:
+    def _copy(self, copy: Copy) -> Candidate:
         families = [self._families[number] for number in copy]
         columns: Group = frozenset().union(*(family.columns for family in families))
-        return Draft(columns, frozenset().union(*(family.queries for family in families)), copy=True)
+        return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
 
-    def _readers(self, group: Group) -> Queries:
-        if group not in self._readers_of:
-            self._readers_of[group] = frozenset(np.flatnonzero(served_by(self._problem, group)).tolist())
-        return self._readers_of[group]
+    def _read_by(self, group: Group) -> Queries:
+        return frozenset(np.flatnonzero(served_by(self._problem, group)).tolist())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layoutopt.search.problem import Bools, Floats, Problem
+from layoutopt.model.arrays import Bits, Floats
+from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import RowsRead
 
 Group = frozenset[int]
@@ -21,10 +22,9 @@ class Grouping:
     cost: float
 
 
-def served_by(problem: Problem, group: Group) -> Bools:
+def served_by(problem: Problem, group: Group) -> Bits:
     """W^G: the queries that read a column of the group, bool (queries,)."""
-    served: Bools = np.any(problem.reads[:, sorted(group)], axis=1)
-    return served
+    return np.asarray(np.any(problem.reads[:, sorted(group)], axis=1))
 
 
 def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) -> float:
@@ -36,13 +36,13 @@ def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) ->
     return sum(_cost(problem, price, rows_read(served)) for price, served in zip(of_row, read, strict=True))
 
 
-def full_scan(problem: Problem) -> float:
-    """What the workload costs where nothing is skipped: every row of the columns that a query reads."""
-    rows = np.array([[sample.rows] for sample in problem.samples])
-    return float((problem.weights * rows).sum(axis=0) @ (problem.reads @ problem.unit.cell))
+def full_scan(problem: Problem, unit: Unit | None = None) -> float:
+    """What the workload costs where nothing is skipped, in this unit or the problem's: all rows read, and no tids."""
+    rows = np.array([sample.rows for sample in problem.samples], dtype=np.float64)
+    return float(rows @ problem.weights @ (problem.reads @ (unit or problem.unit).cell))
 
 
-def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bools, Floats]:
+def _prices(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bits, Floats]:
     """Per group and query: whether the query reads it, and what a row costs then; shape (groups, queries)."""
     cells = np.stack([problem.reads[:, sorted(g)] @ problem.unit.cell[sorted(g)] for g in groups])
     read = np.stack([served_by(problem, g) for g in groups])
@@ -67,8 +67,7 @@ def cost_unless_above(
     """The objective, or None once what is known of it is above a limit: then not all groups are computed.
 
     Args:
-        problem: the problem.
-        groups: the scheme.
+        problem, groups: the scheme.
         exact: the rows read of a group.
         floor: rows that every group makes a query read at least, ``float64[samples, queries]``.
         limit: of the objective.

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, cost_unless_above, served_by
 from layoutopt.search.merging import merge_bottom_up, starting_groups
 from layoutopt.search.moves import move_classes
-from layoutopt.search.problem import Bools, Floats, Problem
-from layoutopt.search.rows import Computed, Estimate, RowsRead, least_rows, rows_estimator
+from layoutopt.search.problem import Problem
+from layoutopt.search.rows import ComputedRows, Estimate, RowsRead, least_rows, rows_estimator
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchResult:
     """A search's result.
 
     Attributes:
@@ -32,7 +33,7 @@ class Search:
     best: Grouping
     merged: Grouping
     passed: tuple[Grouping, ...]
-    exact: Computed
+    exact: ComputedRows
 
 
 _FINALISTS = 3
@@ -44,20 +45,17 @@ Watch = Callable[[str], AbstractContextManager[object]]
 
 def search_groups(
     problem: Problem, partitioner: Partitioner, estimate: Estimate = "selectivity", watch: Watch = nullcontext
-) -> Search:
+) -> SearchResult:
     """The best column grouping found: bottom-up merging (4.4.4), then moves; never worse than SOP or GSOP-single.
 
     On the way groups are guided by as many features as fit; fewer are tried for the best schemes alone, where they gain
     as much as if they were tried for all. Both ends of the spectrum (4.3.2) are candidates too, by the same exact
     objective on the same samples; single columns are computed only as far as it takes to see that they are worse.
 
-    Args:
-        problem: the problem.
-        partitioner: that of the load.
-        estimate: how candidates are compared.
-        watch: for measuring; ``estimating`` and ``computing`` are stages within the others.
+    Candidates are compared by the ``estimate``. ``watch`` is for measuring; ``estimating`` and ``computing`` are stages
+    within the others.
     """
-    computed = Computed(problem, partitioner)
+    computed = ComputedRows(problem, partitioner)
     exact, nearly = _watched(computed, watch, "computing"), _watched(computed.by_most, watch, "computing")
     estimated = _watched(rows_estimator(problem, estimate, partitioner), watch, "estimating")
     with watch("starting groups"):
@@ -77,11 +75,11 @@ def search_groups(
         apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
     if apart is not None:
         passed.append(Grouping(singles(problem), apart))
-    return Search(min(passed, key=_rank), merged, tuple(passed), computed)
+    return SearchResult(min(passed, key=_rank), merged, tuple(passed), computed)
 
 
 def _watched(rows_read: RowsRead, watch: Watch, stage: str) -> RowsRead:
-    def watched(served: Bools) -> Floats:
+    def watched(served: Bits) -> Floats:
         with watch(stage):
             return rows_read(served)
 
@@ -106,7 +104,7 @@ GROUPINGS = {"gsop-single": singles, "gsop-hillclimb": hillclimb, "gsop-hyrise":
 """The groupings that need no search, by method."""
 
 
-def scheme_of(problem: Problem, groups: tuple[Group, ...], exact: Computed, partitioner: str) -> Scheme:
+def scheme_of(problem: Problem, groups: tuple[Group, ...], exact: ComputedRows, partitioner: str) -> Scheme:
     """The scheme of a grouping: each group with its own local features (4.5), all its columns master columns.
 
     A group that no query reads keeps the order of the source, which compresses as the source does.
@@ -114,7 +112,7 @@ def scheme_of(problem: Problem, groups: tuple[Group, ...], exact: Computed, part
     return Scheme(tuple(_layout(problem, group, exact, partitioner) for group in sorted(groups, key=min)))
 
 
-def _layout(problem: Problem, group: Group, exact: Computed, partitioner: str) -> Layout:
+def _layout(problem: Problem, group: Group, exact: ComputedRows, partitioner: str) -> Layout:
     columns = tuple(problem.columns[column] for column in sorted(group))
     served = served_by(problem, group)
     features = tuple(exact.guides(served).tolist()) if served.any() else ()

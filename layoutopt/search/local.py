@@ -8,29 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from layoutopt.features.weights import feature_weights
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import WORD_BITS, VectorCounts, distinct, pack, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.partition import Partitioner
-from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample
+from layoutopt.partitioning.partitioner import Partitioner
+from layoutopt.search.problem import Problem, Sample
 
 _CHOICES = 5
 _FEWER = 3.0
 """Each of the sets tried makes so many times fewer vectors than the one before."""
 
 
-def local_weights(problem: Problem, served: Bools) -> Floats:
+def local_weights(problem: Problem, served: Bits) -> Floats:
     """The worth of each feature to the queries served, ``float64[samples, features]``.
 
-    The text's weight(G, f) counts each query once for every feature that subsumes it; these are marginal (DESIGN 8).
-
-    Args:
-        served: the queries that read the group, W^G, ``bool[queries]``.
+    The text's weight(G, f) counts a query once for every feature that subsumes it; here a query's features share it, as
+    :func:`layoutopt.features.weights.feature_weights` says of marginal weights.
+    ``served`` are the queries that read the group, W^G, ``bool[queries]``.
     """
     weights = problem.weights[:, served]
     return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)
 
 
-def choose_features(problem: Problem, served: Bools) -> Ints:
+def choose_features(problem: Problem, served: Bits) -> Ints:
     """The local features for the queries served: the most that keep distinct vectors near ``max_vectors`` (4.5).
 
     Ranked by weight x (1 - selectivity): a feature that most rows match fills the limit and skips nothing. Their
@@ -40,7 +40,7 @@ def choose_features(problem: Problem, served: Bools) -> Ints:
     return np.sort(ranked[: _most_within(problem, ranked)])
 
 
-def feature_choices(problem: Problem, served: Bools) -> list[Ints]:
+def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
     """Sets of local features to try: the most that fit (4.5), then what fits a third of the vectors, a ninth, ...
 
     Fewer features can skip more: a weak one (``p_brand <> 'X'``) breaks the rows of strong ones into vectors of few
@@ -52,7 +52,7 @@ def feature_choices(problem: Problem, served: Bools) -> list[Ints]:
     return [np.sort(ranked[:size]) for size in sizes]
 
 
-def prefixes(ranked: Sequence[Bools], max_vectors: int) -> list[int]:
+def prefixes(ranked: Sequence[Bits], max_vectors: int) -> list[int]:
     """How many of the first features to try: all, then what makes a third of ``max_vectors``, a ninth, ...
 
     Args:
@@ -68,7 +68,7 @@ def prefixes(ranked: Sequence[Bools], max_vectors: int) -> list[int]:
     return list(dict.fromkeys([every, *sizes]))
 
 
-def _ranked(problem: Problem, served: Bools) -> Ints:
+def _ranked(problem: Problem, served: Bits) -> Ints:
     worth = local_weights(problem, served).sum(axis=0) * (1.0 - problem.selectivity)
     candidates = np.flatnonzero(worth > 0)
     return candidates[np.lexsort((candidates, -worth[candidates]))]
@@ -86,7 +86,7 @@ def _most_within(problem: Problem, ranked: Ints) -> int:
     return max(most, min(1, len(ranked)))
 
 
-def distinct_by_prefix(bits: Bools) -> Ints:
+def distinct_by_prefix(bits: Bits) -> Ints:
     """The number of distinct rows by the first k columns, for every k from 1; ``int64[columns]``, ascending.
 
     Rows are sorted once: two neighbours differ in the first k columns if they first differ in one of these.
@@ -101,11 +101,10 @@ def distinct_by_prefix(bits: Bools) -> Ints:
     sorted_words = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
     changed = unpack((sorted_words[:, 1:] ^ sorted_words[:, :-1]).T, columns)[:, ::-1]
     first = changed.argmax(axis=1)[changed.any(axis=1)]
-    counts: Ints = 1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64)
-    return counts
+    return np.asarray(1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64))
 
 
-def local_vectors(bits: Bools, counts: Ints, features: Ints) -> VectorCounts:
+def local_vectors(bits: Bits, counts: Ints, features: Ints) -> VectorCounts:
     """The distinct vectors over some features, with their rows."""
     words, inverse, _ = distinct(pack(bits[:, features]))
     summed = np.bincount(inverse, weights=counts, minlength=len(words)).astype(np.int64)
@@ -116,12 +115,12 @@ def local_vectors(bits: Bools, counts: Ints, features: Ints) -> VectorCounts:
 class Blocks:
     """Blocks of a sampled segment: union bits ``bool[blocks, features]`` (1 where not local), and rows of each."""
 
-    unions: Bools
+    unions: Bits
     rows: Floats
 
 
 def block_sample(
-    problem: Problem, sample: Sample, bits: Bools, features: Ints, weights: Floats, partitioner: Partitioner
+    problem: Problem, sample: Sample, bits: Bits, features: Ints, weights: Floats, partitioner: Partitioner
 ) -> Blocks:
     """Partition one sampled segment by local features; block sizes are scaled to the sample."""
     vectors = local_vectors(bits, sample.vectors.counts, features)

@@ -1,18 +1,19 @@
-"""Bottom-up merging of column groups: the pair next whose merge has the least estimated objective (Sun 2017, 4.4.4).
+"""Bottom-up merging of column groups: each step merges the pair with the least estimated objective (Sun 2017, 4.4.4).
 
-Estimates of merged groups are the work. A query never reads fewer rows of a group because more queries share its
-features, or hardly ever; so the larger of what it reads of the two is nearly a lower bound, which whole arrays give for
-all pairs at once. Where there are many groups, pairs are estimated in the order of that bound until it says that no
-other is better, and no more than a few an iteration; where there are few, all are.
+Estimating what queries read of a merged group takes most of the time. A query hardly ever reads fewer rows of a merged
+group than of both its parts, since more queries then compete for its features. So the larger number of rows of the two
+parts is nearly a lower bound, and whole arrays give it for all pairs at once. Where there are many groups, pairs are
+estimated in the order of that bound until no other can be better, and a few at most; where there are few, all are.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.search.agglomerate import agglomerate
 from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, served_by
-from layoutopt.search.problem import Bools, Floats, Ints, Problem
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import RowsRead
 
 _MOST_STARTING = 40
@@ -101,24 +102,49 @@ class Pairs:
         return best[1], best[2]
 
     def change(self, i: int, j: int) -> float:
-        """How the estimated objective changes by merging two groups."""
+        """How the estimated objective changes by merging two groups; see :meth:`_changes`."""
         merged = self._estimated(self._read[i] | self._read[j])
         return float(self._changes(i, np.array([j]), merged[None])[0])
 
     def _bounds(self, i: int, others: Ints) -> Floats:
         return self._changes(i, others, np.maximum(self._rows[i], self._rows[others]))
 
-    def _changes(self, i: int, others: Ints, merged: Floats) -> Floats:
-        """The changes by merging ``i`` with each of the others, given the rows read then, a row of queries each."""
-        tid, n_read = self._problem.unit.tid, self._read.sum(axis=0)
-        both, either = self._read[i] & self._read[others], self._read[i] | self._read[others]
-        paid = self._cells + tid * (self._read & (n_read > 1))
-        before = (paid[i] * self._rows[i]).sum() + (paid[others] * self._rows[others]).sum(axis=1)
-        after = self._cells[i] + self._cells[others] + tid * (either & (n_read - both > 1))
-        changes: Floats = (after * merged).sum(axis=1) - before
-        return changes
+    def _changes(self, i: int, others: Ints, rows_merged: Floats) -> Floats:
+        """How the objective (Eq. 4.1 to 4.4) changes by merging group i with each of the others, ``float64[others]``.
 
-    def _estimated(self, served: Bools) -> Floats:
+        Per query, with the rows that it reads of a group and the cells that a row of the group has for it::
+
+            before = rows(i) * (cells(i) + tid(i)) + rows(j) * (cells(j) + tid(j))
+            after  = rows(i and j merged) * (cells(i) + cells(j) + tid(merged))
+
+        where ``tid`` is the cost of a tid if the query reads the group and, before or after, some other group too.
+        Here the first query reads both columns: 10 x 2 + 20 x 2 before, and 20 x 2 after, when it reads no tids. The
+        second reads 20 cells of the second column before and after.
+
+        >>> from layoutopt.model.vectors import VectorCounts
+        >>> from layoutopt.search.problem import Sample, Unit
+        >>> vectors = VectorCounts(np.zeros((1, 1), dtype=np.uint64), np.array([100]), 1)
+        >>> problem = Problem(
+        ...     columns=("a", "b"), reads=np.array([[True, True], [False, True]]), shares=np.zeros((2, 1)),
+        ...     members=np.zeros((1, 0), dtype=np.float32), skips=np.zeros((2, 0), dtype=bool),
+        ...     samples=(Sample(vectors, 100, np.ones(2)),), unit=Unit.cells(2), block_rows=10, max_vectors=10,
+        ... )
+        >>> estimate = lambda served: 10.0 * served.sum() * served[None]
+        >>> Pairs(problem, (frozenset({0}), frozenset({1})), estimate).change(0, 1)
+        -20.0
+
+        Args:
+            i: a group.
+            others: the groups j.
+            rows_merged: what each query reads of the merged group, ``float64[others, queries]``.
+        """
+        tid, groups_read = self._problem.unit.tid, self._read.sum(axis=0)
+        both, either = self._read[i] & self._read[others], self._read[i] | self._read[others]
+        of_row = self._cells + tid * (self._read & (groups_read > 1))
+        before = (of_row[i] * self._rows[i]).sum() + (of_row[others] * self._rows[others]).sum(axis=1)
+        of_row_merged = self._cells[i] + self._cells[others] + tid * (either & (groups_read - both > 1))
+        return np.asarray((of_row_merged * rows_merged).sum(axis=1) - before)
+
+    def _estimated(self, served: Bits) -> Floats:
         """Rows over all samples, weighted, ``float64[queries]``."""
-        total: Floats = (self._problem.weights * self._estimate(served)).sum(axis=0)
-        return total
+        return np.asarray((self._problem.weights * self._estimate(served)).sum(axis=0))

@@ -22,14 +22,9 @@ _ROUNDS = 6
 def move_classes(
     problem: Problem, start: Grouping, classes: tuple[Group, ...], estimate: RowsRead, exact: RowsRead
 ) -> list[Grouping]:
-    """The schemes computed on the way from one to a better one; none where no move was worth computing.
+    """The schemes computed on the way from ``start`` to a better one; none where no move was worth computing.
 
-    Args:
-        problem: the problem.
-        start: the scheme, with its exact objective.
-        classes: what moves: each lies in one group of the scheme.
-        estimate: shortlists moves.
-        exact: decides.
+    Each of the classes lies in one group of the scheme. The estimate shortlists moves, the exact objective decides.
     """
     cells = problem.weights.sum(axis=0) @ problem.reads * problem.unit.cell
     heaviest = sorted(classes, key=lambda moved: (-float(cells[sorted(moved)].sum()), min(moved)))[:_MOST_CLASSES]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Bits, Floats, Ints, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.skipping.skip_sets import clause_table, membership
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
+from layoutopt.skipping.skip_sets import membership, skip_set_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +57,8 @@ class Problem:
         columns: the table's column names; a column's number is its position.
         reads: which query reads which column, ``bool[queries, columns]``.
         shares: how much of each query's filter each feature covers, ``float64[queries, features]``.
-        members: which feature is a member of which clause, ``float32[features, clauses]``.
-        skips: which query skips a block by which clause, ``bool[queries, clauses]``.
+        members: which feature is a member of which skip set, ``float32[features, skip_sets]``.
+        skips: which query skips a block by which skip set, ``bool[queries, skip_sets]``.
         samples: sampled segments.
         unit: what a cell and a tid cost.
         block_rows: mean rows of a block, of the table (not of the sample).
@@ -73,10 +68,10 @@ class Problem:
     """
 
     columns: tuple[str, ...]
-    reads: Bools
+    reads: Bits
     shares: Floats
     members: Singles
-    skips: Bools
+    skips: Bits
     samples: tuple[Sample, ...]
     unit: Unit
     block_rows: int
@@ -85,7 +80,7 @@ class Problem:
     classes: Ints | None = None
 
     @cached_property
-    def bits(self) -> tuple[Bools, ...]:
+    def bits(self) -> tuple[Bits, ...]:
         """Each sample's vectors as ``bool[distinct vectors, features]``."""
         return tuple(sample.vectors.bits() for sample in self.samples)
 
@@ -100,8 +95,8 @@ class Problem:
         """Query weights, ``float64[samples, queries]``."""
         return np.stack([s.query_weights for s in self.samples])
 
-    def skippable(self, unions: Bools, queries: Bools | None = None) -> Bools:
-        """Which query can skip which block by its clauses, ``bool[blocks, queries]``.
+    def skippable(self, unions: Bits, queries: Bits | None = None) -> Bits:
+        """Which query can skip which block by its skip sets, ``bool[blocks, queries]``.
 
         Args:
             unions: union bits, ``bool[blocks, features]``; what was not measured is 1.
@@ -110,8 +105,7 @@ class Problem:
         skips = self.skips if queries is None else self.skips[queries]
         used = skips.any(axis=0)
         holds = unions.astype(np.float32) @ self.members[:, used] == 0
-        found: Bools = (holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0
-        return found
+        return np.asarray((holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0)
 
 
 def make_problem(
@@ -125,7 +119,7 @@ def make_problem(
     max_vectors: int,
     seed: int = 0,
 ) -> Problem:
-    """Put a workload into arrays; queries of equal columns and equal clauses become one class.
+    """Put a workload into arrays; queries of equal columns and equal skip sets become one class.
 
     Args:
         queries: the training queries.
@@ -135,19 +129,20 @@ def make_problem(
         unit: cells where left out.
         block_rows, max_vectors, seed: as in :class:`Problem`.
     """
-    clauses, skips = clause_table(queries, features)
+    skip_sets, skips = skip_set_table(queries, features)
     number = {name: i for i, name in enumerate(columns)}
     reads = np.zeros((len(queries), len(columns)), dtype=np.bool_)
     for q, query in enumerate(queries):
         reads[q, [number[name] for name in query.columns]] = True
-    first, of_query = _equal_rows(np.concatenate([reads, skips], axis=1))
+    first, of_query = equal_rows(np.concatenate([reads, skips], axis=1))
+    summed = [np.bincount(of_query, s.query_weights, len(first)).astype(np.float64) for s in samples]
     return Problem(
         columns=tuple(columns),
         reads=reads[first],
         shares=feature_shares(features, queries)[first],
-        members=membership(clauses, len(features)),
+        members=membership(skip_sets, len(features)),
         skips=skips[first],
-        samples=tuple(Sample(s.vectors, s.rows, _summed(s.query_weights, of_query, len(first))) for s in samples),
+        samples=tuple(Sample(s.vectors, s.rows, weights) for s, weights in zip(samples, summed, strict=True)),
         unit=unit or Unit.cells(len(columns)),
         block_rows=block_rows,
         max_vectors=max_vectors,
@@ -156,11 +151,32 @@ def make_problem(
     )
 
 
-def _equal_rows(masks: Bools) -> tuple[Ints, Ints]:
+def restricted(problem: Problem, features: Sequence[int]) -> Problem:
+    """The same problem over the rows that have one of these features alone; samples without any are left out."""
+    samples = []
+    for sample, bits in zip(problem.samples, problem.bits, strict=True):
+        kept = bits[:, list(features)].any(axis=1)
+        if not kept.any():
+            continue
+        vectors = VectorCounts(sample.vectors.words[kept], sample.vectors.counts[kept], sample.vectors.n_features)
+        samples.append(Sample(vectors, round(vectors.rows * sample.scale), sample.query_weights))
+    return replace(problem, samples=tuple(samples))
+
+
+def thinned(problem: Problem, rows: int) -> Problem:
+    """The same problem over about so many rows of each sample, taken at even distances."""
+    samples = []
+    for sample in problem.samples:
+        step = max(1.0, sample.vectors.rows / rows)
+        ends = np.floor(np.cumsum(sample.vectors.counts) / step + 0.5).astype(np.int64)
+        counts = np.diff(np.concatenate(([0], ends)))
+        kept = counts > 0
+        vectors = VectorCounts(sample.vectors.words[kept], counts[kept], sample.vectors.n_features)
+        samples.append(Sample(vectors, sample.rows, sample.query_weights))
+    return replace(problem, samples=tuple(samples))
+
+
+def equal_rows(masks: Bits) -> tuple[Ints, Ints]:
     """The first row of each class of equal rows, and each row's class."""
     _, first, inverse = np.unique(np.packbits(masks, axis=1), axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
-
-
-def _summed(weights: Floats, of_query: Ints, n_classes: int) -> Floats:
-    return np.bincount(of_query, weights=weights, minlength=n_classes).astype(np.float64)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.local import block_sample, choose_features, feature_choices, local_vectors, local_weights
-from layoutopt.search.problem import Bools, Floats, Ints, Problem
+from layoutopt.search.problem import Problem
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
-RowsRead = Callable[[Bools], Floats]
+RowsRead = Callable[[Bits], Floats]
 """From the queries served, ``bool[queries]``, to the rows each reads, ``float64[samples, queries]``; 0 for others."""
 
 _COARSE_VECTORS = 300
@@ -26,60 +27,59 @@ _CHUNK = 4_096
 """Vectors that all queries are tested on at once."""
 
 
-def remembered(rows_read: RowsRead) -> RowsRead:
-    """The same function, remembering every set of queries it was asked for."""
-    seen: dict[bytes, Floats] = {}
+_Found = TypeVar("_Found")
 
-    def answer(served: Bools) -> Floats:
+
+def remembered(find: Callable[[Bits], _Found]) -> Callable[[Bits], _Found]:
+    """The same function of the queries served, remembering every set of queries it was asked for."""
+    seen: dict[bytes, _Found] = {}
+
+    def answer(served: Bits) -> _Found:
         key = np.packbits(served).tobytes()
         if key not in seen:
-            seen[key] = rows_read(served)
+            seen[key] = find(served)
         return seen[key]
 
     return answer
 
 
-class Computed:
+class ComputedRows:
     """The exact value on the samples: choose local features, partition, look at the union vectors.
 
     Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
+
+    Attributes:
+        by_most: the same by the first choice alone, as many features as fit.
     """
 
     def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
         """Start with nothing computed."""
         self._problem = problem
         self._partitioner = partitioner
-        self._known: dict[bytes, tuple[Ints, Floats]] = {}
-        self.by_most: RowsRead = remembered(lambda served: self._read(served, choose_features(problem, served)))
-        """The same by the first choice alone, as many features as fit."""
+        self._chosen = remembered(self._choose)
+        self.by_most: RowsRead = remembered(
+            lambda served: rows_by(problem, served, choose_features(problem, served), partitioner)
+        )
 
-    def __call__(self, served: Bools) -> Floats:
+    def __call__(self, served: Bits) -> Floats:
         """The rows that each of the queries served reads."""
-        return self._find(served)[1]
+        return self._chosen(served)[1]
 
-    def guides(self, served: Bools) -> Ints:
+    def guides(self, served: Bits) -> Ints:
         """The local features of a group that these queries read, ascending; none where there are none."""
-        return self._find(served)[0]
+        return self._chosen(served)[0]
 
-    def _find(self, served: Bools) -> tuple[Ints, Floats]:
-        key = np.packbits(served).tobytes()
-        if key not in self._known:
-            self._known[key] = self._choose(served)
-        return self._known[key]
-
-    def _choose(self, served: Bools) -> tuple[Ints, Floats]:
+    def _choose(self, served: Bits) -> tuple[Ints, Floats]:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
-        read = [self.by_most(served), *(self._read(served, fewer) for fewer in choices[1:])]
+        fewer = [rows_by(problem, served, features, self._partitioner) for features in choices[1:]]
+        read = [self.by_most(served), *fewer]
         best = int(np.argmin([float((price * rows).sum()) for rows in read]))
         return choices[best], read[best]
 
-    def _read(self, served: Bools, features: Ints) -> Floats:
-        return rows_by(self._problem, served, features, self._partitioner)
 
-
-def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partitioner) -> Floats:
+def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
     """The rows that the queries served read where these features guide the blocking, ``float64[samples, queries]``."""
     weights = local_weights(problem, served)
     read = np.zeros((len(problem.samples), len(served)))
@@ -92,7 +92,7 @@ def rows_by(problem: Problem, served: Bools, features: Ints, partitioner: Partit
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
     few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return Computed(few, partitioner).by_most
+    return ComputedRows(few, partitioner).by_most
 
 
 def block_estimate(problem: Problem) -> RowsRead:
@@ -101,7 +101,7 @@ def block_estimate(problem: Problem) -> RowsRead:
     An upper bound of the rows read: each vector that q skips spares ``floor(count / b)`` blocks of ``b`` rows.
     """
 
-    def rows_read(served: Bools) -> Floats:
+    def rows_read(served: Bits) -> Floats:
         features = choose_features(problem, served)
         read = np.zeros((len(problem.samples), len(served)))
         for s, sample in enumerate(problem.samples):
@@ -117,7 +117,7 @@ def block_estimate(problem: Problem) -> RowsRead:
 
 
 def least_rows(problem: Problem) -> Floats:
-    """The rows that no clause of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
+    """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
     least = np.zeros((len(problem.samples), len(problem.reads)))
     for s, (sample, bits) in enumerate(zip(problem.samples, problem.bits, strict=True)):
         skipped = np.zeros(len(problem.reads))
@@ -129,7 +129,7 @@ def least_rows(problem: Problem) -> Floats:
 
 
 def selectivity_estimate(problem: Problem) -> RowsRead:
-    """The baseline: the rows that no clause of the query excludes, as if rows could be skipped one by one."""
+    """The baseline: the rows that no skip set of the query excludes, as if rows could be skipped one by one."""
     least = least_rows(problem)
     return lambda served: np.where(served, least, 0.0)
 
@@ -142,4 +142,4 @@ def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitione
         return block_estimate(problem)
     if estimate == "selectivity":
         return selectivity_estimate(problem)
-    return Computed(problem, partitioner)
+    return ComputedRows(problem, partitioner)

@@ -7,13 +7,12 @@ queries that it subsumes go there. After each operation layouts of the same quer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from layoutopt.search.candidates import Candidate, Candidates, Queries, joined, tidied
 from layoutopt.search.costs import Costs
-from layoutopt.search.drafts import Draft, Drafts, Queries, joined, tidied
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem
 
@@ -27,29 +26,29 @@ _LEAST_WEIGHT = 0.01
 """Of all queries' weight: a feature of fewer is not replicated alone."""
 
 
-def replicate(problem: Problem, drafts: Drafts, draft: Draft, queries: Queries) -> Drafts:
+def replicate(problem: Problem, layouts: Candidates, layout: Candidate, queries: Queries) -> Candidates:
     """Copy what some of a layout's queries read there; the layout then cares for the others alone."""
-    taken = draft.served & queries
-    copy = Draft(draft.columns & read_by(problem, taken), taken, copy=True)
-    return _replaced(problem, drafts, [draft], [Draft(draft.columns, draft.served - taken, draft.copy), copy])
+    taken = layout.served & queries
+    copy = Candidate(layout.columns & read_by(problem, taken), taken, copy=True)
+    return _replaced(problem, layouts, [layout], [Candidate(layout.columns, layout.served - taken, layout.copy), copy])
 
 
-def merge(problem: Problem, drafts: Drafts, one: Draft, other: Draft) -> Drafts:
+def merge(problem: Problem, layouts: Candidates, one: Candidate, other: Candidate) -> Candidates:
     """One layout with the columns and queries of both."""
-    both = Draft(one.columns | other.columns, one.served | other.served, one.copy and other.copy)
-    return _replaced(problem, drafts, [one, other], [both])
+    both = Candidate(one.columns | other.columns, one.served | other.served, one.copy and other.copy)
+    return _replaced(problem, layouts, [one, other], [both])
 
 
-def merge_replicate(problem: Problem, drafts: Drafts, one: Draft, other: Draft) -> Drafts:
+def merge_replicate(problem: Problem, layouts: Candidates, one: Candidate, other: Candidate) -> Candidates:
     """One layout for the queries that read both, and copies for those that read only one of them."""
     common = one.served & other.served
-    both = Draft(one.columns | other.columns, common, one.copy and other.copy)
+    both = Candidate(one.columns | other.columns, common, one.copy and other.copy)
     copies = [
-        Draft(draft.columns & read_by(problem, draft.served - common), draft.served - common, copy=True)
-        for draft in (one, other)
-        if draft.served - common
+        Candidate(layout.columns & read_by(problem, layout.served - common), layout.served - common, copy=True)
+        for layout in (one, other)
+        if layout.served - common
     ]
-    return _replaced(problem, drafts, [one, other], [both, *copies])
+    return _replaced(problem, layouts, [one, other], [both, *copies])
 
 
 def read_by(problem: Problem, queries: Queries) -> Group:
@@ -57,79 +56,66 @@ def read_by(problem: Problem, queries: Queries) -> Group:
     return frozenset(np.flatnonzero(problem.reads[sorted(queries)].any(axis=0)).tolist())
 
 
-def _replaced(problem: Problem, drafts: Drafts, old: list[Draft], new: list[Draft]) -> Drafts:
-    return joined(tidied(problem, [*(draft for draft in drafts if draft not in old), *new]))
+def _replaced(problem: Problem, layouts: Candidates, old: list[Candidate], new: list[Candidate]) -> Candidates:
+    return joined(tidied(problem, [*(layout for layout in layouts if layout not in old), *new]))
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """An operation's result, with the most that it could gain for each cell stored."""
-
-    worth: float
-    drafts: Drafts
-
-
-def improve(problem: Problem, drafts: Drafts, budget: float, estimate: Costs, exact: Costs) -> Drafts:
+def improve(problem: Problem, layouts: Candidates, budget: float, estimate: Costs, exact: Costs) -> Candidates:
     """Apply the operation that gains most for what it stores while one gains, by the exact costs; at most some rounds.
 
-    Algorithm 2 evaluates every operation by partitioning; here those with most to gain, by the estimated costs.
-
-    Args:
-        problem: the problem.
-        drafts: within the budget.
-        budget: in the unit of the costs' storage.
-        estimate: on which operations are compared.
-        exact: on which the best one must gain.
+    Algorithm 2 evaluates every operation by partitioning; here those with most to gain are compared by the estimated
+    costs. The layouts are within the budget, which is in the unit of the costs' storage.
     """
-    cost = exact.query_cost(drafts)
+    cost = exact.query_cost(layouts)
     for _ in range(_ROUNDS):
-        best = _best(problem, drafts, budget, estimate)
+        best = _best(problem, layouts, budget, estimate)
         if best is None or exact.storage(best) > budget:
             break
         new_cost = exact.query_cost(best)
         if new_cost > cost * (1 - _LEAST_GAIN):
             break
-        drafts, cost = best, new_cost
-    return drafts
+        layouts, cost = best, new_cost
+    return layouts
 
 
-def _best(problem: Problem, drafts: Drafts, budget: float, costs: Costs) -> Drafts | None:
-    cost, stored = costs.query_cost(drafts), costs.storage(drafts)
-    candidates = sorted(_candidates(problem, drafts, costs), key=lambda each: -each.worth)[:_TRIED]
-    found: tuple[float, Drafts] | None = None
-    for candidate in candidates:
-        new_stored = costs.storage(candidate.drafts)
-        gain = cost - costs.query_cost(candidate.drafts) if new_stored <= budget else 0.0
+def _best(problem: Problem, layouts: Candidates, budget: float, costs: Costs) -> Candidates | None:
+    cost, stored = costs.query_cost(layouts), costs.storage(layouts)
+    steps = sorted(_steps(problem, layouts, costs), key=lambda step: -step[0])[:_TRIED]
+    found: tuple[float, Candidates] | None = None
+    for _, changed in steps:
+        new_stored = costs.storage(changed)
+        gain = cost - costs.query_cost(changed) if new_stored <= budget else 0.0
         worth = gain / max(new_stored - stored, _NOTHING)
         if gain >= _LEAST_GAIN * cost and (found is None or worth > found[0]):
-            found = (worth, candidate.drafts)
+            found = (worth, changed)
     return found[1] if found else None
 
 
-def _candidates(problem: Problem, drafts: Drafts, costs: Costs) -> Iterator[_Candidate]:
+def _steps(problem: Problem, layouts: Candidates, costs: Costs) -> Iterator[tuple[float, Candidates]]:
+    """The results of all operations, each with the most that it could gain for each cell stored."""
     features = subsumed_queries(problem)
     cell, tid = problem.unit.cell, problem.unit.tid
-    for draft in drafts:
-        if not draft.served:
+    for layout in layouts:
+        if not layout.served:
             continue
-        numbers = np.array(sorted(draft.served))
-        columns = sorted(draft.columns)
-        pays = costs.maker.made(draft).rows[numbers] * (problem.reads[numbers][:, columns] @ cell[columns])
+        numbers = np.array(sorted(layout.served))
+        columns = sorted(layout.columns)
+        pays = costs.evaluator.evaluate(layout).rows[numbers] * (problem.reads[numbers][:, columns] @ cell[columns])
         for queries, share in features:
-            taken = queries & draft.served
+            taken = queries & layout.served
             if 0 < len(taken) < len(numbers):
                 potential = float(pays[np.isin(numbers, list(taken))].sum()) * (1 - share)
-                stored = share * costs.stored.cell[sorted(draft.columns & read_by(problem, taken))].sum()
+                stored = share * costs.stored.cell[sorted(layout.columns & read_by(problem, taken))].sum()
                 worth = potential / max(stored, _NOTHING)
-                yield _Candidate(worth, replicate(problem, drafts, draft, queries))
-    for one, other in combinations(drafts, 2):
+                yield worth, replicate(problem, layouts, layout, queries)
+    for one, other in combinations(layouts, 2):
         common = sorted(one.served & other.served)
         if not common:
             continue
-        tids = tid * float(sum(costs.maker.made(draft).rows[common].sum() for draft in (one, other)))
-        yield _Candidate(tids / _NOTHING, merge(problem, drafts, one, other))
+        tids = tid * float(sum(costs.evaluator.evaluate(layout).rows[common].sum() for layout in (one, other)))
+        yield tids / _NOTHING, merge(problem, layouts, one, other)
         if one.served != other.served:
-            yield _Candidate(tids, merge_replicate(problem, drafts, one, other))
+            yield tids, merge_replicate(problem, layouts, one, other)
 
 
 def subsumed_queries(problem: Problem) -> list[tuple[Queries, float]]:

@@ -1,6 +1,6 @@
 """What a catalog knows of blocks: rows, union vectors by feature, and bounds of columns.
 
-Whatever is missing or unknown proves nothing (promise 7 of the design): see :mod:`layoutopt.skipping.cannot_match`.
+Whatever is missing or unknown proves nothing: see :mod:`layoutopt.skipping.cannot_match`.
 """
 
 from __future__ import annotations
@@ -8,21 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from layoutopt.model.vectors import Bits, Ints, Words, feature_bit
+from layoutopt.model.arrays import Bits, Ints, Keys, Packed, Words
+from layoutopt.model.vectors import feature_bit
 
 if TYPE_CHECKING:
     from layoutopt.model.predicates.nodes import Node
 
 UNKNOWN_NULLS = -1
-
-Packed = npt.NDArray[np.uint8]
-Keys = npt.NDArray[Any]
-"""Keys of one kind: int64, or objects that are all int, all str or all bytes (anything where they are not known)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +61,7 @@ class FeatureBits:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockFacts:
+class BlockStatistics:
     """What the catalog knows of ``n`` blocks of one plan.
 
     Attributes:

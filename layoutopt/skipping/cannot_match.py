@@ -1,4 +1,4 @@
-"""cannot_match: the one skipping rule, over all blocks at once, shared by search and scan (DESIGN 2).
+"""cannot_match: the one skipping rule, over all blocks at once, shared by search and scan.
 
 A node of a filter's AND/OR tree can't match a block if a feature that subsumes the node has bit 0 in the block's union
 vector (Sun 2017, 3.5), or a statistic of the block proves it; for AND, if any child can't; for OR, if all can't.
@@ -14,15 +14,15 @@ from functools import cached_property
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or, columns_of
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.values import Interval, ValueSet
-from layoutopt.model.vectors import Bits
-from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockFacts, ColumnBounds, FeatureBits, Packed
-from layoutopt.skipping.zone_maps import Statistics
+from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds, FeatureBits
+from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 
-__all__ = ["UNKNOWN_NULLS", "BlockFacts", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]
+__all__ = ["UNKNOWN_NULLS", "BlockStatistics", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]
 
 # An IN list of so many values or ranges is also tried value by value, as the OR that it is.
 _MOST_PIECES = 64
@@ -66,7 +66,7 @@ class FeatureIndex:
 
 def cannot_match(
     node: Node,
-    facts: BlockFacts,
+    statistics: BlockStatistics,
     features: FeatureSet | FeatureIndex | None,
     *,
     by_features: bool = True,
@@ -76,15 +76,15 @@ def cannot_match(
 
     Args:
         node: a filter's root, or any part of it.
-        facts: of the blocks.
+        statistics: of the blocks.
         features: of the plan that the bits belong to; None if there is none. An index remembers what it found.
         by_features: whether bits are used.
         by_statistics: whether bounds and counts are used.
     """
     index = FeatureIndex(features) if isinstance(features, FeatureSet) else features
-    bits = facts.bits if by_features else None
-    check = _Check(facts.n, bits, index, Statistics(facts) if by_statistics else None)
-    return _unpacked(check.cannot(node), facts.n)
+    bits = statistics.bits if by_features else None
+    check = _Check(statistics.n, bits, index, ZoneMapEvaluator(statistics) if by_statistics else None)
+    return _unpacked(check.cannot(node), statistics.n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class _Check:
     n: int
     bits: FeatureBits | None
     index: FeatureIndex | None
-    statistics: Statistics | None
+    zone_maps: ZoneMapEvaluator | None
 
     def cannot(self, node: Node) -> Packed:
         proved = self._by_features(node)
@@ -107,8 +107,8 @@ class _Check:
             case Or(children):
                 proved |= self._all_of(children)
             case _:
-                if self.statistics is not None:
-                    proved |= self.statistics.packed(node)
+                if self.zone_maps is not None:
+                    proved |= self.zone_maps.packed(node)
                 if isinstance(node, InSet) and self.bits is not None and self.index is not None:
                     proved |= self._all_of(self.index.pieces(node))  # bounds have looked at all pieces already
         return proved
@@ -142,7 +142,7 @@ class _Check:
 def pieces(literal: InSet) -> tuple[InSet, ...]:
     """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
 
-    None if that is a single piece, or if there are too many.
+    Empty if that is a single piece, or if there are too many.
     """
     intervals = _single_keys(literal.values) or literal.values.intervals
     if not 1 < len(intervals) + literal.null <= _MOST_PIECES:

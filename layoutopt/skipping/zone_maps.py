@@ -1,13 +1,13 @@
-"""What counts and bounds of columns prove about single literals, over all blocks at once."""
+"""Zone maps: what counts and bounds of columns prove about single literals, over all blocks at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from layoutopt.model.arrays import Bits, Keys, Packed
 from layoutopt.model.predicates import Col, Comparison, Expr, InSet, Like, Node, literal_prefix
 from layoutopt.model.values import Interval, Key, ValueSet
-from layoutopt.model.vectors import Bits
-from layoutopt.skipping.block_statistics import BlockFacts, ColumnBounds, Keys, Packed
+from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 
 # Up to so many intervals are compared one after the other, more by binary search.
 _FEW_INTERVALS = 8
@@ -17,15 +17,15 @@ _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST_REMEMBERED = 1 << 26
 
 
-class Statistics:
+class ZoneMapEvaluator:
     """What counts and bounds prove about single literals, ``bool[n]`` each."""
 
-    def __init__(self, facts: BlockFacts) -> None:
-        self.facts = facts
+    def __init__(self, statistics: BlockStatistics) -> None:
+        self.statistics = statistics
 
     def packed(self, literal: Node) -> Packed:
         """As :meth:`cannot`, eight blocks a byte; remembered, since the queries of a log share many literals."""
-        remembered = self.facts.proved
+        remembered = self.statistics.proved
         found = remembered.get(literal)
         if found is None:
             found = np.packbits(self.cannot(literal))
@@ -48,11 +48,11 @@ class Statistics:
         return self._nothing()
 
     def _nothing(self) -> Bits:
-        return np.zeros(self.facts.n, dtype=np.bool_)
+        return np.zeros(self.statistics.n, dtype=np.bool_)
 
     def _bounds(self, subject: Expr) -> ColumnBounds | None:
         """What is known of a column; nothing of other expressions, nor where the types differ."""
-        bounds = self.facts.bounds.get(subject.name) if isinstance(subject, Col) else None
+        bounds = self.statistics.bounds.get(subject.name) if isinstance(subject, Col) else None
         return bounds if bounds is not None and bounds.type == subject.type else None
 
     def _without_nulls(self, subject: Expr) -> Bits:
@@ -62,7 +62,7 @@ class Statistics:
     def _without_values(self, subject: Expr) -> Bits:
         """Blocks whose rows are all NULL there (or that have no rows)."""
         bounds = self._bounds(subject)
-        return self._nothing() if bounds is None else bounds.nulls == self.facts.rows
+        return self._nothing() if bounds is None else bounds.nulls == self.statistics.rows
 
     def _outside(self, subject: Expr, values: ValueSet) -> Bits:
         """Blocks whose bounds hold none of the values."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -17,6 +19,7 @@ from layoutopt.sql.problems import StatementError
 # sqlglot logs what it can't translate; here such a text is reported as a skipped query instead.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
+_OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
 
@@ -50,13 +53,19 @@ def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
     """The tree of the one statement in a text, in Spark's dialect.
 
     A text of another dialect is translated to Spark's first: a filter then has one meaning, Spark's, and what
-    came from a log in any dialect only ever proposes features, it never decides what is skipped.
+    came from a log in any dialect only ever proposes features, it never decides what is skipped. A text that
+    comes again is not parsed again: its readers share one tree, so whoever changes a tree copies it first.
 
     Raises:
         SettingError: unknown dialect.
         StatementError: the text can't be parsed (``parse-error``), holds no or several statements, or would be taken
             for something else than Spark takes it for (``unsupported``).
     """
+    return _statement(sql, dialect)
+
+
+@lru_cache(maxsize=64)
+def _statement(sql: str, dialect: str) -> exp.Expr:
     source = dialect_named(dialect)
     tree = _parse(sql, source)
     _refuse_pipes(sql, source)
@@ -84,6 +93,30 @@ def _parse(sql: str, dialect: Dialect) -> exp.Expr:
     if len(trees) > 1:
         raise StatementError("several-statements", f"the text holds {len(trees)} statements; give one at a time")
     return trees[0]
+
+
+def is_readable(sql: str, dialect: str = "spark") -> bool:
+    """Whether a text is one statement to a dialect's parser.
+
+    Raises:
+        SettingError: unknown dialect.
+    """
+    try:
+        parse_statement(sql, dialect)
+    except StatementError as problem:
+        return problem.code == "unsupported"
+    return True
+
+
+def guess_dialect(texts: Sequence[str]) -> str | None:
+    """The dialect, other than Spark's, in which most of the texts can be read; None where there is none.
+
+    >>> guess_dialect(["SELECT TOP 5 [a] FROM [dbo].[t]"])
+    'tsql'
+    """
+    readable = {name: sum(is_readable(text, name) for text in texts) for name in _OTHER_DIALECTS}
+    best = max(_OTHER_DIALECTS, key=readable.__getitem__)
+    return best if readable[best] else None
 
 
 def _refuse_pipes(sql: str, dialect: Dialect) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +12,9 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Column
 from layoutopt.model.values import to_key
 from layoutopt.sql.functions import (
-    DATE_PARTS,
     DATE_TRUNC_UNITS,
     EXTRACT_UNITS,
-    STRING_FUNCTIONS,
+    FUNCTIONS,
     TRUNC_UNITS,
     TRY_ARITHMETIC,
     Function,
@@ -24,19 +22,17 @@ from layoutopt.sql.functions import (
 )
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
-from layoutopt.sql.types.coerce import (
-    INTEGRAL_DIGITS,
-    TypedConstant,
-    cast_constant,
+from layoutopt.sql.types.coerce import TypedConstant, cast_constant
+from layoutopt.sql.types.fold import fold
+from layoutopt.sql.types.rules import (
+    INTEGER_DIGITS,
     common_type,
     compared_type,
-    decimal_digits,
-    is_numeric,
+    exact_digits,
+    is_integer,
+    is_number,
     normal_type,
 )
-from layoutopt.sql.types.fold import fold
-
-_SAFE_REGEX = re.compile(r"[\w\s.,:;@#%&=<>!~\"'/^$|*+?-]*")
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,12 @@ def subject(node: exp.Expr, context: Context) -> Subject:
     reader = _READERS.get(type(node))
     if reader is not None:
         return reader(node, context)
-    if type(node) in DATE_PARTS:
-        return _called(DATE_PARTS[type(node)], [node.this], context)
-    if type(node) in STRING_FUNCTIONS:
-        return _called(STRING_FUNCTIONS[type(node)], [node.this], context)
+    function = FUNCTIONS.get(type(node))
+    if function is not None:
+        if any(node.args.get(name) for name in function.refused):
+            raise Unusable("unsupported-function", f"{node.sql('spark')} has an argument that is not followed here")
+        arguments = [node.args[name] for name in function.arguments if node.args.get(name) is not None]
+        return _called(function, arguments, context)
     if type(node) in TRY_ARITHMETIC:
         return _arithmetic(node, context)
     code = "unsupported-function" if isinstance(node, exp.Func) else "unsupported-expression"
@@ -137,12 +135,12 @@ def materialised(given: Subject) -> Expr:
 
 def _keeps_values(source: str, to: str) -> bool:
     """Whether a cast changes no value and no comparison, so that it can be left out."""
-    if source in INTEGRAL_DIGITS and to in INTEGRAL_DIGITS:
-        return INTEGRAL_DIGITS[source] <= INTEGRAL_DIGITS[to]
+    if is_integer(source) and is_integer(to):
+        return INTEGER_DIGITS[source] <= INTEGER_DIGITS[to]
     if to == "double":
         return source in ("float", "tinyint", "smallint", "int")
-    before, after = decimal_digits(source), decimal_digits(to)
-    if before is None or after is None or to in INTEGRAL_DIGITS:
+    before, after = exact_digits(source), exact_digits(to)
+    if before is None or after is None or is_integer(to):
         return False
     return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
 
@@ -167,7 +165,7 @@ def _to_date(node: exp.Expr, context: Context) -> Subject:
 
 
 def _called(function: Function, arguments: Sequence[exp.Expr], context: Context) -> Subject:
-    cast = tuple(_argument(a, kind, context) for a, kind in zip(arguments, function.takes, strict=True))
+    cast = tuple(_argument(a, kind, context) for a, kind in zip(arguments, function.takes, strict=False))
     return Subject(Call(function.name, cast, function.gives), function.gives)
 
 
@@ -203,17 +201,6 @@ def _extract(node: exp.Expr, context: Context) -> Subject:
     return _called(function, [node.expression], context)
 
 
-def _substring(node: exp.Expr, context: Context) -> Subject:
-    places = [part for part in (node.args.get("start"), node.args.get("length")) if part is not None]
-    function = Function("substring", ("string", *["int"] * len(places)), "string")
-    return _called(function, [node.this, *places], context)
-
-
-def _left(node: exp.Expr, context: Context) -> Subject:
-    name = "left" if isinstance(node, exp.Left) else "right"
-    return _called(Function(name, ("string", "int"), "string"), [node.this, node.expression], context)
-
-
 def _trim(node: exp.Expr, context: Context) -> Subject:
     if node.expression is not None and not isinstance(node.expression, str):
         raise Unusable("unsupported-function", f"{node.sql('spark')} names the characters to trim")
@@ -221,36 +208,19 @@ def _trim(node: exp.Expr, context: Context) -> Subject:
     return _called(Function(name, ("string",), "string"), [node.this], context)
 
 
-def _position(node: exp.Expr, context: Context) -> Subject:
-    if set(node.args) - {"this", "substr"} and any(node.args.get(k) for k in ("position", "occurrence")):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} starts elsewhere than at the first character")
-    return _called(Function("instr", ("string", "string"), "int"), [node.this, node.args["substr"]], context)
-
-
 def _concat(node: exp.Expr, context: Context) -> Subject:
-    pieces = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
-    return _called(Function("concat", ("string",) * len(pieces), "string"), pieces, context)
+    return _called(Function("concat", ("string",) * len(node.expressions), "string"), node.expressions, context)
 
 
 def _absolute(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
-    if given.type in INTEGRAL_DIGITS:
+    if is_integer(given.type):
         # the smallest integer has no absolute value in its own type, in which Spark compares all the same
         wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
         return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
-    if not is_numeric(given.type):
+    if not is_number(given.type):
         raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
     return Subject(Call("abs", (materialised(given),), given.type), given.type)
-
-
-def _square_root(node: exp.Expr, context: Context) -> Subject:
-    return _called(Function("sqrt", ("double",), "double"), [node.this], context)
-
-
-def _date_difference(node: exp.Expr, context: Context) -> Subject:
-    if node.args.get("unit"):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} counts in another unit than days")
-    return _called(Function("datediff", ("date", "date"), "int"), [node.this, node.expression], context)
 
 
 def _trunc(node: exp.Expr, context: Context) -> Subject:
@@ -287,7 +257,7 @@ def _coalesce(node: exp.Expr, context: Context) -> Subject:
 def _arithmetic(node: exp.Expr, context: Context) -> Subject:
     left, right = operand(node.this, context), operand(node.expression, context)
     kinds = {left.type, right.type}
-    if not kinds <= {*INTEGRAL_DIGITS, "double"} or not context.settings.ansi:
+    if not kinds <= {*INTEGER_DIGITS, "double"} or not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is followed for integers and doubles only")
     kind = "double" if isinstance(node, exp.Div) else common_type(left.type, right.type)
     if isinstance(node, exp.Mod) and kind == "double":
@@ -301,31 +271,15 @@ def _negative(node: exp.Expr, context: Context) -> Subject:
     return _arithmetic(zero, context)
 
 
-def safe_regex(pattern: str) -> bool:
-    """Whether a pattern is surely one that Java takes, and takes in bounded time and stack.
-
-    >>> safe_regex("^a.*b$"), safe_regex("(a|b)*"), safe_regex("[")
-    (True, False, False)
-    """
-    return bool(_SAFE_REGEX.fullmatch(pattern)) and not re.search(r"[*+?]{2}|^[*+?]|[|^][*+?]", pattern)
-
-
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Column: _column,
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.TsOrDsToDate: _to_date,
     exp.Extract: _extract,
-    exp.Substring: _substring,
-    exp.Left: _left,
-    exp.Right: _left,
     exp.Trim: _trim,
-    exp.StrPosition: _position,
     exp.Concat: _concat,
-    exp.DPipe: _concat,
     exp.Abs: _absolute,
-    exp.Sqrt: _square_root,
-    exp.DateDiff: _date_difference,
     exp.DateTrunc: _trunc,
     exp.TimestampTrunc: _date_trunc,
     exp.Coalesce: _coalesce,

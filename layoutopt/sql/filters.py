@@ -13,19 +13,14 @@ from sqlglot import exp
 
 from layoutopt.errors import LayoutoptError
 from layoutopt.model.predicates import (
-    ANY_STRING,
     FALSE,
     TRUE,
     Call,
     Comparison,
     Constant,
     Node,
-    Pattern,
-    canonical_pattern,
     conjunction,
     disjunction,
-    like,
-    parse_like,
     simplified,
 )
 from layoutopt.model.predicates.nodes import RUN_CODE
@@ -37,12 +32,12 @@ from layoutopt.sql.expressions import (
     const,
     materialised,
     operand,
-    safe_regex,
 )
 from layoutopt.sql.problems import Unusable, UnusableCondition
-from layoutopt.sql.types.beyond_bigint import outcome_for_all
-from layoutopt.sql.types.coerce import INTEGRAL_DIGITS, TypedConstant, cast_constant, compared_type, is_numeric
+from layoutopt.sql.texts import containing, escaped_like, like_condition, regex
+from layoutopt.sql.types.coerce import TypedConstant, cast_constant, outcome_for_all
 from layoutopt.sql.types.preimage import in_set
+from layoutopt.sql.types.rules import compared_type, is_integer, is_number
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -174,7 +169,7 @@ def _value_sets(
     """The subject as it is compared in type ``kind``, and its values for which each comparison is TRUE."""
     cast = [cast_constant(constant, kind, context.settings.time_zone).value for constant in constants]
     values = [value for value in cast if value is not None]
-    if left.type == kind or (kind == "double" and is_numeric(left.type)):
+    if left.type == kind or (kind == "double" and is_number(left.type)):
         try:
             return left, [compare(operator, value, left.expr.type) for value in values]
         except ValueError:
@@ -187,7 +182,7 @@ def _columns(left: Subject, operator: str, right: Subject, context: Context) -> 
     kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
-    if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
+    if is_integer(left.type) and is_integer(right.type):
         first, second = left.expr, right.expr  # whole numbers compare alike in any width
     else:
         first, second = (materialised(cast_subject(side, kind, context)) for side in (left, right))
@@ -208,7 +203,7 @@ def _is(node: exp.Expr, truth: bool, context: Context) -> Node:
     if isinstance(target, exp.Null):
         return _null_test(node.this, truth, context)
     if isinstance(target, exp.Boolean):
-        return _null_safe_equal(exp.NullSafeEQ(this=node.this, expression=target), truth, context)
+        return _null_safe_equal(exp.NullSafeEQ(this=node.this.copy(), expression=target.copy()), truth, context)
     raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
 
 
@@ -268,93 +263,10 @@ def _between(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("symmetric"):
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is symmetric, which Spark does not know")
     bounds = [
-        _comparison(exp.GTE(this=node.this, expression=node.args["low"]), truth, context),
-        _comparison(exp.LTE(this=node.this, expression=node.args["high"]), truth, context),
+        _comparison(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), truth, context),
+        _comparison(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), truth, context),
     ]
     return conjunction(bounds) if truth else disjunction(bounds)
-
-
-def _text_constant(node: exp.Expr, context: Context) -> str | None:
-    given = operand(node, context)
-    if not isinstance(given, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is no constant pattern")
-    value = cast_constant(given, "string", context.settings.time_zone).value
-    return value if isinstance(value, str) else None
-
-
-def _text_subject(node: exp.Expr, context: Context) -> Subject:
-    given = operand(node, context)
-    if isinstance(given, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is a constant")
-    if given.type == "binary":
-        raise Unusable("unordered-type", f"{node.sql('spark')} is binary, which is not matched as text here")
-    viewed = cast_subject(given, "string", context)
-    return Subject(materialised(viewed), "string")
-
-
-def _like(node: exp.Expr, truth: bool, context: Context, escape: str = "\\") -> Node:
-    if isinstance(node.expression, exp.Any | exp.All):
-        return _like_several(node, truth, context, escape)
-    tested = _text_subject(node.this, context)
-    pattern = _text_constant(node.expression, context)
-    if pattern is None:
-        return FALSE
-    if isinstance(node, exp.ILike):
-        if not pattern.isascii():
-            raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
-        pattern, tested = pattern.lower(), Subject(Call("lower", (tested.expr,), "string"), "string")
-    return _matching(tested, parse_like(pattern, escape), truth)
-
-
-def _matching(tested: Subject, pattern: Pattern, truth: bool) -> Node:
-    return simplified(like(tested.expr, pattern, not truth))
-
-
-def _like_several(node: exp.Expr, truth: bool, context: Context, escape: str) -> Node:
-    quantifier = node.expression
-    patterns = quantifier.this.unnest()
-    if not isinstance(patterns, exp.Tuple):
-        raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
-    # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL
-    wanted = truth != bool(node.args.get("negate"))
-    singles = [type(node)(this=node.this, expression=pattern) for pattern in patterns.expressions]
-    each = [_like(single, wanted, context, escape) for single in singles]
-    return disjunction(each) if isinstance(quantifier, exp.Any) == truth else conjunction(each)
-
-
-def _escaped(node: exp.Expr, truth: bool, context: Context) -> Node:
-    if not isinstance(node.this, exp.Like | exp.ILike):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
-    if node.this.args.get("negate"):
-        truth = not truth
-    return _like(node.this, truth, context, node.expression.name)
-
-
-def _containing(before: bool, after: bool) -> Callable[[exp.Expr, bool, Context], Node]:
-    def read(node: exp.Expr, truth: bool, context: Context) -> Node:
-        tested = _text_subject(node.this, context)
-        text = _text_constant(node.expression, context)
-        if text is None:
-            return FALSE
-        return _matching(tested, containing(text, before=before, after=after), truth)
-
-    return read
-
-
-def containing(text: str, *, before: bool, after: bool) -> Pattern:
-    """The pattern of strings with that text in them, with anything before or after it."""
-    return canonical_pattern([*[ANY_STRING] * before, text, *[ANY_STRING] * after])
-
-
-def _regex(node: exp.Expr, truth: bool, context: Context) -> Node:
-    tested = _text_subject(node.this, context)
-    pattern = _text_constant(node.expression, context)
-    if pattern is None:
-        return FALSE
-    if not safe_regex(pattern):
-        raise Unusable("can-fail", f"the pattern {pattern!r} may not be one that Java takes")
-    call = Call("rlike", (tested.expr, const(TypedConstant(pattern, "string"))), "boolean")
-    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
 
 
 def _is_nan(node: exp.Expr, truth: bool, context: Context) -> Node:
@@ -401,13 +313,13 @@ _LEAVES: dict[type[exp.Expr], Callable[[exp.Expr, bool, Context], Node]] = {
     exp.NullSafeEQ: _null_safe_equal,
     exp.EqualNull: _null_safe_equal,
     exp.NullSafeNEQ: _null_safe_different,
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.Escape: _escaped,
-    exp.RegexpLike: _regex,
-    exp.StartsWith: _containing(before=False, after=True),
-    exp.EndsWith: _containing(before=True, after=False),
-    exp.Contains: _containing(before=True, after=True),
+    exp.Like: like_condition,
+    exp.ILike: like_condition,
+    exp.Escape: escaped_like,
+    exp.RegexpLike: regex,
+    exp.StartsWith: containing(before=False, after=True),
+    exp.EndsWith: containing(before=True, after=False),
+    exp.Contains: containing(before=True, after=True),
     exp.IsNan: _is_nan,
     exp.Anonymous: _named,
     exp.Exists: _exists,

@@ -17,16 +17,20 @@ class Function:
 
     Attributes:
         name: lower-case Spark name.
-        takes: the type of each argument as Spark coerces it.
+        takes: the type of each argument as Spark coerces it; of the last ones some may be left out.
         gives: the result's type.
+        arguments: where sqlglot keeps the arguments.
+        refused: where it keeps what would give the call another meaning.
     """
 
     name: str
     takes: tuple[str, ...]
     gives: str
+    arguments: tuple[str, ...] = ("this",)
+    refused: tuple[str, ...] = ()
 
 
-DATE_PARTS: dict[type[exp.Expr], Function] = {
+_DATE_PARTS: dict[type[exp.Expr], Function] = {
     exp.Year: Function("year", ("date",), "int"),
     exp.Quarter: Function("quarter", ("date",), "int"),
     exp.Month: Function("month", ("date",), "int"),
@@ -40,29 +44,36 @@ DATE_PARTS: dict[type[exp.Expr], Function] = {
     exp.Minute: Function("minute", ("timestamp",), "int"),
     exp.Second: Function("second", ("timestamp",), "int"),
 }
-"""Parts of a date or time, by sqlglot's class."""
 
 EXTRACT_UNITS: dict[str, Function] = {
-    "YEAR": DATE_PARTS[exp.Year],
-    "QUARTER": DATE_PARTS[exp.Quarter],
-    "MONTH": DATE_PARTS[exp.Month],
-    "WEEK": DATE_PARTS[exp.WeekOfYear],
-    "DAY": DATE_PARTS[exp.Day],
-    "DOY": DATE_PARTS[exp.DayOfYear],
-    "DOW": DATE_PARTS[exp.DayOfWeek],
-    "DAYOFWEEK": DATE_PARTS[exp.DayOfWeek],
-    "HOUR": DATE_PARTS[exp.Hour],
-    "MINUTE": DATE_PARTS[exp.Minute],
+    "YEAR": _DATE_PARTS[exp.Year],
+    "QUARTER": _DATE_PARTS[exp.Quarter],
+    "MONTH": _DATE_PARTS[exp.Month],
+    "WEEK": _DATE_PARTS[exp.WeekOfYear],
+    "DAY": _DATE_PARTS[exp.Day],
+    "DOY": _DATE_PARTS[exp.DayOfYear],
+    "DOW": _DATE_PARTS[exp.DayOfWeek],
+    "DAYOFWEEK": _DATE_PARTS[exp.DayOfWeek],
+    "HOUR": _DATE_PARTS[exp.Hour],
+    "MINUTE": _DATE_PARTS[exp.Minute],
 }
 """``extract(unit FROM x)``, by unit."""
 
-STRING_FUNCTIONS: dict[type[exp.Expr], Function] = {
+_BOTH = ("this", "expression")
+FUNCTIONS: dict[type[exp.Expr], Function] = _DATE_PARTS | {
     exp.Lower: Function("lower", ("string",), "string"),
     exp.Upper: Function("upper", ("string",), "string"),
     exp.Reverse: Function("reverse", ("string",), "string"),
     exp.Length: Function("length", ("string",), "int"),
+    exp.Left: Function("left", ("string", "int"), "string", _BOTH),
+    exp.Right: Function("right", ("string", "int"), "string", _BOTH),
+    exp.Substring: Function("substring", ("string", "int", "int"), "string", ("this", "start", "length")),
+    exp.DPipe: Function("concat", ("string", "string"), "string", _BOTH),
+    exp.StrPosition: Function("instr", ("string", "string"), "int", ("this", "substr"), ("position", "occurrence")),
+    exp.Sqrt: Function("sqrt", ("double",), "double"),
+    exp.DateDiff: Function("datediff", ("date", "date"), "int", _BOTH, ("unit",)),
 }
-"""Functions of one string, by sqlglot's class."""
+"""Functions that are called as they are written, by sqlglot's class."""
 
 TRY_ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "try_add",

@@ -10,6 +10,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from layoutopt.errors import QueryError
+from layoutopt.model.types import quoted
 from layoutopt.sql.dialect import parse_statement
 
 Span = tuple[int, int]
@@ -91,6 +92,18 @@ def references_of(sql: str) -> References:
     return References(kind, tables, common, plain, tuple(column.name for column in columns))
 
 
+def tables_named(sql: str, dialect: str = "spark") -> list[str]:
+    """The tables that a statement names, without qualifiers and common tables, in alphabetical order.
+
+    Raises:
+        SettingError: unknown dialect.
+        StatementError: the text can't be parsed, or holds no or several statements.
+    """
+    tree = parse_statement(sql, dialect)
+    common = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
+    return sorted({table.name for table in tree.find_all(exp.Table) if table.name.lower() not in common | {""}})
+
+
 def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
     """What a statement is, and the part of it that reads tables."""
     if isinstance(tree, exp.Query):
@@ -101,14 +114,19 @@ def _kind(tree: exp.Expr) -> tuple[Kind, exp.Expr]:
     return Kind.OTHER, tree
 
 
-def _reference(table: exp.Table) -> Reference | None:
-    """A reference by name; None for table functions and the like."""
-    parts = table.parts
-    places = [part.meta for part in parts if isinstance(part, exp.Identifier)]
-    if len(places) < len(parts) or not all("start" in place and "end" in place for place in places):
+def span_of(table: exp.Table) -> Span | None:
+    """Where a table's name stands in the text; None for table functions and the like."""
+    places = [part.meta for part in table.parts if isinstance(part, exp.Identifier)]
+    if len(places) < len(table.parts) or not all("start" in place and "end" in place for place in places):
         return None
-    span = min(place["start"] for place in places), max(place["end"] for place in places) + 1
-    names = tuple(part.name for part in parts)
+    return min(place["start"] for place in places), max(place["end"] for place in places) + 1
+
+
+def _reference(table: exp.Table) -> Reference | None:
+    span = span_of(table)
+    if span is None:
+        return None
+    names = tuple(part.name for part in table.parts)
     return Reference(names, span, bool(table.args.get("alias")), bool(table.args.get("sample")))
 
 
@@ -121,6 +139,9 @@ def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
 
     Raises:
         QueryError: the text can't be parsed, or names no table in one of the places.
+
+    >>> splice_relations("SELECT t.a FROM t JOIN T AS u ON t.a = u.a", {(16, 17): "`v`", (23, 24): "(SELECT 1 AS a)"})
+    'SELECT t.a FROM `v` AS `t` JOIN (SELECT 1 AS a) AS u ON t.a = u.a'
     """
     known = {each.span: each for each in references_of(sql).tables}
     for span, relation in sorted(relations.items(), reverse=True):
@@ -130,8 +151,3 @@ def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
         alias = "" if reference.aliased else f" AS {quoted(reference.parts[-1])}"
         sql = sql[: span[0]] + relation + alias + sql[span[1] :]
     return sql
-
-
-def quoted(name: str) -> str:
-    """A name as Spark's SQL quotes it."""
-    return "`" + name.replace("`", "``") + "`"

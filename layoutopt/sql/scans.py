@@ -1,13 +1,14 @@
 """The scans of a statement: for each reference to a table, the columns that it reads and the filter that holds there.
 
 A scan's filter is a condition whose prior application never changes the query's answer: conjuncts of WHERE and of
-inner joins' ON, and around outer joins only what surely drops no row that counts (see ``sources.place``).
+inner joins' ON, and around outer joins only what surely drops no row that counts (see :mod:`.scopes.pushdown`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
@@ -19,11 +20,11 @@ from layoutopt.sql.dialect import Spark4, dialect_named, parse_statement
 from layoutopt.sql.expressions import Context
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
-from layoutopt.sql.scopes.blocks import build
-from layoutopt.sql.scopes.names import Names
-from layoutopt.sql.scopes.nulls import rejects_nulls
-from layoutopt.sql.scopes.queries import Statement
-from layoutopt.sql.scopes.sources import Leaf, Placed
+from layoutopt.sql.references import Span, span_of
+from layoutopt.sql.scopes.blocks import follow
+from layoutopt.sql.scopes.from_items import FromItem
+from layoutopt.sql.scopes.pushdown import Mode, Placed, rejects_nulls
+from layoutopt.sql.scopes.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class TableScan:
     columns: tuple[str, ...]
     filter: Filter
     unusable: tuple[UnusableCondition, ...] = ()
-    span: tuple[int, int] | None = None
+    span: Span | None = None
 
     @property
     def exact(self) -> bool:
@@ -77,12 +78,12 @@ def scans_of(
     """
     tree = parse_statement(sql, dialect)
     query = _query_of(tree)
-    statement = Statement(tables, any_qualifier, _uses(tree))
     try:
-        build(query, statement, None, {}).read(None)
+        found = follow(query, tables, any_qualifier)
         udfs = frozenset(name.lower() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
-        scans = [_scan(leaf, settings or Settings(), udfs, spans) for leaf in statement.scans]
+        reading = settings or Settings()
+        scans = [_scan(item, found.conditions.get(item, ()), reading, udfs, spans) for item in found.scans]
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply to be followed") from error
     return sorted(scans, key=lambda scan: scan.span or (0, 0))
@@ -96,77 +97,60 @@ def _query_of(tree: exp.Expr) -> exp.Expr:
     raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is no query")
 
 
-def _uses(tree: exp.Expr) -> dict[str, int]:
-    uses: dict[str, int] = {}
-    for table in tree.find_all(exp.Table):
-        name = table.name.lower()
-        uses[name] = uses.get(name, 0) + 1
-    return uses
-
-
-def _scan(leaf: Leaf, settings: Settings, udfs: frozenset[str], spans: bool) -> TableScan:
-    assert leaf.table is not None
-    assert leaf.schema is not None
+def _scan(
+    item: FromItem, conditions: Sequence[Placed], settings: Settings, udfs: frozenset[str], spans: bool
+) -> TableScan:
+    assert item.table is not None
+    assert item.schema is not None
     unusable: list[UnusableCondition] = []
-    root = conjunction(
-        [_filter_part(placed, leaf, leaf.schema, settings, udfs, unusable) for placed in leaf.conditions]
+    nodes = []
+    for placed in conditions:
+        context = Context(partial(_column, item, item.schema, placed.scope), settings, udfs)
+        node, left_out = _filter_part(placed, item, context)
+        nodes.append(node)
+        unusable += left_out
+    columns = tuple(name for name in item.schema.names if name in item.columns)
+    span = span_of(item.reference) if spans and item.reference is not None else None
+    return TableScan(
+        item.table, item.alias, columns, Filter.of(conjunction(nodes)), tuple(dict.fromkeys(unusable)), span
     )
-    columns = tuple(name for name in leaf.schema.names if name in leaf.columns)
-    span = _span(leaf.reference) if spans and leaf.reference is not None else None
-    return TableScan(leaf.table, leaf.alias, columns, Filter.of(root), tuple(dict.fromkeys(unusable)), span)
 
 
-def _filter_part(
-    placed: Placed,
-    leaf: Leaf,
-    schema: Schema,
-    settings: Settings,
-    udfs: frozenset[str],
-    unusable: list[UnusableCondition],
-) -> Node:
-    about_leaf_alone = placed.names.about(placed.condition) == {leaf}
-    if placed.way != "blocked":
-        reader = FilterReader(Context(_Resolver(leaf, schema, placed.names), settings, udfs))
+def _filter_part(placed: Placed, item: FromItem, context: Context) -> tuple[Node, list[UnusableCondition]]:
+    """What a condition asks of the rows of a scan, and what of it is left out."""
+    about_item_alone = placed.scope.about(placed.condition) == {item}
+    left_out: list[UnusableCondition] = []
+    if placed.mode != Mode.BLOCKED:
+        reader = FilterReader(context)
         node = reader.node(placed.condition)
-        if about_leaf_alone:  # a join condition is not this scan's to use
-            unusable += reader.unusable
-        if node == TRUE or placed.way == "free" or rejects_nulls(node):
-            return node
-    if about_leaf_alone:
-        code = "sampled" if leaf.frozen else "outer-join"
+        if about_item_alone:  # a join condition is not this scan's to use
+            left_out += reader.unusable
+        if node == TRUE or placed.mode == Mode.FREE or rejects_nulls(node):
+            return node, left_out
+    if about_item_alone:
+        code = "sampled" if item.frozen else "outer-join"
         detail = f"{placed.condition.sql('spark')} can't be applied before the rest of the query"
-        unusable.append(UnusableCondition(code, detail, placed.condition.sql("spark")))
-    return TRUE
+        left_out.append(UnusableCondition(code, detail, placed.condition.sql("spark")))
+    return TRUE, left_out
 
 
-class _Resolver:
-    """Finds the scan's column that a reference means."""
+def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) -> Column:
+    """The scan's column that a reference means.
 
-    def __init__(self, leaf: Leaf, schema: Schema, names: Names) -> None:
-        self._leaf, self._schema, self._names = leaf, schema, names
-
-    def __call__(self, column: exp.Column) -> Column:
-        try:
-            found = self._names.resolve(column)
-        except LayoutoptError as error:
-            raise Unusable("unsupported-expression", str(error)) from error
-        if not found.own:
-            raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
-        if self._leaf not in [leaf for leaf, _ in found.columns]:
-            raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
-        if found.exact is None or found.exact[0] is not self._leaf:
-            raise Unusable(
-                "unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone"
-            )
-        name = found.exact[1]
-        known = self._schema.find(name)
-        if known.name != name:
-            raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
-        return known
-
-
-def _span(reference: exp.Table) -> tuple[int, int] | None:
-    places = [part.meta for part in reference.parts]
-    if not all("start" in place and "end" in place for place in places):
-        return None
-    return min(place["start"] for place in places), max(place["end"] for place in places) + 1
+    Raises:
+        Unusable: it means none, or not surely.
+    """
+    try:
+        found = scope.resolve(column)
+    except LayoutoptError as error:
+        raise Unusable("unsupported-expression", str(error)) from error
+    if not found.own:
+        raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
+    if item not in [each for each, _ in found.columns]:
+        raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
+    if found.exact is None or found.exact[0] is not item:
+        raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone")
+    known = schema.find(found.exact[1])
+    if known.name != found.exact[1]:
+        raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
+    return known

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import INTEGER_BITS
 from layoutopt.sql.collations import Collations, collations_of
 from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
 from layoutopt.sql.problems import StatementError
@@ -35,18 +36,12 @@ _ARROW_TYPES = {
     pa.date32(): "date",
 }
 _DDL_TYPES = {
-    exp.DType.BOOLEAN: "boolean",
-    exp.DType.TINYINT: "tinyint",
-    exp.DType.SMALLINT: "smallint",
-    exp.DType.INT: "int",
-    exp.DType.BIGINT: "bigint",
-    exp.DType.FLOAT: "float",
-    exp.DType.DOUBLE: "double",
+    **{
+        exp.DType[name.upper()]: name
+        for name in ("boolean", *INTEGER_BITS, "float", "double", "binary", "date", "timestamp")
+    },
     exp.DType.TEXT: "string",
     exp.DType.VARCHAR: "string",
-    exp.DType.BINARY: "binary",
-    exp.DType.DATE: "date",
-    exp.DType.TIMESTAMP: "timestamp",
     exp.DType.TIMESTAMPTZ: "timestamp",
     exp.DType.TIMESTAMPLTZ: "timestamp",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",

@@ -1,1 +1,1 @@
-"""The only importer of sqlglot: reads query logs, turns SQL into the model's queries, moves SQL onto a table."""
+"""Query logs: read, and turned into the model's queries."""

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
-
-from sqlglot import exp
 
 from layoutopt.errors import LogError
 from layoutopt.model.document import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
+from layoutopt.sql.references import tables_named
 from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.workload.log import LogEntry
 
 UNUSABLE: Final = "unusable:"
 """What stands before the code of a condition that a filter leaves out, in the counts of an analysis."""
+
+_TRIED = 20
+"""A dialect is guessed from so many statements."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,20 @@ def analyze(
     queries: list[Query] = []
     skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
-    scans_in = _Scans({name: schema}, dialect, settings or Settings(), deterministic_udfs)
+
+    @cache
+    def scans_of_text(sql: str) -> list[TableScan]:
+        return scans_of(
+            sql, {name: schema}, dialect, settings=settings, deterministic_udfs=deterministic_udfs, any_qualifier=True
+        )
+
     for entry in entries:
         try:
-            scans = scans_in.entry(entry)
+            if entry.problem:
+                raise StatementError("bad-record", entry.problem)
+            scans = scans_of_text(entry.sql)
+            if not scans:
+                raise StatementError("no-table", f"the statement does not read the table {name!r}")
         except StatementError as problem:
             skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
             counts.update(["skipped", f"skipped:{problem.code}"])
@@ -81,71 +93,39 @@ def analyze(
         counts.update(["used"])
         counts.update(scans=len(scans))
         counts.update(UNUSABLE + condition.code for scan in scans for condition in scan.unusable)
-        queries += [_query(entry, scan) for scan in scans]
+        logged = (entry.count, entry.timestamp, entry.user, entry.sql)
+        queries += [Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact) for scan in scans]
     if not queries:
         why = f"; the first: {skipped[0].detail}" if skipped else ""
-        if skipped and skipped[0].reason == "parse-error":
-            why += f"; if the log is not in the dialect {dialect!r}, name its own by --dialect"
+        why += _dialect_hint([each.sql for each in skipped if each.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{why}")
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
-
-
-class _Scans:
-    """Finds the scans of a log's statements; a text that comes again is not analysed again."""
-
-    def __init__(self, tables: Mapping[str, Schema], dialect: str, settings: Settings, udfs: Collection[str]) -> None:
-        self._table = next(iter(tables))
-        self._of_text = cache(
-            lambda sql: tuple(
-                scans_of(sql, tables, dialect, settings=settings, deterministic_udfs=udfs, any_qualifier=True)
-            )
-        )
-
-    def entry(self, entry: LogEntry) -> tuple[TableScan, ...]:
-        """The scans of one statement.
-
-        Raises:
-            StatementError: it can't be used.
-        """
-        if entry.problem:
-            raise StatementError("bad-record", entry.problem)
-        scans = self._of_text(entry.sql)
-        if not scans:
-            raise StatementError("no-table", f"the statement does not read the table {self._table!r}")
-        return scans
-
-
-def _query(entry: LogEntry, scan: TableScan) -> Query:
-    return Query(
-        id=entry.id,
-        table=scan.table,
-        columns=scan.columns,
-        filter=scan.filter,
-        weight=entry.count,
-        timestamp=entry.timestamp,
-        user=entry.user,
-        sql=entry.sql,
-        exact=scan.exact,
-    )
 
 
 def _most_read(entries: Iterable[LogEntry], dialect: str) -> str:
     """The table that most statements name; of several, the one named first."""
     names: Counter[str] = Counter()
     spelled: dict[str, str] = {}
+    unreadable = []
     for entry in entries:
         try:
-            tree = parse_statement(entry.sql, dialect)
+            found = tables_named(entry.sql, dialect)
         except StatementError:
+            unreadable.append(entry.sql)
             continue
-        common = {each.alias.lower() for each in tree.find_all(exp.CTE)}
-        found = {table.name for table in tree.find_all(exp.Table)}
-        for name in sorted(found):
-            if name and name.lower() not in common:
-                spelled.setdefault(name.lower(), name)
-                names[name.lower()] += 1
+        for name in found:
+            spelled.setdefault(name.lower(), name)
+            names[name.lower()] += 1
     if not names:
-        raise LogError(
-            "no statement of the log reads a table; name the table by --table, or the log's dialect by --dialect"
-        )
+        hint = _dialect_hint(unreadable, dialect) or "; name the table or check the log's dialect (--dialect)"
+        raise LogError(f"no statement of the log reads a table{hint}")
     return spelled[names.most_common(1)[0][0]]
+
+
+def _dialect_hint(unreadable: Sequence[str], dialect: str) -> str:
+    """What to do about statements that can't be parsed; nothing where there are none."""
+    if not unreadable:
+        return ""
+    guess = guess_dialect(list(dict.fromkeys(unreadable))[:_TRIED])
+    advice = f"--dialect {guess} reads them" if guess and guess != dialect else "name the log's own with --dialect"
+    return f"; {len(unreadable)} can't be read in the dialect {dialect}: {advice}"

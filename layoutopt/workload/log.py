@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from layoutopt.errors import LogError
-from layoutopt.sql.dialect import split_statements
+from layoutopt.sql.dialect import is_readable, split_statements
 
 _DEFAULT_COLUMN = "sql"
+_SAMPLE = 20
+"""So many lines of a log without ``;`` tell whether each is a statement."""
+_STATEMENT = re.compile(r"(select|with|insert|create)\b", re.IGNORECASE)
+_LOGGER = logging.getLogger("layoutopt.workload")
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,11 @@ class LogEntry:
 def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spark") -> Iterator[LogEntry]:
     """The statements of a log, in order.
 
-    ``.sql`` holds statements that end in ``;``. ``.jsonl`` holds an object a line with ``sql`` and optionally
-    ``timestamp``, ``user`` and ``count``. ``.csv`` has a header line; ``column`` names the one with the text
-    (``sql`` when left out), the same optional columns count. A damaged record becomes an entry with a ``problem``.
+    ``.sql`` holds statements with ``;`` between them. A file without any ``;`` that is no single statement is read by
+    line, if most of its lines are statements; a warning on the logger ``layoutopt.workload`` says so. ``.jsonl`` holds
+    an object a line with ``sql`` and optionally ``timestamp``, ``user`` and ``count``. ``.csv`` has a header line;
+    ``column`` names the one with the text (``sql`` when left out), the same optional columns count. A damaged record
+    becomes an entry with a ``problem``.
 
     Raises:
         LogError: the file can't be read, is of another kind, has no such column, or holds no record at all.
@@ -67,8 +75,23 @@ def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spa
 
 
 def _read_sql(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
-    for number, sql in enumerate(split_statements(stream.read(), dialect)):
+    statements = split_statements(stream.read(), dialect)
+    if len(statements) == 1:
+        statements = _one_a_line(statements[0], dialect)
+    for number, sql in enumerate(statements):
         yield LogEntry(number, sql)
+
+
+def _one_a_line(text: str, dialect: str) -> list[str]:
+    """The statements of a text without ``;``: its lines, where it can't be read as a whole and most of them can."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("--")]
+    sample = lines[:_SAMPLE]
+    if len(lines) < 2 or is_readable(text, dialect):
+        return [text]
+    if sum(bool(_STATEMENT.match(line)) and is_readable(line, dialect) for line in sample) <= len(sample) / 2:
+        return [text]
+    _LOGGER.warning("the log has no ';' between statements; each of its %d lines was read as one", len(lines))
+    return lines
 
 
 def _read_jsonl(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:

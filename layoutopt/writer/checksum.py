@@ -7,7 +7,6 @@ whole word of a text are mixed one by one, sign-extended, unlike in the referenc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Hashes = npt.NDArray[np.uint32]
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from layoutopt.model.arrays import Bytes, Hashes, Ints
+from layoutopt.model.types import decimal_digits
 
 SEED = 42
 # Rows mixed together: all arrays of one round stay in the second-level cache.
@@ -29,14 +27,13 @@ _LONG_DECIMAL = 18  # Spark hashes decimals of at most so many digits as a long
 _FOUR_BYTES = frozenset({"boolean", "tinyint", "smallint", "int", "date"})
 _EIGHT_BYTES = frozenset({"bigint", "timestamp", "timestamp_ntz"})
 _TEXTS = frozenset({"string", "binary"})
-_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 
 
 def is_hashable(type: str) -> bool:
     """Whether :func:`hash_array` knows values of this Spark type (``simpleString``)."""
     return (
         type in _FOUR_BYTES | _EIGHT_BYTES | _TEXTS | {"float", "double"}
-        or _DECIMAL.fullmatch(type) is not None
+        or decimal_digits(type) is not None
         or type.startswith(("varchar(", "char("))
     )
 
@@ -106,9 +103,9 @@ def _hash_values(array: pa.Array, type: str) -> Hashes:
         array = array.cast(pa.uint8())
     if array.null_count:  # the bits below a null are anything
         array = pc.fill_null(array, pa.scalar(0).cast(array.type)) if pa.types.is_integer(array.type) else array
-    decimal = _DECIMAL.fullmatch(type)
-    if decimal:
-        return _hash_decimals(array, int(decimal.group(1)))
+    digits = decimal_digits(type)
+    if digits:
+        return _hash_decimals(array, digits[0])
     if type in ("float", "double"):
         return hash_words(_float_words(_values(array, np.dtype(array.type.to_pandas_dtype()))))
     if type in _EIGHT_BYTES:
@@ -148,7 +145,7 @@ def _hash_decimals(array: pa.Array, precision: int) -> Hashes:
     return _hash_texts(*_big_integer_bytes(halves))
 
 
-def _big_integer_bytes(halves: npt.NDArray[np.int64]) -> tuple[Bytes, Ints]:
+def _big_integer_bytes(halves: Ints) -> tuple[Bytes, Ints]:
     """``BigInteger.toByteArray`` of 128-bit numbers, ``int64[2 n]``: big-endian, as few bytes as keep the sign."""
     big_endian = halves.view(np.uint8).reshape(-1, 16)[:, ::-1]
     fill = np.where(big_endian[:, :1] >= 128, 255, 0).astype(np.uint8)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.model.vectors import Ints
+from layoutopt.model.arrays import Ints
 
 # 3 is a tenth more work than 1 for 2 % fewer bytes; 9 is four times the work for 4 % more.
 ZSTD_LEVEL = 3

@@ -1,7 +1,7 @@
 """Checksums of where values stand: sums of hash(tid, value), which notice two rows that swapped their tids.
 
 A column's plain checksum is the same whatever tids its values have, so it says nothing of rows put together from
-several layouts (promise 3). Here each value is hashed with its row's position in the segment: Spark's ``hash()`` of the
+several layouts. Here each value is hashed with its row's position in the segment: Spark's ``hash()`` of the
 long whose low half is the tid and whose high half is the value's hash. A value's hash is Spark's own where
 :func:`~layoutopt.writer.checksum.is_hashable`; nested values, which Spark hashes without their lengths and not at all
 where they hold maps, have one of ours.
@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from layoutopt.writer.checksum import SEED, Hashes, hash_array, hash_words, is_hashable, sums_by_block
-
-Ints = npt.NDArray[np.int64]
+from layoutopt.model.arrays import Hashes, Ints
+from layoutopt.writer.checksum import SEED, hash_array, hash_words, is_hashable, sums_by_block
 
 _LEAVES = {
     pa.bool_(): "boolean",

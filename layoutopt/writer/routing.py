@@ -1,4 +1,4 @@
-"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark (DESIGN 5)."""
+"""From a segment's rows to blocks: what each task of a load computes, in numpy, without Spark."""
 
 from __future__ import annotations
 
@@ -6,35 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import feature_weights
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
+from layoutopt.model.columns import word_names
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Bits, Ints, VectorCounts, Words, distinct, pack, project, unpack
+from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.objective import ClauseObjective
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
-from layoutopt.partitioning.partition import Weights, assign_rows
+from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
-from layoutopt.partitioning.workload import objective_of
-from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
-from layoutopt.writer.slices import SLICES, facts_of, slice_rows
-
-MIN_ROWS = "min_rows"
-"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
-
-CUT_BY = "cut_by"
-"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
-
-PREDICATE_SORT = "predicate-sort"
-"""The order of rows by their feature bits, the heaviest feature first."""
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
@@ -67,9 +58,9 @@ class Guides:
     """
 
     words: Words
-    weights: Weights
+    weights: Floats
     slices: int = 0
-    objective: ClauseObjective | None = None
+    objective: SkipSetObjective | None = None
 
 
 def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Guides) -> Routing:
@@ -106,24 +97,30 @@ def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
     return _written(rows, ordering.block, ordering.n_blocks)
 
 
-def queries_reaching(plan: Plan, table: pa.Table) -> Weights:
+def queries_reaching(plan: Plan, table: pa.Table) -> Floats:
     """The weight of each training query, ``float64[n_queries]``; 0 where the segment's own bounds exclude it."""
     return reaching(plan.queries, plan.schema, table)
 
 
-def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Weights:
+def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
     columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
-    facts = segment_facts(schema, table, columns)
-    reached = [0.0 if cannot_match(query.filter.root, facts, None)[0] else query.weight for query in queries]
+    statistics = segment_statistics(schema, table, columns)
+    reached = [0.0 if cannot_match(query.filter.root, statistics, None)[0] else query.weight for query in queries]
     return np.asarray(reached, dtype=np.float64)
 
 
-def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Weights, reached: Weights) -> Guides:
-    """What guides the layout's blocking in this segment.
+def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Floats, reached: Floats) -> Guides:
+    """What guides the layout's blocking in this segment: columns of 0 and 1 over its rows, each with a weight.
 
-    Only training queries that read the layout and reach the segment count (4.5), and a query counts for a guide only
-    by the share of rows that its more selective guides leave (DESIGN 8: both repair Equation 3.1).
+    First come the layout's local features, then sets of slices (see ``slices``): where no feature says which rows a
+    query skips, ranges of one column do. All are weighed alike, by what queries skip::
+
+        weight(g) = sum over q of reached(q) * share(q, g) * left(q, g)
+        left(q, g) = product over guides h more selective than g of (1 - share(q, h) * (1 - matching(h)))
+
+    A query thus counts for a guide only by the rows that its more selective guides leave, where Equation 3.1 counts it
+    whole for each. Only training queries count that read the layout and reach the segment (4.5).
 
     Args:
         plan: with its queries.
@@ -136,23 +133,25 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     if not plan.queries or not isinstance(layout.blocking, ByVectors):
         return feature_guides(layout, words, plan.features.weights)
     local = list(layout.guiding)
-    bits, shares = unpack(project(words, local), len(local)), shares[:, local]
-    ranks = _cut_ranks(plan, layout.blocking, table)
-    slices = 0
-    if ranks is not None:
-        sliced = slice_rows(plan, frozenset(layout.columns), table, ranks)
-        slices = sliced.bits.shape[1]
-        bits, shares = np.hstack([bits, sliced.bits]), np.hstack([shares, sliced.shares])
-    served = served_queries(plan, layout)
-    held = present_rows(layout, words)
+    slices = _slices(plan, layout, layout.blocking, table)
+    bits = np.hstack([unpack(project(words, local), len(local)), slices.bits])
+    share = np.hstack([shares[:, local], slices.shares])
+    held, served = present_rows(layout, words), served_queries(plan, layout)
     matching = bits[held].mean(axis=0) if held.any() else np.zeros(bits.shape[1])
-    weights = feature_weights(shares[served], reached[served], matching, marginal=True)
+    weights = feature_weights(share[served], reached[served], matching, marginal=True)
     objective = None
     if layout.blocking.algorithm != WARD:
-        guiding = plan.features.only(local)
-        reaching = np.where(served, reached, 0.0)
-        objective = objective_of(plan.queries, guiding, reaching, len(words), shares[:, len(local) :] > 0)
-    return Guides(pack(bits), weights, slices, objective)
+        counted = np.where(served, reached, 0.0)
+        objective = objective_of(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
+    return Guides(pack(bits), weights, slices.bits.shape[1], objective)
+
+
+def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table) -> Slices:
+    """The slices of the column that the layout is cut by; none where there is no such column."""
+    ranks = _cut_ranks(plan, blocking, table)
+    if ranks is None:
+        return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
+    return slice_rows(plan, frozenset(layout.columns), table, ranks)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:
@@ -165,7 +164,7 @@ def served_queries(plan: Plan, layout: Layout) -> Bits:
     return served
 
 
-def feature_guides(layout: Layout, words: Words, weights: Weights) -> Guides:
+def feature_guides(layout: Layout, words: Words, weights: Floats) -> Guides:
     """The layout's local features as guides, with the weights ``float64[f]`` of all of the plan's features."""
     return Guides(project(words, layout.guiding), np.asarray(weights)[list(layout.guiding)])
 
@@ -179,16 +178,10 @@ def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
     return _ranks(table[column.name], column.type)
 
 
-def weights_from(shares: Weights, query_weights: Weights, vectors: VectorCounts) -> Weights:
-    """The features' weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
-    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
-    return feature_weights(shares, query_weights, matching, marginal=True)
-
-
-def segment_facts(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockFacts:
+def segment_statistics(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockStatistics:
     """The bounds of a whole segment, as of one block, for some columns."""
     used = schema.select(name for name in schema.names if name in columns)
-    return facts_of(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
+    return statistics_of_ranges(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
 
 
 def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Ints, order: Ints | None) -> Routing:
@@ -212,7 +205,7 @@ def _min_rows(plan: Plan, blocking: ByVectors) -> int:
     return int(given)
 
 
-def limit_vectors(vectors: VectorCounts, weights: Weights, max_vectors: int) -> Ints:
+def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> Ints:
     """For each distinct vector the one that stands for it in blocking, ``int64[d]``; itself within ``max_vectors``.
 
     The vectors with the most rows stay; every other is joined to the one of them from which it differs in the least
@@ -272,7 +265,7 @@ def _ranks(column: pa.ChunkedArray, type: str) -> Ints:
 
 def _written(rows: Ints, block: Ints, n_blocks: int, joined_vectors: int = 0) -> Routing:
     """Rows sorted by block; within a block they keep their order, so what compresses together stays together."""
-    in_order: npt.NDArray[np.intp] = np.argsort(block, kind="stable")
+    in_order: Places = np.argsort(block, kind="stable")
     sizes = np.bincount(block, minlength=n_blocks)
     return Routing(rows[in_order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), joined_vectors)
 
@@ -282,3 +275,9 @@ def union_words(words: Words, routing: Routing) -> Words:
     if len(routing.offsets) == 1:
         return np.zeros((0, words.shape[1]), dtype=np.uint64)
     return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)
+
+
+def words_of(table: pa.Table, n_features: int) -> Words:
+    """The feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
+    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
+    return np.stack(columns, axis=1).view(np.uint64)

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import Bits, Ints
-from layoutopt.partitioning.partition import Weights
-from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
 SLICES = 6
 """Ranges a segment: on TPC-H years 3 to 6 halve what is scanned, 12 make more vectors than they help."""
@@ -37,7 +36,7 @@ class Slices:
     """
 
     bits: Bits
-    shares: Weights
+    shares: Floats
 
 
 def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, ranks: Ints) -> Slices:
@@ -53,31 +52,33 @@ def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, ranks: Ints
     first_of_equals = np.searchsorted(ranks[in_order], ranks, side="left")
     number = first_of_equals * SLICES // max(1, len(ranks))
     used, of_row = np.unique(number, return_inverse=True)
-    facts = _facts(plan, columns, table, of_row.reshape(-1), len(used))
-    reached = np.stack([~cannot_match(query.filter.root, facts, None) for query in plan.queries])
+    statistics = _statistics_of_slices(plan, columns, table, of_row.reshape(-1), len(used))
+    reached = np.stack([~cannot_match(query.filter.root, statistics, None) for query in plan.queries])
     sets, of_query = np.unique(reached, axis=0, return_inverse=True)
     partial = np.flatnonzero(sets.any(axis=1) & ~sets.all(axis=1))
     shares = (of_query.reshape(-1)[:, None] == partial).astype(np.float64)
     return Slices(sets[partial][:, of_row.reshape(-1)].T, shares)
 
 
-def _facts(plan: Plan, columns: frozenset[str], table: pa.Table, slice_of: Ints, n_slices: int) -> BlockFacts:
+def _statistics_of_slices(
+    plan: Plan, columns: frozenset[str], table: pa.Table, slice_of: Ints, n_slices: int
+) -> BlockStatistics:
     filtered = frozenset().union(*(columns_of(query.filter.root) for query in plan.queries))
     names = [name for name in plan.schema.names if name in filtered and name in columns]
     in_order = np.argsort(slice_of, kind="stable")
     sizes = np.bincount(slice_of, minlength=n_slices)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    return facts_of(plan.schema.select(names), table.select(names).take(pa.array(in_order)), offsets)
+    return statistics_of_ranges(plan.schema.select(names), table.select(names).take(pa.array(in_order)), offsets)
 
 
-def facts_of(schema: Schema, table: pa.Table, offsets: Ints) -> BlockFacts:
+def statistics_of_ranges(schema: Schema, table: pa.Table, offsets: Ints) -> BlockStatistics:
     """The bounds of ranges of rows: range ``i`` is ``offsets[i] .. offsets[i + 1] - 1``."""
     rows = np.diff(offsets)
     if not schema.columns:  # a table without columns has forgotten its rows
-        return BlockFacts(rows=rows)
+        return BlockStatistics(rows=rows)
     stats = block_statistics(table, offsets, schema)
     bounds = {
         column.name: column_bounds(pc.struct_field(stats, f"c{i}"), rows, column.type)
         for i, column in enumerate(schema.columns)
     }
-    return BlockFacts(rows=rows, bounds=bounds)
+    return BlockStatistics(rows=rows, bounds=bounds)

@@ -23,14 +23,11 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
-from layoutopt.errors import BoundError, LayoutoptError, TableError
+from layoutopt.errors import BoundError, LayoutoptError, TableError, carried
+from layoutopt.model.arrays import Floats, Ints, Words
+from layoutopt.model.columns import BLOCK, POSITION, SEGMENT, TID
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
-from layoutopt.model.vectors import Ints, Words
-from layoutopt.partitioning.partition import Weights
-from layoutopt.spark.core.failures import marked
-from layoutopt.spark.core.featurize import words_of
-from layoutopt.spark.core.segments import POSITION, SEGMENT
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.writer.positions import at_positions, position_sums, value_hashes
@@ -43,10 +40,9 @@ from layoutopt.writer.routing import (
     queries_reaching,
     route,
     union_words,
+    words_of,
 )
 
-BLOCK = "_block"
-TID = "_tid"
 WHOLE, REST = 0, 1
 
 # What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
@@ -80,7 +76,7 @@ class WriteJob:
     """
 
     plan: Plan
-    shares: Weights
+    shares: Floats
     root: str
     load_id: str
     first_block: int
@@ -116,13 +112,13 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
             yield _result(job, segment)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise marked(
+        raise carried(
             TableError(
                 f"the table {job.root!r} can't be written ({reason}), nothing was committed; mend that and retry"
             )
         ) from error
     except LayoutoptError as error:
-        raise marked(error) from error
+        raise carried(error) from error
 
 
 def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:

@@ -33,6 +33,7 @@ from layoutopt.cli.app import main
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
 from layoutopt.inspect.evaluate import evaluate
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
@@ -158,11 +159,13 @@ def make_case(
         spark,
         source,
         document,
-        method=making.method,
-        partition_by="o_year",
-        block_rows=BLOCK_ROWS,
-        max_vectors=500,
-        storage_budgets=(making.budget,),
+        PlanRequest(
+            method=making.method,
+            partition_by="o_year",
+            block_rows=BLOCK_ROWS,
+            max_vectors=500,
+            storage_budgets=(making.budget,),
+        ),
     )
     load(spark, source, folder / "table", plan)
     queries = (*asked(making.templates), *others)

@@ -74,7 +74,7 @@ def test_a_layout_that_the_plan_does_not_have_is_refused(read: Reader) -> None:
 
 @both_readers
 def test_bounds_are_those_of_the_rows(read: Reader) -> None:
-    bounds = read(BLOCKS).facts().bounds
+    bounds = read(BLOCKS).block_statistics().bounds
     assert list(bounds) == ["year", "x", "s"]
     assert described(bounds["year"]) == [(1994, 1994, 0), (1994, 1994, 1)]
     assert described(bounds["x"]) == [(to_key(1.5, "double"),) * 2 + (1,), (*keys(-1.0, 2.5), 0)]
@@ -98,9 +98,9 @@ def test_taking_and_joining_keep_statistics_with_their_blocks() -> None:
     table = from_file(BLOCKS)
     both = concatenated([table.take(np.array([1])), table.take(np.array([True, False]))])
     assert both.block_id.tolist() == [1, 0]
-    assert described(both.facts().bounds["s"]) == [("c", "c", 1), ("a", "b", 0)]
+    assert described(both.block_statistics().bounds["s"]) == [("c", "c", 1), ("a", "b", 0)]
     assert both.column_sums("x").tolist() == [11, 10]
-    assert table.take(np.zeros(2, dtype=np.bool_)).facts().bounds["s"].known.tolist() == []
+    assert table.take(np.zeros(2, dtype=np.bool_)).block_statistics().bounds["s"].known.tolist() == []
 
 
 def stats_of(type: str, *blocks: dict[str, Any]) -> pa.StructArray:
@@ -149,7 +149,7 @@ def test_a_block_that_may_have_a_nan_reaches_up_to_it(stats: dict[str, Any], exp
 
 def test_the_nan_rule_holds_from_rows_to_bounds() -> None:
     rows = ROWS.set_column(1, "x", pa.array([math.nan, 1.0, math.nan, None]))
-    bounds = from_file(blocks_of(rows, [0, 2, 4], PLAN)).facts().bounds["x"]
+    bounds = from_file(blocks_of(rows, [0, 2, 4], PLAN)).block_statistics().bounds["x"]
     assert described(bounds) == [(to_key(1.0, "double"), NAN_KEY, 0), (NAN_KEY, NAN_KEY, 1)]
 
 
@@ -157,7 +157,7 @@ def test_the_nan_rule_holds_from_rows_to_bounds() -> None:
 def test_statistics_that_a_file_does_not_have_are_unknown(read: Reader) -> None:
     bare = pa.StructArray.from_arrays([pa.array([{"nulls": 0}] * 2)], names=["c1"])
     blocks = BLOCKS.set_column(11, "stats", bare)
-    bounds = read(blocks).facts().bounds
+    bounds = read(blocks).block_statistics().bounds
     assert described(bounds["x"]) == [0, 0]
     assert described(bounds["s"]) == [-1, -1]
     assert read(blocks).column_sums("x").tolist() == [-1, -1]
@@ -167,7 +167,11 @@ def test_statistics_that_a_file_does_not_have_are_unknown(read: Reader) -> None:
 @both_readers
 def test_statistics_of_another_type_are_unknown(read: Reader) -> None:
     wrong = pa.array([{"nulls": "0", "min": "a", "max": "z"}] * 2)
-    bounds = read(BLOCKS.set_column(11, "stats", pa.StructArray.from_arrays([wrong], names=["c0"]))).facts().bounds
+    bounds = (
+        read(BLOCKS.set_column(11, "stats", pa.StructArray.from_arrays([wrong], names=["c0"])))
+        .block_statistics()
+        .bounds
+    )
     assert described(bounds["year"]) == [-1, -1]
 
 

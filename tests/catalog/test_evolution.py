@@ -73,7 +73,7 @@ def test_new_columns_come_with_a_commit_and_are_null_before_it(files: TableFiles
     second = SmallLoad("l1", plan=later, years=(1995,)).commit(files, first)
     assert second.schema.names == (*SCHEMA.names, "more")
     catalog = Catalog.open(files.root)
-    assert catalog.partition_facts().bounds["more"].nulls.tolist()[0] == catalog.partitions[0].rows
+    assert catalog.partition_statistics().bounds["more"].nulls.tolist()[0] == catalog.partitions[0].rows
     # An older plan of the table still loads partitions, and takes nothing back.
     third = SmallLoad("l2", years=(1994,)).commit(files, second)
     assert third.schema == second.schema

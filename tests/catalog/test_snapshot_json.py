@@ -181,3 +181,11 @@ def test_a_newer_version_asks_for_a_newer_program_whatever_its_checksum() -> Non
 def test_an_older_version_asks_to_load_again() -> None:
     with pytest.raises(CatalogError, match="older than 1; load the table again"):
         loads(resealed({"version": 0}), "3.json")
+
+
+def test_content_of_which_no_checksum_can_be_made_has_none_that_fits() -> None:
+    with pytest.raises(CatalogError, match=r"3\.json is damaged"):
+        loads(
+            dumps(SNAPSHOT).replace(b'"rows":4', b'"rows":NaN').replace(b'"checksum":"', b'"checksum":"","x":"'),
+            "3.json",
+        )

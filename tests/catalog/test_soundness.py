@@ -19,7 +19,7 @@ from layoutopt.model.predicates.like import matches, parse_like
 from layoutopt.model.predicates.normal import like
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, ValueSet, to_key
-from layoutopt.skipping.cannot_match import BlockFacts, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from tests.catalog.loads import blocks_of, plan_of
 from tests.catalog.test_statistics import ARROW, VALUES
 
@@ -146,23 +146,25 @@ def test_no_matching_row_is_skipped(case: tuple[Schema, pa.Table, Node], cut: in
         st.integers(0, len(offsets) - 2), st.integers(0, 2), st.sampled_from(["nulls", "nans", "min", "max"])
     )
     blocks = forget(blocks_of(table, offsets, plan), data.draw(st.sets(places, max_size=4)))
-    facts = BlockTable.from_parquet(encode_blocks(blocks), plan, "blocks").facts()
+    statistics = BlockTable.from_parquet(encode_blocks(blocks), plan, "blocks").block_statistics()
     matching = [is_true(node, row) for row in rows_of(table, schema)]
-    skipped = cannot_match(node, facts, None)
+    skipped = cannot_match(node, statistics, None)
     for block, (start, end) in enumerate(pairwise(offsets)):
         assert not (skipped[block] and any(matching[start:end])), table.slice(start, end - start).to_pylist()
-    if cannot_match(node, partition_facts(facts, schema), None)[0]:
+    if cannot_match(node, partition_statistics(statistics, schema), None)[0]:
         assert not any(matching)
 
 
-def partition_facts(facts: BlockFacts, schema: Schema) -> BlockFacts:
-    """The facts of all blocks as one partition, by the way through a snapshot."""
-    rows = np.array([facts.rows.sum()])
+def partition_statistics(statistics: BlockStatistics, schema: Schema) -> BlockStatistics:
+    """The statistics of all blocks as one partition, by the way through a snapshot."""
+    rows = np.array([statistics.rows.sum()])
     bounds = {
-        column.name: bounds_over([merged(facts.bounds[column.name], facts.rows, np.arange(facts.n))], rows, column.type)
+        column.name: bounds_over(
+            [merged(statistics.bounds[column.name], statistics.rows, np.arange(statistics.n))], rows, column.type
+        )
         for column in schema.columns
     }
-    return BlockFacts(rows=rows, bounds=bounds)
+    return BlockStatistics(rows=rows, bounds=bounds)
 
 
 NOT_THERE: dict[str, Any] = {"double": 7.5, "string": "zz", "bigint": 70, "binary": b"zz", "decimal(38,10)": 70}
@@ -174,10 +176,10 @@ def test_what_is_provably_not_there_is_skipped(type: str) -> None:
     schema = Schema((Column("a", type),))
     plan = plan_of(schema, partition_by=None)
     table = pa.table({"a": pa.array([ONE[type], ONE[type], None, None, NOT_THERE[type], None], ARROW[type])})
-    facts = BlockTable.from_arrow(blocks_of(table, [0, 2, 4, 6], plan), plan).facts()
+    statistics = BlockTable.from_arrow(blocks_of(table, [0, 2, 4, 6], plan), plan).block_statistics()
     column = Col("a", type)
     wanted = ValueSet.point(to_key(_as_stored(NOT_THERE[type], type), type))
-    assert cannot_match(InSet(column, wanted), facts, None).tolist() == [True, True, False]
-    assert cannot_match(InSet(column, wanted.complement()), facts, None).tolist() == [False, True, True]
-    assert cannot_match(InSet(column, ValueSet.empty(), null=True), facts, None).tolist() == [True, False, False]
-    assert cannot_match(InSet(column, ValueSet.all()), facts, None).tolist() == [False, True, False]
+    assert cannot_match(InSet(column, wanted), statistics, None).tolist() == [True, True, False]
+    assert cannot_match(InSet(column, wanted.complement()), statistics, None).tolist() == [False, True, True]
+    assert cannot_match(InSet(column, ValueSet.empty(), null=True), statistics, None).tolist() == [True, False, False]
+    assert cannot_match(InSet(column, ValueSet.all()), statistics, None).tolist() == [False, True, False]

@@ -13,7 +13,7 @@ from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.table import Catalog, open_catalog
+from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, NotATableError, SettingError
 from layoutopt.model.values import to_key
 from tests.catalog.loads import SmallLoad
@@ -34,7 +34,7 @@ def loads(catalog: Catalog) -> dict[str, str]:
 
 
 def test_the_newest_snapshot_is_opened(root: Path) -> None:
-    catalog = open_catalog(str(root))
+    catalog = Catalog.open(str(root))
     assert catalog.snapshot.number == 2
     assert loads(catalog) == {"1994": "l2", "1995": "l1", "__null__": "l1"}
     assert catalog.schema == SmallLoad().plan.schema
@@ -57,11 +57,11 @@ def test_blocks_come_by_partition_and_by_plan(root: Path) -> None:
 
 
 def test_partitions_have_facts_of_their_own(root: Path) -> None:
-    facts = Catalog.open(str(root)).partition_facts()
-    assert facts.rows.tolist() == [4, 4, 4]
-    assert facts.bits is None
-    assert facts.bounds["x"].high.tolist() == [to_key(2.5, "double")] * 3
-    assert facts.bounds["s"].low.tolist() == ["a"] * 3
+    statistics = Catalog.open(str(root)).partition_statistics()
+    assert statistics.rows.tolist() == [4, 4, 4]
+    assert statistics.bits is None
+    assert statistics.bounds["x"].high.tolist() == [to_key(2.5, "double")] * 3
+    assert statistics.bounds["s"].low.tolist() == ["a"] * 3
 
 
 def test_a_reader_keeps_its_snapshot_while_writers_commit(root: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_renamed_snapshot_is_noticed(root: Path) -> None:
 def read_everything(root: Path) -> None:
     for _, table in Catalog.open(str(root)).block_tables():
         for name in table.schema.names:
-            table.facts().bounds[name]
+            table.block_statistics().bounds[name]
 
 
 @pytest.mark.parametrize("path", ["snapshots/2.json", "blocks/l1.parquet", "table.json", "plans"])

@@ -17,7 +17,8 @@ from py4j.protocol import Py4JError
 import layoutopt
 from layoutopt.cli.app import app, main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, INTERRUPTED, Session, add_verb, run_app
-from layoutopt.config.settings import VERBS, VerbSettings, key_of
+from layoutopt.config.fields import VerbSettings, key_of
+from layoutopt.config.settings import VERBS
 from layoutopt.errors import CatalogError, LayoutoptError
 
 LOG = """

@@ -6,19 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.config.settings import (
-    VERBS,
-    AnalyzeSettings,
-    PlanSettings,
-    RestoreSettings,
-    VerbSettings,
-    VerifySettings,
-    key_of,
-    make_settings,
-    read_settings,
-    read_spark_properties,
-    read_values,
-)
+from layoutopt.config.fields import VerbSettings, key_of
+from layoutopt.config.reading import make_settings, read_spark_properties, read_values
+from layoutopt.config.settings import VERBS, AnalyzeSettings, PlanSettings, RestoreSettings, VerifySettings
 from layoutopt.errors import SettingError
 
 REQUIRED = {"log", "schema", "source", "table", "sql", "experiment"}
@@ -50,7 +40,7 @@ def test_every_default_is_valid(kind: type[VerbSettings]) -> None:
 
 def test_a_file_supplies_settings_with_dashes_or_underscores(tmp_path: Path) -> None:
     path = conf(tmp_path, '[plan]\nsource = "rows"\nblock-rows = 700\nmax_vectors = 9\nby = "a, b"\n')
-    settings = read_settings(path, PlanSettings)
+    settings = make_settings(PlanSettings, read_values(path, PlanSettings))
     assert (settings.source, settings.block_rows, settings.max_vectors) == ("rows", 700, 9)
     assert settings.by == ("a", "b")
     assert settings.seed == 0
@@ -91,7 +81,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="'source' is missing"):
-        read_settings(conf(tmp_path, "[plan]\nseed = 1"), PlanSettings)
+        make_settings(PlanSettings, read_values(conf(tmp_path, "[plan]\nseed = 1"), PlanSettings))
 
 
 def test_an_unknown_setting_is_named() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.query import Query
@@ -36,6 +37,8 @@ def by_loads(sessions: Sessions, root: Path, conditions: Sequence[str]) -> Itera
     fit = [given.name for given in world.given[1:] if given.family in ("int", "date", "boolean", "tinyint")]
     for number, method in enumerate(METHODS):
         partition_by = fit[number % len(fit)] if number and fit else None
-        plan = make_plan(session, source, document, method=method, partition_by=partition_by, block_rows=15)
+        plan = make_plan(
+            session, source, document, PlanRequest(method=method, partition_by=partition_by, block_rows=15)
+        )
         load(session, source, root / method, plan)
         yield Laid(open_table(str(root / method)), f"{method} loaded", partition_by)

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.errors import LayoutoptError, QueryError
-from layoutopt.scan.condition import block_conditions
+from layoutopt.inspect.condition import block_conditions
+from layoutopt.model.types import quoted
 from layoutopt.scan.table import Scan
 from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.spark.session.datasource import register_format
 from layoutopt.spark.session.read import scan_to_dataframe
-from layoutopt.sql.references import quoted, splice_relations
+from layoutopt.sql.references import splice_relations
 from tests.hunt.compare import Answer, rows_of, same_values
 from tests.hunt.queries import Ask
 from tests.hunt.tables import Laid, World

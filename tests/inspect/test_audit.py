@@ -124,10 +124,12 @@ def test_a_wrong_maximum_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: p
 
 def test_a_wrong_partition_range_is_found(tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows, building(SCHEMA, partition_by="year"))
-    facts = table.partition_facts
-    bounds = facts.bounds["year"]
-    wrong = replace(facts, bounds={**facts.bounds, "year": replace(bounds, low=bounds.low + 5, high=bounds.high + 5)})
-    table.__dict__["partition_facts"] = wrong
+    statistics = table.partition_statistics
+    bounds = statistics.bounds["year"]
+    wrong = replace(
+        statistics, bounds={**statistics.bounds, "year": replace(bounds, low=bounds.low + 5, high=bounds.high + 5)}
+    )
+    table.__dict__["partition_statistics"] = wrong
     losses = audited(table, ["SELECT id FROM t WHERE year = 1995"]).losses
     assert {loss.mechanism for loss in losses} == {"partition"}
     assert {loss.file.split("/")[1] for loss in losses} == {"1995"}

@@ -1,4 +1,4 @@
-"""Replaying a log on the catalog gives DESIGN's JSON object, with numbers that a careful reader can check by hand."""
+"""Replaying a log on the catalog gives one JSON object, with numbers that a careful reader can check by hand."""
 
 from __future__ import annotations
 

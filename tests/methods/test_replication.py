@@ -11,6 +11,7 @@ import pytest
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import curve, of_the_plan
@@ -43,7 +44,9 @@ def conflicting(df: DataFrame) -> FeaturesDocument:
 
 
 def planned(spark: SparkSession, source: DataFrame, method: str = "gsop-r", **settings: Any) -> Plan:
-    return make_plan(spark, source, conflicting(source), method=method, partition_by="year", block_rows=12, **settings)
+    return make_plan(
+        spark, source, conflicting(source), PlanRequest(method=method, partition_by="year", block_rows=12, **settings)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError, PlanError
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.verify import verify
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, Filter, Node
@@ -65,7 +66,9 @@ def families(df: DataFrame) -> FeaturesDocument:
 
 
 def planned(spark: SparkSession, source: DataFrame, method: str = "gsop", **settings: Any) -> Plan:
-    return make_plan(spark, source, families(source), method=method, partition_by="year", block_rows=25, **settings)
+    return make_plan(
+        spark, source, families(source), PlanRequest(method=method, partition_by="year", block_rows=25, **settings)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +117,9 @@ def test_a_workload_without_queries_makes_a_plan(spark: SparkSession) -> None:
     source = simple_rows(spark)
     schema = schema_of(source)
     silent = replace(document(schema, [is_value(schema, "kind", "=", 1)]), queries=())
-    plan = make_plan(spark, source, silent, method="gsop", partition_by="day", block_rows=20)
+    plan = make_plan(spark, source, silent, PlanRequest(method="gsop", partition_by="day", block_rows=20))
     assert [layout.blocking for layout in plan.scheme.layouts] == [ByOrder("input")]
-    assert len(make_plan(spark, source, silent, method="sop", partition_by="day").scheme.layouts) == 1
+    assert len(make_plan(spark, source, silent, PlanRequest(method="sop", partition_by="day")).scheme.layouts) == 1
 
 
 def test_an_empty_source_makes_no_groups(spark: SparkSession) -> None:
@@ -124,7 +127,7 @@ def test_an_empty_source_makes_no_groups(spark: SparkSession) -> None:
     schema = schema_of(source)
     doc = document(schema, [is_value(schema, "kind", "=", 1)])
     with pytest.raises(PlanError, match="no rows"):
-        make_plan(spark, source.where("false"), doc, method="gsop")
+        make_plan(spark, source.where("false"), doc, PlanRequest(method="gsop"))
 
 
 def random_queries(names: list[str], count: int, seed: int) -> list[str]:
@@ -258,7 +261,7 @@ def test_tids_swapped_in_a_task_are_refused(
     layouts = tuple(Layout(names, (i,), names, ByVectors("ward")) for i, names in enumerate(groups))
     plan = plan_of(doc, partition_by="day", scheme=Scheme(layouts))
     load(spark, source, tmp_path / "t", plan)
-    monkeypatch.setattr("layoutopt.spark.loading.load.write_segment", swapped_in_task)
+    monkeypatch.setattr("layoutopt.spark.loading.job.write_segment", swapped_in_task)
     with pytest.raises(ContentMismatchError, match=r"layout 1 has .*text at other row positions"):
         load(spark, source, tmp_path / "t", plan)
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0

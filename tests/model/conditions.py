@@ -21,15 +21,19 @@ from layoutopt.model.predicates import (
     FALSE,
     Col,
     Comparison,
+    Expr,
+    Filter,
     InSet,
     Literal,
     Node,
+    Predicate,
     conjunction,
     disjunction,
     like,
     negate,
     parse_like,
 )
+from layoutopt.model.records import from_json
 from layoutopt.model.values import ValueSet, compare
 
 NAN, INF = math.nan, math.inf
@@ -288,3 +292,8 @@ def conditions(columns: str = "tijbdfmsrxyoz", max_leaves: int = 6) -> st.Search
         return st.builds(Not, inner) | st.builds(Both, several) | st.builds(Either, several)
 
     return st.recursive(leaves(columns), extend, max_leaves=max_leaves)
+
+
+def read_noun(value: object) -> Any:
+    """The noun of filters, of whatever kind, that a JSON value is of; raises PlanError."""
+    return from_json(Expr | Node | Predicate | Filter, value, "filter")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.cost import cells_scanned, query_cost
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.model.retrieval import RetrievalPath, cheapest_path, choose_path
+from layoutopt.model.retrieval import RetrievalPath, cheapest_path, choose_path, greedy_layouts
 
 
 def layouts(*columns: str, master: bool = True) -> list[Layout]:
@@ -86,3 +87,17 @@ def test_one_layout_for_all_may_beat_the_fewest_cells() -> None:
     assert (found.path.layouts, found.cost, found.greedy) == ((2,), 30, 40)
     assert found.other is not None
     assert found.other[1] == 40
+
+
+@given(st.data())
+def test_the_greedy_choice_is_fewest_rows_then_most_columns_then_the_first(data: st.DataObject) -> None:
+    n_layouts, n_columns, n_queries = (data.draw(st.integers(1, 4)) for _ in range(3))
+    holds = np.array(data.draw(st.lists(st.lists(st.booleans(), min_size=n_columns, max_size=n_columns),
+                                        min_size=n_layouts, max_size=n_layouts)))  # fmt: skip
+    rows = np.array([[data.draw(st.sampled_from([1.0, 2.0, np.inf])) for _ in range(n_queries)] for _ in holds])
+    found = greedy_layouts(rows, holds)
+    for column, query in product(range(n_columns), range(n_queries)):
+        readable = [i for i in range(n_layouts) if holds[i, column] and rows[i, query] < np.inf]
+        if readable:
+            wanted = min(readable, key=lambda i: (rows[i, query], -int(holds[i].sum()), i))
+            assert found[column, query] == wanted

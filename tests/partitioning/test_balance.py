@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.balance import join_remainder, min_rows_for, split_heavy
 from layoutopt.partitioning.calibrate import calibrate_min_rows
 from layoutopt.partitioning.objective import Objective
-from layoutopt.partitioning.partition import Partition, Weights
+from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.segments import random_segment
 
@@ -61,7 +62,7 @@ def test_the_calibrated_mean_is_within_a_tenth_of_the_one_wanted(block_rows: int
 @pytest.mark.parametrize("mean_over_min", [1.05, 1.4, 1.9])
 def test_calibration_finds_min_rows_whatever_the_partitioner_makes_of_it(mean_over_min: float) -> None:
     def always_so(
-        vectors: VectorCounts, weights: Weights, min_rows: int, seed: int, objective: Objective | None = None
+        vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
     ) -> Partition:
         n_blocks = round(vectors.rows / (min_rows * mean_over_min))
         return split_evenly(vectors.rows, n_blocks)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning import derived as module
 from layoutopt.partitioning.derived import Derived, derive
-from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, Objective, scanned
+from layoutopt.partitioning.objective import FeatureObjective, Objective, scanned
 from layoutopt.partitioning.partition import Partition
-from tests.partitioning.objectives import clause_objective
+from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
 
@@ -38,7 +38,7 @@ def truly_saved(objective: Objective, partition: Partition, vectors: VectorCount
 
 @given(segment=segments(), seed=st.integers(0, 200))
 def test_derived_features_save_what_queries_skip(segment: Segment, seed: int) -> None:
-    vectors, objective = segment.vectors, clause_objective(segment, seed, n_clauses=5)
+    vectors, objective = segment.vectors, skip_set_objective(segment, seed, n_skip_sets=5)
     derived = derive(objective, vectors)
     for partition in some_partitions(vectors, seed):
         assert derived.exact
@@ -53,10 +53,10 @@ def test_derived_features_of_equation_3_1_are_the_features(segment: Segment, see
         assert derived.cost(partition) == scanned(objective, partition, segment.vectors)
 
 
-def test_two_clauses_count_a_query_once() -> None:
+def test_two_skip_sets_count_a_query_once() -> None:
     """Query 0 skips by feature 0 or by feature 1: together they make a derived feature of negative weight."""
     vectors = VectorCounts(np.array([[0b00], [0b01], [0b10]], dtype=np.uint64), np.array([5, 5, 5]), 2)
-    objective = ClauseObjective.of_matrix(np.array([[True, True]]), np.ones(1), vectors.rows)
+    objective = of_subsumed(np.array([[True, True]]), np.ones(1), vectors.rows)
     derived = derive(objective, vectors)
     assert sorted(np.sign(derived.weights)) == [-1, 1, 1]
     apart = Partition.of(np.arange(3), np.arange(3), vectors.counts)
@@ -64,9 +64,11 @@ def test_two_clauses_count_a_query_once() -> None:
     assert derived.cost(mixed) > derived.cost(apart)  # the union of 01 and 10 has both bits, so the query reads it
 
 
-def test_too_many_sets_of_clauses_are_estimated_too_high_never_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_combinations_of_skip_sets_are_estimated_too_high_never_too_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     segment = random_segment(n_rows=300, n_features=12, seed=2, min_rows=20)
-    vectors, objective = segment.vectors, clause_objective(segment, 5, n_queries=12, n_clauses=10)
+    vectors, objective = segment.vectors, skip_set_objective(segment, 5, n_queries=12, n_skip_sets=10)
     partitions = some_partitions(vectors, 0, 20)
     monkeypatch.setattr(module, "_MOST_DERIVED", 10)
     rough = derive(objective, vectors)

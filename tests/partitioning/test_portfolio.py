@@ -15,14 +15,14 @@ from layoutopt.partitioning.objective import FeatureObjective, scanned
 from layoutopt.partitioning.portfolio import EFFORTS, Effort, portfolio
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
-from tests.partitioning.objectives import clause_objective
+from tests.partitioning.objectives import skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
 
 @given(segment=segments(), seed=st.integers(0, 50), effort=st.sampled_from(["low", "default"]))
 @settings(deadline=None)
 def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, effort: Effort) -> None:
-    vectors, min_rows, objective = segment.vectors, segment.min_rows, clause_objective(segment, seed)
+    vectors, min_rows, objective = segment.vectors, segment.min_rows, skip_set_objective(segment, seed)
     first = ward(vectors, segment.weights, min_rows, seed)
     best = portfolio(vectors, segment.weights, min_rows, seed, objective, effort)
     assert scanned(objective, best, vectors) <= scanned(objective, first, vectors)
@@ -37,7 +37,7 @@ def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, 
 def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "has_hypergraphs", lambda: installed and has_hypergraphs())
     segment = random_segment(n_rows=1_200, n_features=10, seed=5, min_rows=70)
-    objective = clause_objective(segment, 2, n_queries=12, n_clauses=10)
+    objective = skip_set_objective(segment, 2, n_queries=12, n_skip_sets=10)
     vectors = segment.vectors
     by_ward = scanned(objective, ward(vectors, segment.weights, 70, 0), vectors)
     costs = [scanned(objective, portfolio(vectors, segment.weights, 70, 0, objective, e), vectors) for e in EFFORTS]
@@ -50,7 +50,7 @@ def test_hypergraph_partitions_are_balanced_good_and_the_same_each_time() -> Non
     segment = random_segment(n_rows=3_000, n_features=12, seed=1, min_rows=100)
     vectors = segment.vectors
     light = np.flatnonzero(vectors.counts < 100)
-    derived = derive(clause_objective(segment, 1), vectors).of_some(light)
+    derived = derive(skip_set_objective(segment, 1), vectors).of_some(light)
     rows = vectors.counts[light]
     labels = hypergraph_labels(derived, rows, 12, 0.3, seed=3)
     np.testing.assert_array_equal(labels, hypergraph_labels(derived, rows, 12, 0.3, seed=3))
@@ -79,7 +79,7 @@ def test_greedy_cuts_find_the_only_cuts_that_help() -> None:
 
 def test_a_qdtree_scans_less_than_chance_and_no_less_than_the_portfolio() -> None:
     segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
-    objective = clause_objective(segment, 1)
+    objective = skip_set_objective(segment, 1)
     vectors = segment.vectors
     tree = scanned(objective, qdtree(vectors, segment.weights, 100, 0, objective), vectors)
     best = scanned(objective, portfolio(vectors, segment.weights, 100, 0, objective, "high"), vectors)

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.objective import ClauseObjective, FeatureObjective, Objective, scanned
+from layoutopt.partitioning.objective import FeatureObjective, Objective, SkipSetObjective, scanned
 from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.refinement import refine
 from layoutopt.partitioning.ward import ward
-from tests.partitioning.objectives import clause_objective
+from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
 
-@given(segment=segments(), seed=st.integers(0, 20), clauses=st.booleans())
-def test_refining_never_scans_more_and_keeps_the_sizes(segment: Segment, seed: int, clauses: bool) -> None:
+@given(segment=segments(), seed=st.integers(0, 20), skip_sets=st.booleans())
+def test_refining_never_scans_more_and_keeps_the_sizes(segment: Segment, seed: int, skip_sets: bool) -> None:
     vectors, min_rows = segment.vectors, segment.min_rows
-    objective: Objective = clause_objective(segment, seed)
-    if not clauses:
+    objective: Objective = skip_set_objective(segment, seed)
+    if not skip_sets:
         objective = FeatureObjective.of(segment.weights, vectors.rows)
     before = ward(vectors, np.zeros(vectors.n_features), min_rows, 0)  # without weights any merge will do
     after = refine(before, vectors, objective, min_rows, seed)
@@ -70,34 +70,36 @@ def test_no_single_move_is_left_that_would_scan_less(seed: int) -> None:
 
 def test_refining_finds_something_on_correlated_rows() -> None:
     segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
-    objective = clause_objective(segment, 1)
+    objective = skip_set_objective(segment, 1)
     before = ward(segment.vectors, segment.weights, segment.min_rows, 0)
     after = refine(before, segment.vectors, objective, segment.min_rows, seed=0)
     assert scanned(objective, after, segment.vectors) < 0.98 * scanned(objective, before, segment.vectors)
 
 
 @given(segment=segments(max_features=5), seed=st.integers(0, 50))
-def test_the_clause_objective_is_what_queries_read(segment: Segment, seed: int) -> None:
-    objective = clause_objective(segment, seed)
+def test_the_skip_set_objective_is_what_queries_read(segment: Segment, seed: int) -> None:
+    objective = skip_set_objective(segment, seed)
     unions = segment.vectors.bits()
     for union, reading in zip(unions, objective.reading(unions), strict=True):
         expected = 0.0
         for query, weight in enumerate(objective.weights):
-            skips = [not union[clause].any() for clause in objective.clauses[objective.has_clause[query]]]
+            skips = [not union[skip_set].any() for skip_set in objective.skip_sets[objective.has_skip_set[query]]]
             expected += 0.0 if any(skips) else weight
         assert reading == expected
 
 
 def test_the_matrix_form_skips_by_any_feature_of_a_query() -> None:
     matrix = np.array([[1, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
-    objective = ClauseObjective.of_matrix(matrix, np.array([1.0, 2.0, 4.0]), rows=1)
+    objective = of_subsumed(matrix, np.array([1.0, 2.0, 4.0]), rows=1)
     reading = objective.reading(np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 0]], dtype=bool))
     assert (reading / reading[2] * 7).round(9).tolist() == [6, 5, 7, 4]
 
 
-def test_a_clause_skips_only_where_all_its_features_are_0() -> None:
-    """An IN list of two values, features 0 and 1, of query 0; query 1 has that clause and feature 2."""
-    has_clause = np.array([[1, 0], [1, 1]], dtype=bool)
-    objective = ClauseObjective.of_clauses([{0, 1}, {2}], has_clause, 3, np.array([1.0, 2.0]), rows=1)
+def test_a_skip_set_skips_only_where_all_its_features_are_0() -> None:
+    """An IN list of two values, features 0 and 1, of query 0; query 1 has that skip set and feature 2."""
+    has_skip_set = np.array([[1, 0], [1, 1]], dtype=bool)
+    objective = SkipSetObjective.of_skip_sets(
+        [frozenset({0, 1}), frozenset({2})], has_skip_set, 3, np.array([1.0, 2.0]), rows=1
+    )
     reading = objective.reading(np.array([[0, 0, 1], [1, 0, 0], [0, 1, 1]], dtype=bool))
     assert (reading / reading[2] * 3).round(9).tolist() == [0, 1, 3]

@@ -13,7 +13,7 @@ from layoutopt.partitioning.refinement import improve
 from layoutopt.partitioning.repair import fit
 from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward
-from tests.partitioning.objectives import clause_objective
+from tests.partitioning.objectives import skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
 
@@ -29,7 +29,7 @@ def check(state: State) -> None:
 @given(segment=segments(), seed=st.integers(0, 30), steps=st.lists(st.integers(0, 3), max_size=6))
 def test_counters_stay_true(segment: Segment, seed: int, steps: list[int]) -> None:
     vectors, rng = segment.vectors, np.random.default_rng(seed)
-    derived = derive(clause_objective(segment, seed), vectors)
+    derived = derive(skip_set_objective(segment, seed), vectors)
     state = State(ward(vectors, np.zeros(vectors.n_features), segment.min_rows, 0), derived, segment.min_rows)
     for step in steps:
         block = int(rng.integers(len(state.sizes)))
@@ -52,7 +52,7 @@ def test_counters_stay_true(segment: Segment, seed: int, steps: list[int]) -> No
 
 def test_two_vectors_change_places_where_neither_could_move() -> None:
     segment = random_segment(n_rows=900, n_features=8, seed=4, min_rows=60)
-    objective = clause_objective(segment, 3)
+    objective = skip_set_objective(segment, 3)
     derived = derive(objective, segment.vectors)
     start = ward(segment.vectors, np.zeros(8), 60, 0)
     state = State(start, derived, 60)
@@ -73,7 +73,7 @@ def test_unbalanced_blocks_are_brought_into_bounds() -> None:
     light = vectors.counts < 40
     start = ward(vectors, segment.weights, 40, 0)
     block = np.where(light[start.vector], 1000 + labels[start.vector], start.block)
-    state = State(type(start).of(start.vector, block, start.rows), derive(clause_objective(segment, 1), vectors), 40)
+    state = State(type(start).of(start.vector, block, start.rows), derive(skip_set_objective(segment, 1), vectors), 40)
     assert not state.sizes_allowed()
     assert fit(state, start.n_blocks + 5)
     assert state.sizes_allowed()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, distinct, pack
+from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.ward import cluster, ward
 from layoutopt.partitioning.weights import integer_weights
 
@@ -93,11 +94,28 @@ def vectorised_naive_clusters(bits: np.ndarray, sizes: np.ndarray, weights: np.n
     return labels.tolist()
 
 
-def test_the_example_of_the_thesis() -> None:
-    """Figure 3.1: vectors (1,1,0) and (1,0,0), (0,0,1) twice: similar tuples share a block."""
+def test_similar_vectors_share_a_block() -> None:
     words, _, counts = distinct(pack(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]], dtype=bool)))
     vectors = VectorCounts(words, counts, 3)
     partition = ward(vectors, np.array([10.0, 1.0, 10.0]), min_rows=2, seed=0)
     unions = {tuple(bits) for bits in (partition.unions(vectors)[:, :1] & np.uint64(7)).tolist()}
     assert unions == {(0b011,), (0b100,)}
     assert partition.sizes().tolist() == [2, 2]
+
+
+def skipped_rows(bits: np.ndarray, blocks: list[list[int]], weights: np.ndarray) -> float:
+    """Equation 3.2: what all queries skip."""
+    return sum(len(block) * float(weights[~bits[block].any(axis=0)].sum()) for block in blocks)
+
+
+def test_figure_3_1() -> None:
+    """Of its six tuples in blocks of two the figure's blocks skip 180 tuples, those of Ward's method 260."""
+    bits = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 0]], dtype=bool)
+    weights = np.array([50.0, 20.0, 10.0])
+    assert skipped_rows(bits, [[0, 3], [1, 4], [2, 5]], weights) == 180
+    words, inverse, counts = distinct(pack(bits))
+    vectors = VectorCounts(words, counts, 3)
+    partition = ward(vectors, weights, min_rows=2, seed=0)
+    assert partition.sizes().tolist() == [2, 2, 2]
+    block = assign_rows(partition, inverse)
+    assert skipped_rows(bits, [np.flatnonzero(block == b).tolist() for b in range(3)], weights) == 260

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.block_index import block_schema
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
-from layoutopt.catalog.locators import block_schema
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles

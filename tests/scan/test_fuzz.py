@@ -25,7 +25,7 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.documents import canonical_bytes
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Constant, Filter
-from layoutopt.model.predicates.codec import filter_from_json, to_json
+from layoutopt.model.records import to_json
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building
 from tests.scan.corruptions import corrupted, hostile_like, with_hostile_value
@@ -289,7 +289,7 @@ def test_a_filters_normal_form_is_bounded_whatever_the_document_says(name: str, 
     """Else twenty clauses of two parts each would become a million."""
     value: Any = to_json(Filter.of(Constant(True)))
     with pytest.raises(PlanError, match="bounds"):
-        filter_from_json({**value, name: bound})
+        Filter.from_json({**value, name: bound})
 
 
 def hostile_document(data: bytes, rng: random.Random) -> bytes:

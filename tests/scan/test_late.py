@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.columns import TID
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.predicates import And, Node, columns_of
 from layoutopt.scan import reconstruct
+from layoutopt.scan.files import read_file
 from layoutopt.scan.matching import matching_rows
-from layoutopt.scan.read import TID, FileRead, read_file
+from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
 from tests.scan.builder import Building, build, building
 from tests.scan.tables import SCHEMA, expected, same, some_rows

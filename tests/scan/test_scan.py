@@ -64,6 +64,17 @@ def test_answers_in_batches_are_the_same(sql: str, table: Table) -> None:
     assert same([row for batch in batches for row in batch.to_pylist()], table.sql(sql).to_pylist())
 
 
+def test_quotes_doubled_in_a_text_are_one(tmp_path: Path) -> None:
+    kinds = ["air", "it's", 'it"s', "its"] * 60
+    rows = some_rows(240)
+    rows = rows.set_column(rows.column_names.index("kind"), "kind", pa.array(kinds))
+    table = build(tmp_path / "t", rows, building(SCHEMA, ["kind = 'it''s'", "kind = 'it\"s'"], segment_rows=60))
+    for text, meant in (("'it''s'", "it's"), ('"it""s"', 'it"s'), ("'it\"s'", 'it"s'), ('"it\'s"', "it's")):
+        scan = table.scan(f"SELECT id, kind FROM t WHERE kind = {text}")
+        assert scan.to_arrow()["kind"].to_pylist() == [meant] * 60
+        assert scan.explain().reads[0].read.rows < 240
+
+
 def test_answers_have_sparks_types(table: Table) -> None:
     found = table.sql(
         "SELECT sum(price) AS p, count(*) AS n, sum(id) AS s, max(seen) AS t, year(day) AS y FROM t GROUP BY 5"

@@ -1,4 +1,4 @@
-"""Random rows, plans, blockings and filters: a scan returns exactly the rows that match (promises 1, 2 and 7)."""
+"""Random rows, plans, blockings and filters: a scan returns exactly the rows that match."""
 
 from __future__ import annotations
 

@@ -1,15 +1,22 @@
-"""Random search problems: samples of rows, queries with clauses and the columns they read."""
+"""Random search problems: samples of rows, queries with skip sets and the columns they read."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.partition import Partitioner
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.problem import Bools, Problem, Sample, Unit
-from layoutopt.skipping.skip_sets import Clause, membership
+from layoutopt.search.candidates import Candidates
+from layoutopt.search.costs import Costs, families_of
+from layoutopt.search.evaluation import Evaluator
+from layoutopt.search.families import CopyScheme, CopySearch
+from layoutopt.search.gsop import search_groups, singles
+from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.replication import ReplicationSearch
+from layoutopt.skipping.skip_sets import SkipSet, membership
 
 WARD: Partitioner = find_partitioner("ward")
 
@@ -29,8 +36,8 @@ def random_problem(
 ) -> Problem:
     """A problem of this shape, everything else by chance; each vector has at least ``least_rows`` rows."""
     rng = np.random.default_rng(seed)
-    clauses = tuple(sorted({_clause(rng, n_features) for _ in range(2 * n_features)}, key=sorted))
-    skips = rng.random((n_queries, len(clauses))) < 0.3
+    skip_sets = tuple(sorted({_skip_set(rng, n_features) for _ in range(2 * n_features)}, key=sorted))
+    skips = rng.random((n_queries, len(skip_sets))) < 0.3
     samples = []
     for _ in range(n_samples):
         bits = rng.random((int(rng.integers(1, 200)), n_features)) < rng.random(n_features)
@@ -42,8 +49,8 @@ def random_problem(
     return Problem(
         columns=tuple(f"c{i}" for i in range(n_columns)),
         reads=rng.random((n_queries, n_columns)) < 0.5,
-        shares=shares_of(clauses, skips, n_features),
-        members=membership(clauses, n_features),
+        shares=shares_of(skip_sets, skips, n_features),
+        members=membership(skip_sets, n_features),
         skips=skips,
         samples=tuple(samples),
         unit=unit,
@@ -52,17 +59,17 @@ def random_problem(
     )
 
 
-def _clause(rng: np.random.Generator, n_features: int) -> Clause:
+def _skip_set(rng: np.random.Generator, n_features: int) -> SkipSet:
     size = min(n_features, int(rng.integers(1, 4)))
     return frozenset(rng.choice(n_features, size, replace=False).tolist())
 
 
-def shares_of(clauses: tuple[Clause, ...], skips: Bools, n_features: int) -> np.ndarray:
-    """A feature covers a query by one over the size of the smallest of its clauses that it is in."""
+def shares_of(skip_sets: tuple[SkipSet, ...], skips: Bits, n_features: int) -> np.ndarray:
+    """A feature covers a query by one over the size of the smallest of its skip sets that it is in."""
     shares = np.zeros((len(skips), n_features))
     for q, c in zip(*np.nonzero(skips), strict=True):
-        for feature in clauses[c]:
-            shares[q, feature] = max(shares[q, feature], 1 / len(clauses[c]))
+        for feature in skip_sets[c]:
+            shares[q, feature] = max(shares[q, feature], 1 / len(skip_sets[c]))
     return shares
 
 
@@ -82,8 +89,50 @@ def problems(draw: st.DrawFn, *, least_rows: int = 1, max_vectors: int | None = 
     )
 
 
-def queries_of(problem: Problem, numbers: list[int]) -> Bools:
+def queries_of(problem: Problem, numbers: list[int]) -> Bits:
     """A set of queries as a mask."""
     served = np.zeros(len(problem.reads), dtype=np.bool_)
     served[[number % len(served) for number in numbers]] = True
     return served
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> tuple[Problem, Candidates]:
+    """Column groups, and copies for some of the families."""
+    problem = draw(problems())
+    families = families_of(problem)
+    numbers = range(len(families))
+    copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
+    disjoint: list[frozenset[int]] = []
+    for copy in copies:
+        if not any(copy & other for other in disjoint):
+            disjoint.append(copy)
+    copy_search = CopySearch(problem, families, Costs(Evaluator(problem, WARD), cells(problem)))
+    return problem, copy_search.layouts(CopyScheme(singles(problem), frozenset(disjoint)))
+
+
+def cells(problem: Problem) -> Unit:
+    return Unit(np.ones(len(problem.columns)), 0.0)
+
+
+def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, ReplicationSearch]:
+    best = search_groups(problem, WARD).best
+    return best.cost, ReplicationSearch(problem, WARD, best.groups, stored)
+
+
+def crossing() -> Problem:
+    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
+    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
+    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
+    family = np.repeat([0, 1], 4)
+    return Problem(
+        columns=("a", "b", "c", "d"),
+        reads=np.array([[f == 0, True, f == 1, False] for f in family]),
+        shares=np.eye(8),
+        members=np.eye(8, dtype=np.float32),
+        skips=np.eye(8, dtype=np.bool_),
+        samples=(Sample(vectors, 160, np.ones(8)),),
+        unit=Unit.cells(4),
+        block_rows=56,
+        max_vectors=100,
+    )

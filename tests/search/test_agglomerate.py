@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Floats
 from layoutopt.search.agglomerate import agglomerate
-from layoutopt.search.problem import Floats
 
 Groups = dict[int, tuple[list[int], np.ndarray, float]]
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from layoutopt.model.arrays import Bits
 from layoutopt.search import baselines
 from layoutopt.search.baselines import hillclimb, hyrise, row_store_cost
 from layoutopt.search.grouping import Group
-from layoutopt.search.problem import Bools, Problem, Unit
+from layoutopt.search.problem import Problem, Unit
 from tests.search.problems import problems, random_problem
 
 Baseline = Callable[[Problem], tuple[Group, ...]]
@@ -95,7 +96,7 @@ def test_hyrise_merges_only_within_parts_of_limited_size() -> None:
 
 
 def test_columns_that_nobody_reads_do_no_harm() -> None:
-    nobody: Bools = np.zeros((1, 3), dtype=np.bool_)
+    nobody: Bits = np.zeros((1, 3), dtype=np.bool_)
     problem = replace(reading([[1, 0, 0]]), reads=nobody)
     for baseline in (hillclimb, hyrise):
         assert set().union(*baseline(problem)) == {0, 1, 2}

@@ -13,9 +13,8 @@ from layoutopt.partitioning.partition import Partition
 from layoutopt.search.costs import families_of, few_families
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem
-from layoutopt.search.replication import Search, scheme_of_drafts
-from tests.search.problems import WARD, problems, random_problem
-from tests.search.test_replication import crossing, found_by
+from layoutopt.search.replication import ReplicationSearch, scheme_of_layouts
+from tests.search.problems import WARD, crossing, found_by, problems, random_problem
 
 
 @settings(max_examples=40, deadline=None)
@@ -24,16 +23,16 @@ def test_selective_copies_stay_within_the_budget(problem: Problem, budget: float
     _, search = found_by(problem)
     found = search.selective(budget)
     assert found.storage <= budget + 1e-9
-    assert scheme_of_drafts(search.exact.maker, found.drafts, "ward").columns == set(problem.columns)
+    assert scheme_of_layouts(search.exact.evaluator, found.layouts, "ward").columns == set(problem.columns)
 
 
 def test_a_selective_copy_holds_what_one_feature_requests() -> None:
     cost, search = found_by(crossing())
     found = search.selective(1.6)
-    copies = [draft for draft in found.drafts if draft.copy]
+    copies = [layout for layout in found.layouts if layout.copy]
     # Each copy is a quarter of the rows of two columns of four: four of them fit.
     assert len(copies) == 4
-    assert all(len(draft.served) == 1 and len(draft.columns) == 2 for draft in copies)
+    assert all(len(layout.served) == 1 and len(layout.columns) == 2 for layout in copies)
     assert found.storage == pytest.approx(1.5)
     assert found.cost < cost
 
@@ -45,7 +44,7 @@ def test_full_copies_store_the_table_so_often(problem: Problem, copies: int) -> 
     found = search.full_copies(copies)
     assert found.cells == pytest.approx(copies)
     for query, reads in enumerate(problem.reads):
-        held = {column for draft in found.drafts if query in draft.served for column in draft.columns}
+        held = {column for layout in found.layouts if query in layout.served for column in layout.columns}
         assert set(np.flatnonzero(reads).tolist()) <= held
 
 
@@ -66,7 +65,7 @@ def test_full_copies_of_many_families_take_a_bounded_number_of_partitionings() -
         calls += 1
         return WARD(*args, **kwargs)
 
-    search = Search(problem, counting, search_groups(problem, WARD).best.groups)
+    search = ReplicationSearch(problem, counting, search_groups(problem, WARD).best.groups)
     calls = 0
     search.full_copies(2)
     assert len(families_of(problem)) > 24

@@ -11,14 +11,14 @@ from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles, whole
 from layoutopt.search.problem import Problem
-from layoutopt.search.rows import Computed
+from layoutopt.search.rows import ComputedRows
 from tests.search.problems import WARD, problems, random_problem
 
 
 @given(problems())
 @settings(max_examples=60)
 def test_no_grouping_reads_less_than_the_rows_that_are_needed(problem: Problem) -> None:
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     for groups in (whole(problem), singles(problem)):
         assert cells_lower_bound(problem) <= cost_of(problem, groups, exact) + 1e-6
 

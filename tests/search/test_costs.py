@@ -1,4 +1,4 @@
-"""What drafts cost, against the model's equations and brute force over retrieval paths."""
+"""What layouts cost, against the model's equations and brute force over retrieval paths."""
 
 from __future__ import annotations
 
@@ -9,36 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.cost import Read, Stored, query_cost, storage_cost
+from layoutopt.model.cost import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
+from layoutopt.search.candidates import Candidate, Candidates
 from layoutopt.search.costs import Costs, families_of, masters_of, path_cost
-from layoutopt.search.drafts import Draft, Drafts, Maker
-from layoutopt.search.families import Families, Replicating
+from layoutopt.search.evaluation import Evaluator
+from layoutopt.search.families import CopyScheme, CopySearch
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
-from layoutopt.search.rows import Computed
-from tests.search.problems import WARD, problems, random_problem
-
-
-@st.composite
-def overlapping(draw: st.DrawFn) -> tuple[Problem, Drafts]:
-    """Column groups, and copies for some of the families."""
-    problem = draw(problems())
-    families = families_of(problem)
-    numbers = range(len(families))
-    copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
-    disjoint: list[frozenset[int]] = []
-    for copy in copies:
-        if not any(copy & other for other in disjoint):
-            disjoint.append(copy)
-    replicating = Replicating(problem, families, Costs(Maker(problem, WARD), cells(problem)))
-    return problem, replicating.drafts(Families(singles(problem), frozenset(disjoint)))
-
-
-def cells(problem: Problem) -> Unit:
-    return Unit(np.ones(len(problem.columns)), 0.0)
+from layoutopt.search.rows import ComputedRows
+from tests.model.costs import Stored, storage_cost
+from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
 @given(st.data())
@@ -66,47 +49,47 @@ def test_a_query_pays_for_the_better_of_the_greedy_path_and_one_layout(data: st.
 
 @given(problems())
 def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: Problem) -> None:
-    costs = Costs(Maker(problem, WARD, few_guides=False), cells(problem))
-    drafts = Replicating(problem, families_of(problem), costs).drafts(Families(singles(problem)))
-    groups = tuple(draft.columns for draft in drafts)
-    assert costs.query_cost(drafts) == pytest.approx(cost_of(problem, groups, Computed(problem, WARD).by_most))
-    assert costs.storage(drafts) == pytest.approx(len(problem.columns))
+    costs = Costs(Evaluator(problem, WARD, few_guides=False), cells(problem))
+    layouts = CopySearch(problem, families_of(problem), costs).layouts(CopyScheme(singles(problem)))
+    groups = tuple(layout.columns for layout in layouts)
+    assert costs.query_cost(layouts) == pytest.approx(cost_of(problem, groups, ComputedRows(problem, WARD).by_most))
+    assert costs.storage(layouts) == pytest.approx(len(problem.columns))
 
 
 @given(overlapping())
-def test_storage_is_equation_5_2(case: tuple[Problem, Drafts]) -> None:
-    problem, drafts = case
-    maker = Maker(problem, WARD)
-    masters = masters_of(maker, drafts)
+def test_storage_is_equation_5_2(case: tuple[Problem, Candidates]) -> None:
+    problem, layouts = case
+    evaluator = Evaluator(problem, WARD)
+    masters = masters_of(evaluator, layouts)
     assert set(masters) == set(range(len(problem.columns)))
     rows = 1_000_000
     stored = []
-    for draft in drafts:
-        held = round(maker.made(draft).share * rows)
-        mine = sum(master is draft for master in masters.values())
-        stored.append(Stored(held, len(draft.columns), rows - held, mine))
+    for layout in layouts:
+        held = round(evaluator.evaluate(layout).share * rows)
+        mine = sum(master is layout for master in masters.values())
+        stored.append(Stored(held, len(layout.columns), rows - held, mine))
     expected = storage_cost(stored, rows, len(problem.columns))
-    assert Costs(maker, cells(problem)).storage(drafts) / len(problem.columns) == pytest.approx(expected, abs=1e-4)
+    assert Costs(evaluator, cells(problem)).storage(layouts) / len(problem.columns) == pytest.approx(expected, abs=1e-4)
 
 
 @given(overlapping())
-def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, Drafts]) -> None:
-    problem, drafts = case
-    maker = Maker(problem, WARD)
-    tids = Costs(maker, Unit(np.zeros(len(problem.columns)), 1.0)).storage(drafts)
-    if len(drafts) == 1:
+def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, Candidates]) -> None:
+    problem, layouts = case
+    evaluator = Evaluator(problem, WARD)
+    tids = Costs(evaluator, Unit(np.zeros(len(problem.columns)), 1.0)).storage(layouts)
+    if len(layouts) == 1:
         assert tids == 0
         return
-    masters = set(masters_of(maker, drafts).values())
-    expected = sum(1.0 if draft in masters else maker.made(draft).share for draft in drafts)
+    masters = set(masters_of(evaluator, layouts).values())
+    expected = sum(1.0 if layout in masters else evaluator.evaluate(layout).share for layout in layouts)
     assert tids == pytest.approx(expected)
 
 
 @given(overlapping())
-def test_every_query_has_all_its_columns(case: tuple[Problem, Drafts]) -> None:
-    problem, drafts = case
+def test_every_query_has_all_its_columns(case: tuple[Problem, Candidates]) -> None:
+    problem, layouts = case
     for query, reads in enumerate(problem.reads):
-        held = {column for draft in drafts if query in draft.served for column in draft.columns}
+        held = {column for layout in layouts if query in layout.served for column in layout.columns}
         assert set(np.flatnonzero(reads).tolist()) <= held
 
 
@@ -116,10 +99,10 @@ def test_a_query_without_a_column_is_refused() -> None:
         costs(np.array([[1.0]]), np.array([[True, False]]), np.ones(2), 1.0)
 
 
-def test_equal_drafts_are_made_once() -> None:
+def test_what_the_same_queries_read_is_evaluated_once() -> None:
     problem = random_problem(3)
-    maker = Maker(problem, WARD)
+    evaluator = Evaluator(problem, WARD)
     both = frozenset({0, 1})
-    made = maker.made(Draft(frozenset({0}), both)).rows
-    assert maker.made(Draft(frozenset({1, 2}), both)).rows is made
-    assert maker.made(Draft(frozenset({0}), frozenset({0}))).rows is not made
+    rows = evaluator.evaluate(Candidate(frozenset({0}), both)).rows
+    assert evaluator.evaluate(Candidate(frozenset({1, 2}), both)).rows is rows
+    assert evaluator.evaluate(Candidate(frozenset({0}), frozenset({0}))).rows is not rows

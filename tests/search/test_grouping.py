@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.model.cost import Read, workload_cost
+from layoutopt.model.arrays import Bits, Floats
+from layoutopt.model.cost import Read
 from layoutopt.search.grouping import Group, column_classes, cost_of, served_by
 from layoutopt.search.merging import Pairs, merge_bottom_up, starting_groups
-from layoutopt.search.problem import Bools, Floats, Problem, Unit
-from layoutopt.search.rows import Computed, RowsRead, block_estimate, remembered
+from layoutopt.search.problem import Problem, Unit
+from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, remembered
+from tests.model.costs import workload_cost
 from tests.search.problems import WARD, problems, random_problem
 
 
@@ -29,7 +31,7 @@ def problems_with_groups(draw: st.DrawFn) -> tuple[Problem, tuple[Group, ...]]:
 def rows_by_chance(problem: Problem, seed: int) -> RowsRead:
     """Rows that depend on the set of queries alone, whole numbers, none for queries not served."""
 
-    def rows_read(served: Bools) -> Floats:
+    def rows_read(served: Bits) -> Floats:
         rng = np.random.default_rng([seed, *np.packbits(served).tolist()])
         return np.floor(rng.random((len(problem.samples), len(served))) * 100) * served
 
@@ -79,7 +81,7 @@ def test_tids_are_paid_only_where_several_groups_are_read() -> None:
         sample.query_weights[:] = 1
     groups = (frozenset({0, 1}), frozenset({2}))
 
-    def ten(served: Bools) -> Floats:
+    def ten(served: Bits) -> Floats:
         return np.where(served, 10.0, 0.0)[None, :]
 
     # Query 0: two cells a row. Query 1: a cell and a tid a row of both groups.
@@ -120,7 +122,7 @@ def test_a_merges_change_is_the_difference_of_the_objective(case: tuple[Problem,
 @settings(max_examples=50)
 @given(problems())
 def test_merging_passes_from_classes_to_one_group_by_best_estimated_pairs(problem: Problem) -> None:
-    estimate, exact = block_estimate(problem), Computed(problem, WARD)
+    estimate, exact = block_estimate(problem), ComputedRows(problem, WARD)
     passed = merge_bottom_up(problem, starting_groups(problem), estimate, exact)
     assert set(passed[0].groups) == set(column_classes(problem))
     assert passed[-1].groups == (frozenset(range(len(problem.columns))),)

@@ -16,7 +16,7 @@ from layoutopt.search.grouping import cost_of, served_by
 from layoutopt.search.gsop import scheme_of, search_groups, singles, whole
 from layoutopt.search.local import choose_features
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.rows import Computed, Estimate
+from layoutopt.search.rows import ComputedRows, Estimate
 from tests.search.problems import WARD, problems, random_problem
 
 estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "selectivity", "full"])
@@ -26,7 +26,7 @@ estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "se
 @given(problems(), estimates)
 def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem: Problem, estimate: Estimate) -> None:
     found = search_groups(problem, WARD, estimate)
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     assert found.best.cost == pytest.approx(cost_of(problem, found.best.groups, exact))
     assert found.best.cost <= cost_of(problem, whole(problem), exact) + 1e-6
     assert found.best.cost <= cost_of(problem, singles(problem), exact) + 1e-6
@@ -80,7 +80,7 @@ def test_columns_always_read_together_stay_together() -> None:
 @given(problems())
 def test_a_scheme_has_each_groups_columns_and_local_features(problem: Problem) -> None:
     for groups in (search_groups(problem, WARD).best.groups, singles(problem), hillclimb(problem), hyrise(problem)):
-        exact = Computed(problem, WARD)
+        exact = ComputedRows(problem, WARD)
         scheme = scheme_of(problem, groups, exact, "ward")
         assert [layout.columns for layout in scheme.layouts] == [
             tuple(problem.columns[c] for c in sorted(group)) for group in sorted(groups, key=min)
@@ -99,6 +99,6 @@ def test_columns_that_nobody_reads_keep_the_order_of_the_source() -> None:
     reads[:, 2] = False
     reads[:, :2] = True
     unread = replace(problem, reads=reads)
-    scheme = scheme_of(unread, (frozenset({0, 1}), frozenset({2})), Computed(unread, WARD), "ward")
+    scheme = scheme_of(unread, (frozenset({0, 1}), frozenset({2})), ComputedRows(unread, WARD), "ward")
     assert isinstance(scheme.layouts[0].blocking, ByVectors)
     assert scheme.layouts[1].blocking == ByOrder("input")

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.local import (
     block_sample,
@@ -18,7 +19,7 @@ from layoutopt.search.local import (
     local_vectors,
     local_weights,
 )
-from layoutopt.search.problem import Bools, Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit
 from tests.search.problems import WARD, problems, queries_of, random_problem
 
 some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
@@ -28,7 +29,7 @@ def most_vectors(problem: Problem, features: list[int]) -> int:
     return max(len({tuple(row) for row in bits[:, features].tolist()}) for bits in problem.bits)
 
 
-def by_worth(problem: Problem, served: Bools) -> list[int]:
+def by_worth(problem: Problem, served: Bits) -> list[int]:
     worth = local_weights(problem, served).sum(axis=0) * (1 - problem.selectivity)
     return sorted(np.flatnonzero(worth > 0).tolist(), key=lambda i: (-worth[i], i))
 

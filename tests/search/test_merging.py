@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits, Floats
 from layoutopt.search import merging
 from layoutopt.search.grouping import Grouping, column_classes, cost_of, cost_unless_above
 from layoutopt.search.gsop import search_groups, singles, whole
 from layoutopt.search.merging import Pairs, starting_groups
 from layoutopt.search.moves import move_classes
-from layoutopt.search.problem import Bools, Floats, Problem
-from layoutopt.search.rows import Computed, RowsRead, block_estimate, least_rows
+from layoutopt.search.problem import Problem
+from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, least_rows
 from tests.search.problems import WARD, problems, random_problem
 
 
@@ -65,7 +66,7 @@ def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> No
     asked: set[bytes] = set()
     blind = worse_with_every_reader(problem)
 
-    def estimate(served: Bools) -> Floats:
+    def estimate(served: Bits) -> Floats:
         asked.add(served.tobytes())
         return blind(served)
 
@@ -83,7 +84,7 @@ def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> No
 @settings(max_examples=50)
 @given(problems(), st.floats(0.0, 1.0))
 def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: float) -> None:
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     cost = cost_of(problem, singles(problem), exact)
     limit = 2 * share * cost
     found = cost_unless_above(problem, singles(problem), exact, least_rows(problem), limit)
@@ -96,7 +97,7 @@ def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: 
 @settings(max_examples=40)
 @given(problems())
 def test_moves_are_schemes_with_their_exact_objectives(problem: Problem) -> None:
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     start = Grouping(whole(problem), cost_of(problem, whole(problem), exact))
     for found in move_classes(problem, start, column_classes(problem), block_estimate(problem), exact):
         assert sorted(column for group in found.groups for column in group) == list(range(len(problem.columns)))
@@ -109,7 +110,7 @@ def test_wide_tables_are_never_worse_than_sop_and_gsop_single_either(seed: int) 
     problem = random_problem(seed, n_columns=48, n_queries=10, n_features=3, block_rows=40)
     assert len(column_classes(problem)) > len(starting_groups(problem))
     best = search_groups(problem, WARD).best
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     assert best.cost == pytest.approx(cost_of(problem, best.groups, exact))
     assert best.cost <= cost_of(problem, whole(problem), exact) + 1e-6
     assert best.cost <= cost_of(problem, singles(problem), exact) + 1e-6

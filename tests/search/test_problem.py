@@ -15,8 +15,8 @@ from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.local import block_sample, local_weights
 from layoutopt.search.problem import Problem, Sample, make_problem
-from layoutopt.search.rows import Computed
-from layoutopt.skipping.cannot_match import BlockFacts, FeatureBits, cannot_match
+from layoutopt.search.rows import ComputedRows
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, cannot_match
 from tests.search.problems import WARD
 
 COLUMNS = ("a", "b", "c")
@@ -73,25 +73,25 @@ def test_queries_that_read_and_skip_alike_become_one_and_keep_their_weight(asked
 def test_one_group_costs_what_cannot_match_leaves_of_its_blocks(asked: list[Query]) -> None:
     """The whole way from queries: blocks are looked at by the scan's own rule, query by query."""
     problem = problem_of(asked)
-    rows_read = Computed(problem, WARD)
+    rows_read = ComputedRows(problem, WARD)
     found = cost_of(problem, (frozenset(range(3)),), rows_read)
     everyone = np.any(problem.reads, axis=1)
     features = rows_read.guides(everyone)
     weights = local_weights(problem, everyone)[0]
     blocks = block_sample(problem, problem.samples[0], problem.bits[0], features, weights, WARD)
-    facts = BlockFacts(rows=blocks.rows.astype(np.int64), bits=FeatureBits(pack(blocks.unions)))
+    statistics = BlockStatistics(rows=blocks.rows.astype(np.int64), bits=FeatureBits(pack(blocks.unions)))
     expected = 0.0
     for query in asked:
-        skipped = cannot_match(query.filter.root, facts, FEATURES, by_statistics=False)
+        skipped = cannot_match(query.filter.root, statistics, FEATURES, by_statistics=False)
         expected += query.weight * len(query.columns) * float(blocks.rows[~skipped].sum())
     assert found == pytest.approx(expected)
 
 
-def test_skippable_asks_for_every_member_of_some_clause() -> None:
+def test_skippable_asks_for_every_member_of_some_skip_set() -> None:
     problem = problem_of([Query(i, "t", ("a",), Filter.of(node)) for i, node in enumerate([NODES[2], NODES[6]])])
     unions = np.array([[0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=np.bool_)
     found = problem.skippable(unions)
-    by_size = np.argsort(problem.skips.sum(axis=1))  # a IN (1, 2) has one clause, the AND two
+    by_size = np.argsort(problem.skips.sum(axis=1))  # a IN (1, 2) has one skip set, the AND two
     assert found[:, by_size].tolist() == [[True, True], [False, False], [False, True], [False, True]]
     assert problem.skippable(unions, np.arange(2) == by_size[0]).tolist() == [[True], [False], [False], [False]]
 

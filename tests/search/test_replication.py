@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.search.candidates import Candidate
 from layoutopt.search.costs import families_of
-from layoutopt.search.drafts import Draft, Maker
-from layoutopt.search.gsop import search_groups
+from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.replication import Search, scheme_of_drafts
+from layoutopt.search.replication import scheme_of_layouts
 from layoutopt.skipping.skip_sets import membership
-from tests.search.problems import WARD, problems, random_problem, shares_of
-
-
-def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, Search]:
-    best = search_groups(problem, WARD).best
-    return best.cost, Search(problem, WARD, best.groups, stored)
+from tests.search.problems import WARD, crossing, found_by, problems, random_problem, shares_of
 
 
 @settings(max_examples=60, deadline=None)
@@ -43,8 +38,8 @@ def test_within_the_budget_and_never_worse_than_gsop(problem: Problem, budget: f
 @given(problems())
 def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -> None:
     _, search = found_by(problem)
-    drafts = search.best(2.0).drafts
-    scheme = scheme_of_drafts(search.exact.maker, drafts, "ward")
+    layouts = search.best(2.0).layouts
+    scheme = scheme_of_layouts(search.exact.evaluator, layouts, "ward")
     assert scheme.columns == set(problem.columns)
     for query, reads in enumerate(problem.reads):
         wanted = {problem.columns[c] for c in np.flatnonzero(reads)}
@@ -53,8 +48,8 @@ def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -
             if layout.serves is None or query in layout.serves:
                 held |= set(layout.columns)
         assert wanted <= held
-    for draft, layout in zip(drafts, scheme.layouts, strict=True):
-        if search.exact.maker.made(draft).features is None:
+    for candidate, layout in zip(layouts, scheme.layouts, strict=True):
+        if search.exact.evaluator.evaluate(candidate).features is None:
             assert layout.is_undivided
         else:
             assert set(layout.master) <= set(layout.columns)
@@ -64,26 +59,8 @@ def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -
 @settings(max_examples=20, deadline=None)
 @given(problems())
 def test_the_same_problem_has_the_same_scheme(problem: Problem) -> None:
-    first, second = (found_by(one)[1].best(1.5).drafts for one in (problem, replace(problem)))
+    first, second = (found_by(one)[1].best(1.5).layouts for one in (problem, replace(problem)))
     assert first == second
-
-
-def crossing() -> Problem:
-    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
-    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
-    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
-    family = np.repeat([0, 1], 4)
-    return Problem(
-        columns=("a", "b", "c", "d"),
-        reads=np.array([[f == 0, True, f == 1, False] for f in family]),
-        shares=np.eye(8),
-        members=np.eye(8, dtype=np.float32),
-        skips=np.eye(8, dtype=np.bool_),
-        samples=(Sample(vectors, 160, np.ones(8)),),
-        unit=Unit.cells(4),
-        block_rows=56,
-        max_vectors=100,
-    )
 
 
 def test_a_copy_of_the_column_in_conflict_ends_it() -> None:
@@ -94,7 +71,7 @@ def test_a_copy_of_the_column_in_conflict_ends_it() -> None:
     # Every query reads its 40 rows of two columns and no tids; one column of four is stored twice.
     assert found.cost == 8 * 40 * 2 < cost
     assert found.storage == 1.25
-    assert {draft.columns - {3} for draft in found.drafts} == {frozenset({0, 1}), frozenset({1, 2})}
+    assert {layout.columns - {3} for layout in found.layouts} == {frozenset({0, 1}), frozenset({1, 2})}
     assert search.best(1.0).cost == cost
     # A copy of a few rows of a and b, for one query, is all that less storage can buy.
     assert found.cost < search.best(1.24).cost < cost
@@ -117,7 +94,7 @@ def test_a_copy_holds_the_rows_of_a_general_feature_only() -> None:
     )
     _, search = found_by(problem)
     found = search.best(1.05)
-    scheme = scheme_of_drafts(search.exact.maker, found.drafts, "ward")
+    scheme = scheme_of_layouts(search.exact.evaluator, found.layouts, "ward")
     (copy,) = [layout for layout in scheme.layouts if not layout.is_undivided]
     assert (copy.columns, copy.master, copy.features) == (("b", "c"), ("c",), (8,))
     assert set(copy.guides) & {4, 5, 6, 7}
@@ -127,7 +104,7 @@ def test_a_copy_holds_the_rows_of_a_general_feature_only() -> None:
 def test_classes_are_told_apart_in_what_a_layout_serves() -> None:
     problem = replace(crossing(), classes=np.array([7, 0, 0, 1, 2, 3, 4, 5, 6]))
     _, search = found_by(problem)
-    scheme = scheme_of_drafts(search.exact.maker, search.best(1.25).drafts, "ward")
+    scheme = scheme_of_layouts(search.exact.evaluator, search.best(1.25).layouts, "ward")
     assert {layout.serves for layout in scheme.layouts} == {(1, 2, 3, 4, 5), (0, 6, 7, 8)}
 
 
@@ -146,19 +123,19 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
         [rng.integers(0, values, rows)[:, None] == np.arange(values), rng.random((rows, weak)) < 0.95]
     )
     lists = [frozenset(rng.choice(values, 4, replace=False).tolist()) for _ in range(weak)]
-    clauses = (*lists, *(frozenset((values + feature,)) for feature in range(weak)))
+    skip_sets = (*lists, *(frozenset((values + feature,)) for feature in range(weak)))
     skips = np.hstack([np.eye(weak, dtype=np.bool_), np.eye(weak, dtype=np.bool_)])
     problem = Problem(
-        columns=("a",), reads=np.ones((weak, 1), dtype=np.bool_), shares=shares_of(clauses, skips, values + weak),
-        members=membership(clauses, values + weak), skips=skips,
+        columns=("a",), reads=np.ones((weak, 1), dtype=np.bool_), shares=shares_of(skip_sets, skips, values + weak),
+        members=membership(skip_sets, values + weak), skips=skips,
         samples=(Sample(VectorCounts.of_rows(pack(bits), values + weak), rows, np.ones(weak)),),
         unit=Unit.cells(1), block_rows=150, max_vectors=3_000,
     )  # fmt: skip
-    draft = Draft(frozenset((0,)), frozenset(range(weak)))
-    few, many = Maker(problem, WARD), Maker(problem, WARD, few_guides=False)
-    assert set(few.made(draft).guides) < set(many.made(draft).guides)
-    assert not {*range(values, values + weak)} & set(few.made(draft).guides)
-    assert few.made(draft).rows.sum() < 0.9 * many.made(draft).rows.sum()
+    layout = Candidate(frozenset((0,)), frozenset(range(weak)))
+    few, many = Evaluator(problem, WARD), Evaluator(problem, WARD, few_guides=False)
+    assert set(few.evaluate(layout).guides) < set(many.evaluate(layout).guides)
+    assert not {*range(values, values + weak)} & set(few.evaluate(layout).guides)
+    assert few.evaluate(layout).rows.sum() < 0.9 * many.evaluate(layout).rows.sum()
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.search.local import choose_features, local_vectors, local_weights
-from layoutopt.search.problem import Bools, Floats, Ints, Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import (
-    Computed,
+    ComputedRows,
     Estimate,
     block_estimate,
     coarse_estimate,
@@ -29,14 +30,14 @@ some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
 
 def skips_vector(problem: Problem, query: int, bits: np.ndarray) -> bool:
-    """Whether some clause of the query has only features whose bit is 0, one clause after the other."""
-    for clause in np.flatnonzero(problem.skips[query]):
-        if not bits[np.flatnonzero(problem.members[:, clause])].any():
+    """Whether some skip set of the query has only features whose bit is 0, one skip set after the other."""
+    for skip_set in np.flatnonzero(problem.skips[query]):
+        if not bits[np.flatnonzero(problem.members[:, skip_set])].any():
             return True
     return False
 
 
-def read_naively(problem: Problem, s: int, served: Bools, features: Ints) -> list[float]:
+def read_naively(problem: Problem, s: int, served: Bits, features: Ints) -> list[float]:
     """Block by block and query by query, from the rows themselves."""
     sample, bits = problem.samples[s], problem.bits[s]
     vectors = local_vectors(bits, sample.vectors.counts, features)
@@ -59,7 +60,7 @@ def read_naively(problem: Problem, s: int, served: Bools, features: Ints) -> lis
 @given(problems(), some_queries)
 def test_computed_rows_are_those_of_the_blocks_that_queries_cannot_skip(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     by_most = exact.by_most(served), choose_features(problem, served)
     for found, guides in ((exact(served), exact.guides(served)), by_most):
         assert found.shape == (len(problem.samples), len(served))
@@ -71,12 +72,12 @@ def test_computed_rows_are_those_of_the_blocks_that_queries_cannot_skip(problem:
 def test_fewer_guides_are_taken_only_where_queries_then_read_less(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
     cells = problem.weights * problem.reads.sum(axis=1)
-    exact = Computed(problem, WARD)
+    exact = ComputedRows(problem, WARD)
     assert (exact(served) * cells).sum() <= (exact.by_most(served) * cells).sum() + 1e-6
     assert set(exact.guides(served).tolist()) <= set(choose_features(problem, served).tolist())
 
 
-def every_estimate(problem: Problem, served: Bools) -> dict[str, Floats]:
+def every_estimate(problem: Problem, served: Bits) -> dict[str, Floats]:
     names: list[Estimate] = ["coarse", "block", "selectivity", "full"]
     return {name: rows_estimator(problem, name, WARD)(served) for name in names}
 
@@ -98,14 +99,14 @@ def test_the_block_estimate_is_above_where_each_vector_fills_blocks_of_its_own(
 ) -> None:
     served = queries_of(problem, asked)
     found = block_estimate(problem)(served)
-    assert (found >= Computed(problem, WARD).by_most(served) - 1e-6).all()
+    assert (found >= ComputedRows(problem, WARD).by_most(served) - 1e-6).all()
 
 
 @given(problems(), some_queries)
 def test_coarse_is_exact_where_its_few_vectors_are_enough(problem: Problem, asked: list[int]) -> None:
     served = queries_of(problem, asked)
     found = coarse_estimate(problem, WARD)(served)
-    assert np.array_equal(found, Computed(problem, WARD).by_most(served))
+    assert np.array_equal(found, ComputedRows(problem, WARD).by_most(served))
 
 
 def one_vector_a_query(counts: list[int], block_rows: int) -> Problem:
@@ -131,17 +132,17 @@ def test_the_estimates_by_hand() -> None:
     assert selectivity_estimate(problem)(everyone).tolist() == [[25, 10, 9]]
     # Whole blocks of 10 spared: of the others, query 0 spares 10 + 0, query 1 20 + 0, query 2 20 + 10.
     assert block_estimate(problem)(everyone).tolist() == [[34, 24, 14]]
-    assert Computed(problem, WARD)(everyone).tolist() == [[25, 10, 9]]
+    assert ComputedRows(problem, WARD)(everyone).tolist() == [[25, 10, 9]]
 
 
 def test_blocks_too_large_to_be_pure_are_read_by_all_whose_rows_they_have() -> None:
     problem = one_vector_a_query([6, 6, 6, 6], block_rows=14)
     everyone = np.ones(4, dtype=np.bool_)
-    assert Computed(problem, WARD)(everyone).tolist() == [[12, 12, 12, 12]]
+    assert ComputedRows(problem, WARD)(everyone).tolist() == [[12, 12, 12, 12]]
     assert block_estimate(problem)(everyone).tolist() == [[24, 24, 24, 24]]
 
 
-def test_queries_without_clauses_read_everything() -> None:
+def test_queries_without_skip_sets_read_everything() -> None:
     problem = one_vector_a_query([6, 6], block_rows=3)
     blind = replace(problem, skips=np.zeros((2, 2), dtype=np.bool_), shares=np.zeros((2, 2)))
     everyone = np.ones(2, dtype=np.bool_)
@@ -158,7 +159,7 @@ def test_nobody_reads_nothing() -> None:
 def test_every_set_of_queries_is_computed_once() -> None:
     asked: list[list[bool]] = []
 
-    def rows_read(served: Bools) -> Floats:
+    def rows_read(served: Bits) -> Floats:
         asked.append(served.tolist())
         return np.zeros((1, len(served)))
 

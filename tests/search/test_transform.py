@@ -2,86 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
+from layoutopt.search.candidates import Candidate, Candidates, joined, tidied
 from layoutopt.search.costs import Costs
-from layoutopt.search.drafts import Draft, Drafts, Maker, joined, thinned, tidied
-from layoutopt.search.problem import Problem
+from layoutopt.search.evaluation import Evaluator
+from layoutopt.search.problem import Problem, thinned
 from layoutopt.search.transform import improve, merge, merge_replicate, replicate
-from tests.search.problems import WARD, problems
-from tests.search.test_costs import cells, overlapping
+from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
-def results(problem: Problem, drafts: Drafts) -> list[Drafts]:
-    found = [replicate(problem, drafts, draft, frozenset({query})) for draft in drafts for query in draft.served]
-    for one, other in combinations(drafts, 2):
-        found += [merge(problem, drafts, one, other), merge_replicate(problem, drafts, one, other)]
+def results(problem: Problem, layouts: Candidates) -> list[Candidates]:
+    found = [replicate(problem, layouts, layout, frozenset({query})) for layout in layouts for query in layout.served]
+    for one, other in combinations(layouts, 2):
+        found += [merge(problem, layouts, one, other), merge_replicate(problem, layouts, one, other)]
     return found
 
 
 @given(overlapping())
-def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Problem, Drafts]) -> None:
-    problem, drafts = case
-    for result in results(problem, drafts):
-        assert {column for draft in result for column in draft.columns} == set(range(len(problem.columns)))
-        assert len({draft.served for draft in result}) == len(result)
+def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Problem, Candidates]) -> None:
+    problem, layouts = case
+    for result in results(problem, layouts):
+        assert {column for layout in result for column in layout.columns} == set(range(len(problem.columns)))
+        assert len({layout.served for layout in result}) == len(result)
         for query, reads in enumerate(problem.reads):
-            held = {column for draft in result if query in draft.served for column in draft.columns}
+            held = {column for layout in result if query in layout.served for column in layout.columns}
             assert set(np.flatnonzero(reads).tolist()) <= held
 
 
-def small(problem: Problem) -> tuple[Problem, Drafts]:
-    drafts = [Draft(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)]
-    return problem, tuple(drafts)
+def of_single_columns(reads: list[list[int]]) -> tuple[Problem, Candidates]:
+    """The scheme of a layout for every column, of a problem whose queries read so."""
+    problem = replace(random_problem(1, n_queries=len(reads)), reads=np.array(reads, dtype=np.bool_))
+    layouts = [Candidate(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)]
+    return problem, tuple(layouts)
 
 
-@pytest.fixture
-def three_queries() -> Problem:
-    """Query 0 reads columns 0 and 1, query 1 columns 1 and 2, query 2 all; nobody reads column 3."""
-    from tests.search.problems import random_problem
-
-    problem = random_problem(1, n_queries=3)
-    reads = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]], dtype=np.bool_)
-    object.__setattr__(problem, "reads", reads)
-    return problem
+def told(layouts: Candidates) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The columns and queries of each layout."""
+    return {(tuple(sorted(layout.columns)), tuple(sorted(layout.served))) for layout in layouts}
 
 
-def drafts_of(*given: tuple[set[int], set[int]]) -> set[tuple[frozenset[int], frozenset[int]]]:
-    return {(frozenset(columns), frozenset(queries)) for columns, queries in given}
+def test_figure_5_5() -> None:
+    """Column 0 is relevant to feature 1, column 1 to 2 and 3, column 2 to 1 and 2, column 3 to feature 3.
+
+    A query asks for each feature, and a layout has those of its queries. What a layout has in common with another is
+    merged with it, as 5.5.2 has it. (Of the last operation the text says that the layout of both columns has feature 1
+    and a copy feature 2; with these columns it is the other way round.)
+    """
+    problem, layouts = of_single_columns([[0, 0, 0, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
+    _, second, third, _ = layouts
+    assert told(layouts) == {((0,), (1,)), ((1,), (2, 3)), ((2,), (1, 2)), ((3,), (3,))}
+    replicated = replicate(problem, layouts, second, frozenset({3}))
+    assert told(replicated) == {((0,), (1,)), ((1,), (2,)), ((2,), (1, 2)), ((1, 3), (3,))}
+    merged = merge(problem, layouts, second, third)
+    assert told(merged) == {((0,), (1,)), ((1, 2), (1, 2, 3)), ((3,), (3,))}
+    both = merge_replicate(problem, layouts, second, third)
+    assert told(both) == {((0, 2), (1,)), ((1, 2), (2,)), ((1, 3), (3,))}
 
 
-def test_the_operations_on_an_example(three_queries: Problem) -> None:
-    problem, drafts = small(three_queries)
-    zero, one, two, _ = drafts
-    replicated = replicate(problem, drafts, one, frozenset({1}))
-    assert {(d.columns, d.served) for d in replicated} == drafts_of(
-        ({0, 1}, {0, 2}), ({1}, {1}), ({2}, {1, 2}), ({3}, set())
-    )
-    assert [d.copy for d in replicated if d.served == {1}] == [True]
-    assert {(d.columns, d.served) for d in merge(problem, drafts, zero, two)} == drafts_of(
-        ({0, 1, 2}, {0, 1, 2}), ({3}, set())
-    )
-    both = merge_replicate(problem, drafts, zero, two)
-    assert {(d.columns, d.served) for d in both} == drafts_of(
-        ({0, 2}, {2}), ({0}, {0}), ({2}, {1}), ({1}, {0, 1, 2}), ({3}, set())
-    )
+def test_the_operations_where_one_query_reads_three_columns() -> None:
+    """Query 0 reads columns 0 and 1, query 1 columns 1 and 2, query 2 all three; nobody reads column 3."""
+    problem, layouts = of_single_columns([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]])
+    zero, one, two, _ = layouts
+    replicated = replicate(problem, layouts, one, frozenset({1}))
+    assert told(replicated) == {((0, 1), (0, 2)), ((1,), (1,)), ((2,), (1, 2)), ((3,), ())}
+    assert [layout.copy for layout in replicated if layout.served == {1}] == [True]
+    assert told(merge(problem, layouts, zero, two)) == {((0, 1, 2), (0, 1, 2)), ((3,), ())}
+    both = merge_replicate(problem, layouts, zero, two)
+    assert told(both) == {((0, 2), (2,)), ((0,), (0,)), ((2,), (1,)), ((1,), (0, 1, 2)), ((3,), ())}
 
 
 def test_layouts_of_the_same_queries_are_one() -> None:
-    both = joined([Draft(frozenset({2}), frozenset({7})), Draft(frozenset({0}), frozenset({7}), copy=True)])
-    assert both == (Draft(frozenset({0, 2}), frozenset({7})),)
+    both = joined([Candidate(frozenset({2}), frozenset({7})), Candidate(frozenset({0}), frozenset({7}), copy=True)])
+    assert both == (Candidate(frozenset({0, 2}), frozenset({7})),)
 
 
 @given(overlapping())
-def test_tidying_leaves_every_column_once_at_least(case: tuple[Problem, Drafts]) -> None:
-    problem, drafts = case
-    everything = Draft(frozenset(range(len(problem.columns))), frozenset())
-    kept = tidied(problem, [everything, *drafts, everything])
-    assert {column for draft in kept for column in draft.columns} == set(range(len(problem.columns)))
+def test_tidying_leaves_every_column_once_at_least(case: tuple[Problem, Candidates]) -> None:
+    problem, layouts = case
+    everything = Candidate(frozenset(range(len(problem.columns))), frozenset())
+    kept = tidied(problem, [everything, *layouts, everything])
+    assert {column for layout in kept for column in layout.columns} == set(range(len(problem.columns)))
 
 
 @given(problems())
@@ -98,10 +103,10 @@ def test_thinned_samples_stand_for_as_many_rows(problem: Problem) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(overlapping())
-def test_improving_gains_and_stays_within_the_budget(case: tuple[Problem, Drafts]) -> None:
-    problem, drafts = case
-    costs = Costs(Maker(problem, WARD), cells(problem))
-    budget = costs.storage(drafts) + 1.0
-    better = improve(problem, drafts, budget, costs, costs)
-    assert costs.query_cost(better) <= costs.query_cost(drafts)
+def test_improving_gains_and_stays_within_the_budget(case: tuple[Problem, Candidates]) -> None:
+    problem, layouts = case
+    costs = Costs(Evaluator(problem, WARD), cells(problem))
+    budget = costs.storage(layouts) + 1.0
+    better = improve(problem, layouts, budget, costs, costs)
+    assert costs.query_cost(better) <= costs.query_cost(layouts)
     assert costs.storage(better) <= budget

@@ -32,7 +32,7 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.values import ValueSet, compare, to_key
 from layoutopt.model.vectors import pack
-from layoutopt.skipping.cannot_match import BlockFacts, ColumnBounds, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, FeatureBits, FeatureIndex, cannot_match
 
 Row = dict[str, Any]
 TYPES = {"a": "int", "b": "int", "x": "double", "s": "string"}
@@ -155,28 +155,28 @@ def bounds_of(blocks: Sequence[Sequence[Row]], name: str) -> ColumnBounds:
     return ColumnBounds(low, high, known, nulls, TYPES[name])
 
 
-def facts_of(blocks: Sequence[Sequence[Row]], features: Sequence[Condition] = ()) -> BlockFacts:
+def statistics_of(blocks: Sequence[Sequence[Row]], features: Sequence[Condition] = ()) -> BlockStatistics:
     bits = np.array([[any(f.is_true(row) for row in block) for f in features] for block in blocks], dtype=bool)
-    return BlockFacts(
+    return BlockStatistics(
         rows=np.array([len(block) for block in blocks], dtype=np.int64),
         bits=FeatureBits(pack(bits.reshape(len(blocks), len(features)))),
         bounds={name: bounds_of(blocks, name) for name in TYPES},
     )
 
 
-def forgetful(facts: BlockFacts, seed: int) -> BlockFacts:
-    """The same facts with some unknown, some bounds too wide, and a column's bounds missing."""
+def forgetful(statistics: BlockStatistics, seed: int) -> BlockStatistics:
+    """The same statistics with some unknown, some bounds too wide, and a column's bounds missing."""
     rng = np.random.default_rng(seed)
     bounds = {}
-    for name, of_column in list(facts.bounds.items())[seed % 3 :]:
-        known = of_column.known & (rng.random(facts.n) < 0.7)
+    for name, of_column in list(statistics.bounds.items())[seed % 3 :]:
+        known = of_column.known & (rng.random(statistics.n) < 0.7)
         low, high = of_column.low.copy(), of_column.high.copy()
         low[~known], high[~known] = (None, None) if low.dtype == object else (7, -7)
         if low.dtype == np.int64:
-            low -= rng.integers(0, 2, facts.n)
-        nulls = np.where(rng.random(facts.n) < 0.3, -1, of_column.nulls)
+            low -= rng.integers(0, 2, statistics.n)
+        nulls = np.where(rng.random(statistics.n) < 0.3, -1, of_column.nulls)
         bounds[name] = ColumnBounds(low, high, known, nulls, of_column.type)
-    return BlockFacts(facts.rows, facts.bits, bounds)
+    return BlockStatistics(statistics.rows, statistics.bits, bounds)
 
 
 def literal_of(condition: Condition) -> Literal:
@@ -193,27 +193,29 @@ def features_of(conditions: Sequence[Condition]) -> FeatureSet:
 def test_a_block_with_a_matching_row_is_never_skipped(
     blocks: list[list[Row]], condition: Condition, features: list[Condition], seed: int, exact: bool
 ) -> None:
-    facts = facts_of(blocks, features)
-    skipped = cannot_match(condition.node, facts if exact else forgetful(facts, seed), features_of(features))
+    statistics = statistics_of(blocks, features)
+    skipped = cannot_match(condition.node, statistics if exact else forgetful(statistics, seed), features_of(features))
     for block, skip in zip(blocks, skipped, strict=True):
         assert not (skip and any(condition.is_true(row) for row in block))
 
 
 @given(blocks_of_rows, trees, st.lists(leaves, max_size=5))
 def test_more_mechanisms_skip_more(blocks: list[list[Row]], condition: Condition, features: list[Condition]) -> None:
-    facts, feature_set = facts_of(blocks, features), features_of(features)
-    both = cannot_match(condition.node, facts, feature_set)
-    by_features = cannot_match(condition.node, facts, feature_set, by_statistics=False)
-    by_statistics = cannot_match(condition.node, facts, feature_set, by_features=False)
+    statistics, feature_set = statistics_of(blocks, features), features_of(features)
+    both = cannot_match(condition.node, statistics, feature_set)
+    by_features = cannot_match(condition.node, statistics, feature_set, by_statistics=False)
+    by_statistics = cannot_match(condition.node, statistics, feature_set, by_features=False)
     assert (both >= (by_features | by_statistics)).all()
-    np.testing.assert_array_equal(by_statistics, cannot_match(condition.node, facts, None))
-    assert not cannot_match(condition.node, facts, feature_set, by_features=False, by_statistics=False).any()
+    np.testing.assert_array_equal(by_statistics, cannot_match(condition.node, statistics, None))
+    assert not cannot_match(condition.node, statistics, feature_set, by_features=False, by_statistics=False).any()
 
 
 @given(blocks_of_rows, leaves)
 def test_a_feature_skips_every_block_without_it(blocks: list[list[Row]], condition: Condition) -> None:
     """A literal that is itself a feature: nothing else can be skipped, and all of that is."""
-    skipped = cannot_match(condition.node, facts_of(blocks, [condition]), features_of([condition]), by_statistics=False)
+    skipped = cannot_match(
+        condition.node, statistics_of(blocks, [condition]), features_of([condition]), by_statistics=False
+    )
     assert skipped.tolist() == [not any(condition.is_true(row) for row in block) for block in blocks]
 
 
@@ -227,7 +229,7 @@ def test_bounds_skip_exactly_what_they_prove(name: str, data: st.DataObject) -> 
     blocks = [[{**dict.fromkeys(TYPES), name: low}, {**dict.fromkeys(TYPES), name: high}] for low, high in spans]
     node = InSet(column(name), ValueSet.of(to_key(value, TYPES[name]) for value in values))
     expected = [not any(low <= value <= high for value in values) for low, high in spans]
-    assert cannot_match(node, facts_of(blocks), None).tolist() == expected
+    assert cannot_match(node, statistics_of(blocks), None).tolist() == expected
 
 
 @given(st.lists(st.integers(-60, 60), min_size=9, max_size=80, unique=True), st.integers(0, 9), st.booleans())
@@ -240,11 +242,12 @@ def test_long_lists_skip_exactly_what_they_prove(values: list[int], seed: int, u
     high = low + rng.integers(0, 4, 200)
     bounds = ColumnBounds(low, high, np.ones(200, dtype=bool), np.zeros(200, dtype=np.int64), "int")
     expected = [not any(kept.contains(int(k)) for k in range(a, b + 1)) for a, b in zip(low, high, strict=True)]
-    facts = BlockFacts(np.full(200, 5), None, {"a": bounds})
-    assert cannot_match(InSet(column("a"), kept), facts, None).tolist() == expected
+    statistics = BlockStatistics(np.full(200, 5), None, {"a": bounds})
+    assert cannot_match(InSet(column("a"), kept), statistics, None).tolist() == expected
     objects = ColumnBounds(low.astype(object), high.astype(object), bounds.known, bounds.nulls, "int")
     assert (
-        cannot_match(InSet(column("a"), kept), BlockFacts(facts.rows, None, {"a": objects}), None).tolist() == expected
+        cannot_match(InSet(column("a"), kept), BlockStatistics(statistics.rows, None, {"a": objects}), None).tolist()
+        == expected
     )
 
 
@@ -284,7 +287,7 @@ def one_block(**values: list[Any]) -> list[list[Row]]:
     ],
 )
 def test_statistics_skip_what_they_should(condition: Condition, block: list[list[Row]], expected: bool) -> None:
-    assert cannot_match(condition.node, facts_of(block), None).tolist() == [expected]
+    assert cannot_match(condition.node, statistics_of(block), None).tolist() == [expected]
 
 
 def test_two_columns_are_apart_only_where_both_are_known() -> None:
@@ -292,35 +295,37 @@ def test_two_columns_are_apart_only_where_both_are_known() -> None:
     ones, zeros, known = np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.int64), np.array([True, True, False])
     a = ColumnBounds(5 * ones, 5 * ones, known, zeros, "int")
     b = ColumnBounds(zeros, zeros, known[::-1], zeros, "int")
-    facts = BlockFacts(ones, None, {"a": a, "b": b})
-    assert cannot_match(columns_compared("<").node, facts, None).tolist() == [False, True, False]
+    statistics = BlockStatistics(ones, None, {"a": a, "b": b})
+    assert cannot_match(columns_compared("<").node, statistics, None).tolist() == [False, True, False]
 
 
 def test_constants_and_unknown_columns() -> None:
-    facts = facts_of(one_block(a=[1]))
-    assert cannot_match(Constant(False), facts, None).tolist() == [True]
-    assert cannot_match(Constant(True), facts, None).tolist() == [False]
-    assert cannot_match(InSet(Col("z", "int"), ValueSet.point(9)), facts, None).tolist() == [False]
-    assert cannot_match(InSet(Col("a", "bigint"), ValueSet.point(9)), facts, None).tolist() == [False]  # another type
+    statistics = statistics_of(one_block(a=[1]))
+    assert cannot_match(Constant(False), statistics, None).tolist() == [True]
+    assert cannot_match(Constant(True), statistics, None).tolist() == [False]
+    assert cannot_match(InSet(Col("z", "int"), ValueSet.point(9)), statistics, None).tolist() == [False]
+    assert cannot_match(InSet(Col("a", "bigint"), ValueSet.point(9)), statistics, None).tolist() == [
+        False
+    ]  # another type
     of_a = Call("abs", (column("a"),), "int")
-    assert cannot_match(InSet(of_a, ValueSet.point(9)), facts, None).tolist() == [False]
+    assert cannot_match(InSet(of_a, ValueSet.point(9)), statistics, None).tolist() == [False]
 
 
 def test_decimals_beyond_int64_compare() -> None:
     wide = "decimal(38,0)"
     ones, zeros = np.ones(2, dtype=bool), np.zeros(2, dtype=np.int64)
     objects = np.array([10**30, 5], dtype=object)
-    facts = BlockFacts(
+    statistics = BlockStatistics(
         np.full(2, 1),
         None,
         {
             "w": ColumnBounds(objects, objects, ones, zeros, wide),
         },
     )
-    assert cannot_match(InSet(Col("w", wide), ValueSet.point(10**30)), facts, None).tolist() == [False, True]
+    assert cannot_match(InSet(Col("w", wide), ValueSet.point(10**30)), statistics, None).tolist() == [False, True]
     beyond = InSet(Col("n", wide), ValueSet.of([3, *(10**18 * k for k in range(10, 20))]))
     as_wide = ColumnBounds(np.array([1, 3]), np.array([1, 3]), ones, zeros, wide)
-    assert cannot_match(beyond, BlockFacts(facts.rows, None, {"n": as_wide}), None).tolist() == [True, False]
+    assert cannot_match(beyond, BlockStatistics(statistics.rows, None, {"n": as_wide}), None).tolist() == [True, False]
 
 
 def in_list(*values: str) -> InSet:
@@ -328,41 +333,41 @@ def in_list(*values: str) -> InSet:
 
 
 def test_a_list_is_skipped_by_features_of_its_values() -> None:
-    """DESIGN 2: ``x IN ('a','b')`` skips by features for its literals."""
+    """``x IN ('a','b')`` skips by features for its literals."""
     features = features_of([listed("s", ["a"], False), listed("s", ["b"], False)])
     bits = FeatureBits(pack(np.array([[0, 0], [1, 0], [0, 1]], dtype=bool)))
-    facts = BlockFacts(np.full(3, 1), bits)
-    assert cannot_match(in_list("a", "b"), facts, features).tolist() == [True, False, False]
-    assert cannot_match(in_list("a", "b", "c"), facts, features).tolist() == [False, False, False]
+    statistics = BlockStatistics(np.full(3, 1), bits)
+    assert cannot_match(in_list("a", "b"), statistics, features).tolist() == [True, False, False]
+    assert cannot_match(in_list("a", "b", "c"), statistics, features).tolist() == [False, False, False]
 
 
 def test_whole_numbers_side_by_side_are_a_list_too() -> None:
     features = features_of([listed("a", [1], False), listed("a", [2], False)])
     bits = FeatureBits(pack(np.array([[0, 0], [1, 0]], dtype=bool)))
     node = InSet(column("a"), ValueSet.of([1, 2]))
-    assert cannot_match(node, BlockFacts(np.full(2, 1), bits), features).tolist() == [True, False]
+    assert cannot_match(node, BlockStatistics(np.full(2, 1), bits), features).tolist() == [True, False]
 
 
 def test_a_feature_and_a_statistic_skip_an_or_together() -> None:
-    """DESIGN 2: ``x = 'a' OR y > 10`` by a feature and a statistic together; neither alone."""
+    """``x = 'a' OR y > 10`` by a feature and a statistic together; neither alone."""
     node = any_of([compared("s", "=", "a"), compared("a", ">", 10)]).node
     features = features_of([compared("s", "=", "a")])
     bits = FeatureBits(pack(np.array([[0], [0], [1]], dtype=bool)))
     high = np.array([10, 11, 10])
     bounds = ColumnBounds(np.zeros(3, dtype=np.int64), high, np.ones(3, dtype=bool), np.zeros(3, dtype=np.int64), "int")
-    facts = BlockFacts(np.full(3, 1), bits, {"a": bounds})
-    assert cannot_match(node, facts, features).tolist() == [True, False, False]
-    assert not cannot_match(node, facts, features, by_statistics=False).any()
-    assert not cannot_match(node, facts, features, by_features=False).any()
+    statistics = BlockStatistics(np.full(3, 1), bits, {"a": bounds})
+    assert cannot_match(node, statistics, features).tolist() == [True, False, False]
+    assert not cannot_match(node, statistics, features, by_statistics=False).any()
+    assert not cannot_match(node, statistics, features, by_features=False).any()
 
 
 def test_a_conjunctive_feature_skips_its_and() -> None:
     parts = [compared("s", "=", "a"), compared("a", ">", 10)]
     both = FeatureSet((Feature(tuple(Predicate((literal_of(p),)) for p in parts), 1.0),))
-    facts = BlockFacts(np.full(2, 1), FeatureBits(pack(np.array([[0], [1]], dtype=bool))))
+    statistics = BlockStatistics(np.full(2, 1), FeatureBits(pack(np.array([[0], [1]], dtype=bool))))
     stricter = all_of([*parts, compared("b", "=", 1)]).node
-    assert cannot_match(stricter, facts, both).tolist() == [True, False]
-    assert not cannot_match(parts[0].node, facts, both).any()
+    assert cannot_match(stricter, statistics, both).tolist() == [True, False]
+    assert not cannot_match(parts[0].node, statistics, both).any()
 
 
 def test_an_index_remembers_what_it_found() -> None:
@@ -386,16 +391,16 @@ def test_feature_bits_are_those_of_the_words() -> None:
 def test_what_is_remembered_of_other_filters_changes_nothing(
     blocks: list[list[Row]], conditions: list[Condition], features: list[Condition]
 ) -> None:
-    shared, index = facts_of(blocks, features), FeatureIndex(features_of(features))
+    shared, index = statistics_of(blocks, features), FeatureIndex(features_of(features))
     for condition in conditions * 2:
-        alone = cannot_match(condition.node, facts_of(blocks, features), features_of(features))
+        alone = cannot_match(condition.node, statistics_of(blocks, features), features_of(features))
         assert cannot_match(condition.node, shared, index).tolist() == alone.tolist()
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("layoutopt.skipping.zone_maps._MOST_REMEMBERED", 3)
-    facts = facts_of(one_block(a=[1, 2]))
+    statistics = statistics_of(one_block(a=[1, 2]))
     for value in range(20):
         node = compared("a", "=", value).node
-        assert cannot_match(node, facts, None).tolist() == [value not in (1, 2)]
-        assert len(facts.proved) <= 3
+        assert cannot_match(node, statistics, None).tolist() == [value not in (1, 2)]
+        assert len(statistics.proved) <= 3

@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 from layoutopt.catalog.commit import CRASH_POINTS
 from layoutopt.cli.app import main
-from layoutopt.spark import load, loads
 from layoutopt.spark.core.stages import Stages
+from layoutopt.spark.loading import load, loads
 
 SEGMENTS_FIRST = 4
 SEGMENT_WRITTEN, MORE_WRITTEN = "segment-written", "more-segments-written"

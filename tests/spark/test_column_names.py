@@ -23,12 +23,11 @@ from layoutopt import spark as ls
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.errors import QueryError, SchemaError
-from layoutopt.model.types import is_type_name
+from layoutopt.model.types import is_type_name, quoted
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import open_source
 from layoutopt.spark.loading.rehearse import rehearse
 from layoutopt.sql.plain_names import plain_name
-from layoutopt.sql.references import quoted
 from layoutopt.sql.schema import schema_from
 from tests.spark.settings import UNCOMPILED, under
 

@@ -16,9 +16,9 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
+from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.settings import LoadSettings, VacuumSettings
 from layoutopt.model.layout import Plan
-from layoutopt.spark.job import run_job, teller
 from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
@@ -99,9 +99,10 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     def body(spark: SparkSession, settings: VacuumSettings) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/table/0.json")
 
-    monkeypatch.setattr("layoutopt.spark.job.spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: SimpleNamespace(stop=lambda: None))
     assert run_job("job", VacuumSettings, body, ["--table", "t"]) == 1
-    assert capsys.readouterr().err == "/data/table/0.json: No space left on device; check the path and the disk\n"
+    said = capsys.readouterr().err
+    assert said == "layoutopt: /data/table/0.json: No space left on device; check the path and the disk\n"
 
 
 @pytest.mark.parametrize("target", ["-", None])
@@ -112,12 +113,14 @@ def test_with_events_on_stderr_all_that_a_job_says_is_json(
         teller(settings.log_json)("half done")
         raise KeyboardInterrupt("nothing was committed")
 
-    monkeypatch.setattr("layoutopt.spark.job.spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: SimpleNamespace(stop=lambda: None))
     words = ["--source", "s", "--table", "t", *(["--log-json", target] if target else [])]
     assert run_job("job", LoadSettings, body, words) == 130
     lines = capsys.readouterr().err.splitlines()
     said = [json.loads(line)["sentence"] for line in lines] if target else lines
-    assert said == ["half done", "interrupted: nothing was committed"]
+    assert [line.removeprefix("layoutopt: ") for line in said] == [
+        "half done", "interrupted: nothing was committed",
+    ]  # fmt: skip
 
 
 def test_planning_and_featurising_from_a_configuration(place: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from layoutopt import spark as ls
 from layoutopt.errors import SchemaError, SettingError
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Settings
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import check_settings
@@ -57,7 +58,12 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     nodes = [
         is_value(schema, *each) for each in (("k", "=", 3), ("s", "=", "5"), ("p", "<", 4), ("name", "=", "it's 1"))
     ]
-    load(spark, rows, place / "t", make_plan(spark, rows, document(schema, nodes), method="sop", block_rows=20))
+    load(
+        spark,
+        rows,
+        place / "t",
+        make_plan(spark, rows, document(schema, nodes), PlanRequest(method="sop", block_rows=20)),
+    )
     rows.createOrReplaceTempView("src")
     ls.register(spark, "t", str(place / "t"))
     ls.enable(spark)

@@ -20,6 +20,7 @@ from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import CatalogError, DataFileError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.inspect.verify import verify
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
@@ -39,7 +40,7 @@ def loaded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     source = str(DATA / "tpch_sample.parquet")
     settings = AnalyzeSettings(log=str(DATA / "tpch_queries.sql"), schema_source=source, num_features=8)
     document = analyze_log(settings).document
-    plan = make_plan(spark, source, document, method=request.param, block_rows=40, segment_rows=1_000)
+    plan = make_plan(spark, source, document, PlanRequest(method=request.param, block_rows=40, segment_rows=1_000))
     path = tmp_path_factory.mktemp(request.param) / "table"
     load(spark, source, path, plan)
     return path

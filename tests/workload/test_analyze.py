@@ -84,6 +84,16 @@ def test_a_log_without_any_usable_query_is_an_error(texts: list[str], table: str
         analyze(entries(*texts), SCHEMA, table)
 
 
+@pytest.mark.parametrize("table", ["t", None])
+def test_a_log_that_nothing_parses_of_names_a_dialect_that_does(table: str | None) -> None:
+    log = entries("SELECT TOP 5 [a] FROM [t]", "SELECT [b] FROM [t] WHERE [a] = 1", "SELECT (")
+    with pytest.raises(LogError, match="3 can't be read in the dialect spark: --dialect tsql reads them"):
+        analyze(log, SCHEMA, table)
+    with pytest.raises(LogError, match="1 can't be read in the dialect spark: name the log's own with --dialect"):
+        analyze(entries("SELECT ("), SCHEMA, table)
+    assert len(analyze(log, SCHEMA, table, "tsql").queries) == 2
+
+
 def test_analysis_does_not_depend_on_the_dialect_for_meaning() -> None:
     spark = analyze(entries("SELECT a FROM t WHERE b LIKE 'x%' AND a = '5'"), SCHEMA, "t")
     other = analyze(entries("""SELECT "a" FROM "t" WHERE "b" LIKE 'x%' AND "a" = '5'"""), SCHEMA, "t", "postgres")

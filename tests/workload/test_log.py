@@ -29,6 +29,19 @@ def test_one_broken_statement_costs_no_other(tmp_path: Path) -> None:
     assert [entry.sql for entry in read_log(path)] == ["SELECT 1", "SELECT 'never closed", "SELECT 3"]
 
 
+def test_lines_without_semicolons_are_a_statement_each(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = _write(tmp_path, "log.sql", "SELECT a FROM t -- one\n\n-- two\nSELECT b FROM t WHERE a = 1\nSELEC b FRM\n")
+    found = list(read_log(path))
+    assert [entry.sql for entry in found] == ["SELECT a FROM t -- one", "SELECT b FROM t WHERE a = 1", "SELEC b FRM"]
+    assert "no ';' between statements; each of its 3 lines was read as one" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["SELECT a\nFROM t\nWHERE b = 1\n", "SELECT a\nFROM t\nWHERE (b =\n"])
+def test_a_statement_over_several_lines_stays_one(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert [entry.sql for entry in read_log(_write(tmp_path, "log.sql", text))] == [text.strip()]
+    assert not caplog.text
+
+
 def test_the_dialect_decides_what_a_string_is(tmp_path: Path) -> None:
     path = _write(tmp_path, "log.sql", r"SELECT 'a\';' ; SELECT 2")
     assert [entry.sql for entry in read_log(path)] == [r"SELECT 'a\';'", "SELECT 2"]

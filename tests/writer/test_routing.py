@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.arrays import Words
+from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.vectors import VectorCounts, Words, pack, unpack
+from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
-    CUT_BY,
     Guides,
     feature_guides,
     guides_of,

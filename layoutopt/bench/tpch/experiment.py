@@ -137,7 +137,8 @@ def features_step(bench: Bench, stream: str) -> Step:
         settings = AnalyzeSettings(
             log=str(log), schema_source=str(bench.data.denormalised), table=TABLE, num_features=num_features(stream)
         )
-        return analyze_log(settings).document.to_json()
+        document: Json = analyze_log(settings).document.to_json()
+        return document
 
     return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))
 
@@ -199,6 +200,7 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
 
 def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
     """Make a variant's `plan.json` in `folder`; returns the seconds that it took and what it predicts."""
+    from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
     from layoutopt.model.feature import FeatureSet
     from layoutopt.spark.planning.plan import make_plan
@@ -211,14 +213,16 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
         bench.spark(),
         str(bench.data.denormalised),
         document,
-        method=variant.method,
-        partition_by=variant.partition_by,
-        block_rows=variant.block_rows,
-        by=variant.by,
-        max_vectors=variant.max_vectors,
-        seed=SEED,
-        storage_budgets=(variant.budget or 1.0,),
-        copies=int(variant.budget or 2),
+        PlanRequest(
+            method=variant.method,
+            partition_by=variant.partition_by,
+            block_rows=variant.block_rows,
+            by=variant.by,
+            max_vectors=variant.max_vectors,
+            seed=SEED,
+            storage_budgets=(variant.budget or 1.0,),
+            copies=int(variant.budget or 2),
+        ),
     )
     seconds = time.perf_counter() - started
     folder.mkdir(parents=True, exist_ok=True)

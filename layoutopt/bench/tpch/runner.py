@@ -152,7 +152,7 @@ def run_tpch(
     Raises:
         SettingError: a scale factor or a stream that is not known.
     """
-    from layoutopt.spark.planning.plan import METHODS
+    from layoutopt.methods.registry import METHODS
 
     asked = chosen_streams(streams)
     console = console or Console()

@@ -27,7 +27,7 @@ from layoutopt.features.holdout import mined_from
 from layoutopt.model.document import FeaturesDocument
 
 if TYPE_CHECKING:
-    from layoutopt.spark.planning.trying import Trial
+    from layoutopt.spark.planning.hold_out import EvaluatedPlan
 
 PARTITION_BY: Final = "o_year"
 STREAMS: Final = ("chapter3", "chapter4")
@@ -88,21 +88,21 @@ def tuning_figures(
 def tuning_figure(bench: Bench, stream: str, say: Callable[[str], None]) -> TuningFigure:
     """Tune for one stream, and sweep."""
     from layoutopt.spark.planning.automatic import THRESHOLDS, label_of, tune
-    from layoutopt.spark.planning.trying import Trial, start_trying, try_on
+    from layoutopt.spark.planning.hold_out import EvaluatedPlan, evaluation_on, start_evaluation
 
     document = read_features(bench, stream, say)
     settings, default = settings_for(bench, stream), default_threshold(document.queries)
     thresholds = [factor * default for factor in THRESHOLDS]
     say(f"{stream}: tuning")
-    chosen = tune(start_trying(bench.spark(), settings, document, thresholds, say), settings, thresholds)
+    chosen = tune(start_evaluation(bench.spark(), settings, document, thresholds, say), settings, thresholds)
     say(f"{stream}: sweeping")
     rows = source_rows(bench, document.schema)
     documents = {each: mined_from(document, document.queries, threshold=each) for each in thresholds}
-    sweeping = try_on(rows, settings, documents, read_test_queries(bench, stream), say)
-    untuned = Trial(settings, default, 0.0)
+    sweeping = evaluation_on(rows, settings, documents, read_test_queries(bench, stream), say)
+    untuned = EvaluatedPlan(settings, default, 0.0)
     for each in (untuned, chosen, *grid(documents, settings)):
         sweeping.score(each.settings, each.threshold)
-    unseen = {label_of(trial): trial.score for trial in sweeping.trials}
+    unseen = {label_of(trial): trial.score for trial in sweeping.evaluated}
     return TuningFigure(stream, settings.method, label_of(untuned), label_of(chosen), unseen)
 
 
@@ -116,15 +116,15 @@ def settings_for(bench: Bench, stream: str) -> PlanSettings:
     )
 
 
-def grid(documents: Mapping[int, FeaturesDocument], settings: PlanSettings) -> Iterator[Trial]:
+def grid(documents: Mapping[int, FeaturesDocument], settings: PlanSettings) -> Iterator[EvaluatedPlan]:
     """Each T with each number of features with each block size, of those that tuning tries; not scored yet."""
     from layoutopt.spark.planning.automatic import BLOCK_ROWS, numbers_of_features
-    from layoutopt.spark.planning.trying import Trial
+    from layoutopt.spark.planning.hold_out import EvaluatedPlan
 
     for threshold, document in documents.items():
         for count, factor in product(numbers_of_features(settings, len(document.features)), (1.0, *BLOCK_ROWS)):
             rows = max(1, round(factor * settings.block_rows))
-            yield Trial(settings.model_copy(update={"num_features": count, "block_rows": rows}), threshold, 0.0)
+            yield EvaluatedPlan(settings.model_copy(update={"num_features": count, "block_rows": rows}), threshold, 0.0)
 
 
 def print_tuning(console: Console, figures: Sequence[TuningFigure]) -> None:

@@ -1,4 +1,7 @@
-"""All I/O on a table's folder goes through here: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
+"""The files of a table's folder: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
+
+The catalog reads and writes through here alone. Loads write data files through fsspec itself, and remove them so where
+they fail; datasets for other engines read them so.
 
 Paths are relative to the table's root, ``/``-separated; those that would leave it are refused.
 

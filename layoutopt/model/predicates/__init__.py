@@ -1,7 +1,6 @@
-"""The language of filters in one place: nouns, constructors, normal forms, texts and JSON."""
+"""The language of filters in one place: nouns, constructors, normal forms and texts."""
 
 from layoutopt.model.predicates.cnf import MAX_CLAUSES, MAX_LITERALS, Filter, predicate_of
-from layoutopt.model.predicates.codec import from_json, to_json
 from layoutopt.model.predicates.like import (
     ANY_CHAR,
     ANY_STRING,
@@ -66,7 +65,6 @@ __all__ = [
     "describe",
     "describe_all",
     "disjunction",
-    "from_json",
     "like",
     "like_text",
     "literal_prefix",
@@ -76,6 +74,5 @@ __all__ = [
     "parse_like",
     "predicate_of",
     "simplified",
-    "to_json",
     "to_sql",
 ]

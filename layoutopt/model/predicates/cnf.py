@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.nodes import FALSE, And, Columns, Constant, Node, Or, Predicate, order_of
 from layoutopt.model.predicates.normal import conjunction, disjunction
 from layoutopt.model.predicates.subsume import implies
+from layoutopt.model.records import As, Form, Record
 
 MAX_CLAUSES: Final = 64
 MAX_LITERALS: Final = 64
+_LARGEST_BOUND: Final = 1024
+"""Of clauses and literals in documents: what a normal form costs grows with its square."""
+
+
+def _bound(number: int) -> int:
+    if not 0 < number <= _LARGEST_BOUND:
+        raise ValueError(f"the bounds of a filter are 1 to {_LARGEST_BOUND}")
+    return number
+
+
+_Bound = Annotated[int, As(int, _bound)]
 
 
 @dataclass(frozen=True)
-class Filter(HashedOnce):
+class Filter(HashedOnce, Record):
     """What a query asks of rows.
 
     Attributes:
@@ -28,8 +40,9 @@ class Filter(HashedOnce):
     """
 
     root: Node
-    max_clauses: int = MAX_CLAUSES
-    max_literals: int = MAX_LITERALS
+    max_clauses: _Bound = MAX_CLAUSES
+    max_literals: _Bound = MAX_LITERALS
+    form: ClassVar = Form(names={"root": "filter"})
 
     __hash__ = HashedOnce.__hash__
 

@@ -1,8 +1,8 @@
 """The nouns of filters: expressions, literals, predicates and the AND/OR trees made of them.
 
 A literal stands for the rows for which it is TRUE. Under SQL's three-valued logic a comparison with NULL is not TRUE,
-so NULL is outside of every literal that does not name it. Build trees with :mod:`layoutopt.model.predicates.normal`, which
-brings equal conditions to equal trees.
+so NULL is outside of every literal that does not name it. Build trees with
+:mod:`~layoutopt.model.predicates.normal`, which brings equal conditions to equal trees.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from layoutopt.model.hashing import HashedOnce
-from layoutopt.model.predicates.like import Pattern, canonical_pattern
+from layoutopt.model.predicates.like import Pattern, canonical_pattern, like_text, parse_like
+from layoutopt.model.records import As, Form, Record
+from layoutopt.model.types import type_name
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import Key, key_kind
 
 Columns = frozenset[str]
+TypeName = Annotated[str, As(str, type_name)]
 _FUNCTION_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 RUN_CODE: Final = frozenset({"java_method", "reflect", "try_reflect"})
 """Spark's functions that call what their arguments name: a plan with them would be a program."""
@@ -26,12 +29,13 @@ COMPARISONS: Final = ("=", "<>", "<", "<=")
 
 
 @dataclass(frozen=True)
-class Col(HashedOnce):
+class Col(HashedOnce, Record):
     """A column: its name as the schema spells it, and its Spark type."""
 
     name: str
-    type: str
+    type: TypeName
 
+    form: ClassVar = Form(names={"name": "col"})
     __hash__ = HashedOnce.__hash__
 
     @cached_property
@@ -41,18 +45,22 @@ class Col(HashedOnce):
 
 
 @dataclass(frozen=True)
-class Const(HashedOnce):
+class Const(HashedOnce, Record):
     """A constant argument of a function: the key of its value (None is NULL), and its Spark type."""
 
     value: Key | None
-    type: str
+    type: TypeName
     columns: ClassVar[Columns] = frozenset()
 
+    form: ClassVar = Form(names={"value": "const"})
     __hash__ = HashedOnce.__hash__
+
+    def __post_init__(self) -> None:
+        _check_kind((self.value,), self.type)
 
 
 @dataclass(frozen=True)
-class Call(HashedOnce):
+class Call(HashedOnce, Record):
     """A deterministic function that fails on no row, by its lower-case Spark name, with the type of its result.
 
     ``try_cast`` has one argument and casts it to ``type``. Two calls are the same function of a row if they are equal.
@@ -63,8 +71,9 @@ class Call(HashedOnce):
 
     fn: str
     args: tuple[Expr, ...]
-    type: str
+    type: TypeName
 
+    form: ClassVar = Form(names={"fn": "call"})
     __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
@@ -85,7 +94,7 @@ Expr = Col | Const | Call
 
 
 @dataclass(frozen=True)
-class InSet(HashedOnce):
+class InSet(HashedOnce, Record):
     """The subject's value is one of these, or, where ``null``, the subject is NULL.
 
     This is =, <>, <, BETWEEN, IN, <=>, IS NULL (no values, ``null``), IS NOT NULL (all values), LIKE with a prefix or
@@ -97,9 +106,11 @@ class InSet(HashedOnce):
     values: ValueSet
     null: bool = False
 
+    form: ClassVar = Form(names={"subject": "in"})
     __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
+        _check_kind((bound for interval in self.values.intervals for bound in interval), self.subject.type)
         # Values of a type without order are only all or none, for IS [NOT] NULL.
         object.__setattr__(self, "values", ValueSet.normalised(self.values.intervals, self.subject.type))
         if key_kind(self.subject.type) is None and not (self.values.is_all or self.values.is_empty):
@@ -112,20 +123,21 @@ class InSet(HashedOnce):
 
 
 @dataclass(frozen=True)
-class Like(HashedOnce):
+class Like(HashedOnce, Record):
     """The subject matches a pattern (or, ``negated``, it is not NULL and does not).
 
-    Patterns without wildcards or with a trailing ``%`` alone are :class:`InSet`; :func:`layoutopt.model.predicates.normal.like`
-    makes the right one.
+    Patterns without wildcards or with a trailing ``%`` alone are :class:`InSet`;
+    :func:`layoutopt.model.predicates.normal.like` makes the right one.
 
     Raises:
         ValueError: the subject is no string.
     """
 
     subject: Expr
-    pattern: Pattern
+    pattern: Annotated[Pattern, As(str, parse_like, like_text)]
     negated: bool = False
 
+    form: ClassVar = Form(names={"subject": "like"})
     __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
@@ -140,7 +152,7 @@ class Like(HashedOnce):
 
 
 @dataclass(frozen=True)
-class Comparison(HashedOnce):
+class Comparison(HashedOnce, Record):
     """Two expressions of a row compared; neither is NULL. The sides of = and <> are brought to one order.
 
     Raises:
@@ -151,6 +163,7 @@ class Comparison(HashedOnce):
     op: str
     right: Expr
 
+    form: ClassVar = Form(names={"op": "compare"})
     __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
@@ -174,21 +187,23 @@ Literal = InSet | Like | Comparison
 
 
 @dataclass(frozen=True)
-class Constant(HashedOnce):
+class Constant(HashedOnce, Record):
     """TRUE for every row, or for none."""
 
     value: bool
     columns: ClassVar[Columns] = frozenset()
 
+    form: ClassVar = Form(names={"value": "constant"})
     __hash__ = HashedOnce.__hash__
 
 
 @dataclass(frozen=True)
-class And(HashedOnce):
+class And(HashedOnce, Record):
     """Rows for which every child is TRUE. Build it with :func:`layoutopt.model.predicates.normal.conjunction`."""
 
     children: tuple[Node, ...]
 
+    form: ClassVar = Form(names={"children": "and"})
     __hash__ = HashedOnce.__hash__
 
     @cached_property
@@ -198,11 +213,12 @@ class And(HashedOnce):
 
 
 @dataclass(frozen=True)
-class Or(HashedOnce):
+class Or(HashedOnce, Record):
     """Rows for which some child is TRUE. Build it with :func:`layoutopt.model.predicates.normal.disjunction`."""
 
     children: tuple[Node, ...]
 
+    form: ClassVar = Form(names={"children": "or"})
     __hash__ = HashedOnce.__hash__
 
     @cached_property
@@ -218,7 +234,7 @@ FALSE: Final = Constant(False)
 
 
 @dataclass(frozen=True)
-class Predicate(HashedOnce):
+class Predicate(HashedOnce, Record):
     """A disjunction of literals (Sun 2017, 3.3.1), in canonical order; build it with :func:`predicate_of`.
 
     Raises:
@@ -227,6 +243,7 @@ class Predicate(HashedOnce):
 
     literals: tuple[Literal, ...]
 
+    form: ClassVar = Form(names={"literals": "predicate"})
     __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
@@ -248,6 +265,13 @@ class Predicate(HashedOnce):
     def is_always_true(self) -> bool:
         """Whether one literal is TRUE of every row; only a set of all values and NULL is."""
         return any(isinstance(x, InSet) and x.null and x.values.is_all for x in self.literals)
+
+
+def _check_kind(keys: Iterable[Key | None], type: str) -> None:
+    kind = key_kind(type)
+    for key in keys:
+        if key is not None and key.__class__.__name__ != kind:
+            raise ValueError(f"{key!r:.80} is no key of type {type!r}")
 
 
 def columns_of(x: Expr | Node | Predicate) -> Columns:

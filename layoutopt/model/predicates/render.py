@@ -28,8 +28,9 @@ from layoutopt.model.predicates.nodes import (
     Or,
     Predicate,
 )
+from layoutopt.model.types import quoted
 from layoutopt.model.values import Interval, ValueSet, successor
-from layoutopt.model.values.constants import constant_sql, identifier_sql, short_constant
+from layoutopt.model.values.constants import constant_sql, short_constant
 from layoutopt.model.values.keys import Key, domain, float_key, key_to_float
 
 Noun = Expr | Node | Predicate | Filter
@@ -48,7 +49,7 @@ class _Style:
 _All: TypeAlias = Sequence[str]
 """Conditions that all hold."""
 
-_SQL: Final = _Style(identifier_sql, constant_sql)
+_SQL: Final = _Style(quoted, constant_sql)
 _SHORT: Final = _Style(str, short_constant, longest_list=5)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, cast
 
+from layoutopt.model.types import decimal_digits
 from layoutopt.model.values.keys import (
     Key,
-    decimal_digits,
     domain,
     exact_number,
     float_key,

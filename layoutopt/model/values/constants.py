@@ -39,11 +39,6 @@ def text_sql(text: str) -> str:
     return f"'{escaped}'"
 
 
-def identifier_sql(name: str) -> str:
-    """A quoted identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _time_sql(key: int, type: str) -> str:
     if type == "timestamp":
         return f"timestamp_micros({key}L)"  # a literal's text would depend on the session's time zone

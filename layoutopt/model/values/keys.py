@@ -16,13 +16,13 @@ from functools import lru_cache
 from typing import Final, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
+
+from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.types import INTEGER_BITS, decimal_digits
 
 Key = int | str | bytes
 
-_INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_INT_KEYED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "float", "double", *_INTEGER_BITS})
-_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_INT_KEYED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "float", "double", *INTEGER_BITS})
 _FLOATS: Final = ("float", "double")
 _SIGN: Final = 0x7FFF_FFFF_FFFF_FFFF
 _INFINITY_KEY: Final = 0x7FF0_0000_0000_0000
@@ -34,17 +34,6 @@ _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _LARGEST_EXPONENT: Final = 400
 """Decimals beyond 10 to this power are refused: no Spark type holds them, and their integers would be huge."""
-
-
-@lru_cache(maxsize=1024)
-def decimal_digits(type: str) -> tuple[int, int] | None:
-    """Precision and scale of ``decimal(p,s)``; None for other types.
-
-    >>> decimal_digits("decimal(15,2)"), decimal_digits("int")
-    ((15, 2), None)
-    """
-    match = _DECIMAL.fullmatch(type)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 @lru_cache(maxsize=1024)
@@ -78,7 +67,7 @@ def domain(type: str) -> tuple[Key | None, Key | None]:
     digits = decimal_digits(type)
     if digits:
         return 1 - 10 ** digits[0], 10 ** digits[0] - 1
-    bits = 32 if type == "date" else _INTEGER_BITS.get(type, 64)
+    bits = 32 if type == "date" else INTEGER_BITS.get(type, 64)
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
@@ -93,7 +82,7 @@ def successor(key: Key) -> Key:
     return key + b"\0" if isinstance(key, bytes) else key + 1
 
 
-def float_keys(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def float_keys(values: Floats) -> Ints:
     """The keys of doubles: float64[n] to int64[n].
 
     The keys are dense: neighbouring doubles have neighbouring keys, -0.0 and 0.0 the key 0, every NaN ``NAN_KEY``.

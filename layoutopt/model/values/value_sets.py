@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from layoutopt.model.hashing import HashedOnce
+from layoutopt.model.records import Form, Record
 from layoutopt.model.values.keys import Key, ceil_float32, domain, successor
 
 Interval = tuple[Key | None, Key | None]
@@ -19,7 +20,7 @@ _SURROGATES: Final = (0xD800, 0xDFFF)
 
 
 @dataclass(frozen=True)
-class ValueSet(HashedOnce):
+class ValueSet(HashedOnce, Record):
     """A set of keys of one kind.
 
     Attributes:
@@ -32,6 +33,7 @@ class ValueSet(HashedOnce):
 
     intervals: tuple[Interval, ...]
 
+    form: ClassVar = Form(bare=True)
     __hash__ = HashedOnce.__hash__
 
     @classmethod

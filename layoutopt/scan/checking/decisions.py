@@ -1,4 +1,4 @@
-"""The shadow of every scan: with ``LAYOUTOPT_CHECK_SKIPPING=1``, what a query skips is read too, and must not match.
+"""Checks every decision to skip: with ``LAYOUTOPT_CHECK_SKIPPING=1``, what is skipped is read too.
 
 For who trusts, but verifies; the package's own tests all run so. Nothing of what decides to skip is believed: no
 feature, statistic, bound or retrieval path. For each decision the filter's columns are read of all rows of the segments
@@ -9,42 +9,24 @@ query's own text too, so that the analysis of the text is not believed either.
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import SkippingError
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import And, Node, Or, columns_of, describe
 from layoutopt.model.predicates.render import to_sql
+from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.checking.rows import SegmentRows, segment_rows
 from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import Fate, PrunedPlan
 
-if TYPE_CHECKING:
-    from layoutopt.scan.table import Table
 
-Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-
-SWITCH: Final = "LAYOUTOPT_CHECK_SKIPPING"
-"""The environment variable that switches the checks on."""
-
-TALLY: Final[Counter[str]] = Counter()
-"""What this process has checked so far, for reports: decisions, blocks and rows read again, and what was undecided."""
-
-
-def is_on() -> bool:
-    """Whether everything that is skipped is to be read again."""
-    return os.environ.get(SWITCH, "") not in ("", "0")
-
-
-def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> None:
+def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:
     """Reads what a decision leaves out, and the filter's columns of all rows of those segments.
 
     Args:
@@ -73,7 +55,7 @@ def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> No
             surely, maybe = bounds_of_matches(root, content)
             lacking = ~delivered(plan, rows)
             if (maybe & ~surely & lacking).any():
-                from layoutopt.scan.checking.texts import matching_text
+                from layoutopt.scan.checking.conditions import matching_text
 
                 found = matching_text(table.schema, to_sql(root), content, table.settings.time_zone)
                 decided &= found is not None
@@ -82,7 +64,7 @@ def check_decision(table: Table, root: Node, pruned: Sequence[PrunedPlan]) -> No
     TALLY["decisions" if decided else "undecided decisions"] += 1
 
 
-def _check_coverage(table: Table, pruned: Sequence[PrunedPlan]) -> None:
+def _check_coverage(table: OpenedTable, pruned: Sequence[PrunedPlan]) -> None:
     """Whether something was decided about every partition: what nobody looks at is skipped, too."""
     covered = {plan.source.entries[index].key for plan in pruned for index in np.unique(plan.source.entry_of)}
     for entry in table.catalog.partitions:
@@ -152,29 +134,3 @@ def report_lost(plan: PrunedPlan, rows: SegmentRows, lost: Bits, what: str) -> N
         f"{int(lost.sum())} rows that match {what:.200} would not be read ({where}); "
         "run `layoutopt verify`, load the partition again, and report this where nothing is found"
     )
-
-
-def check_late(given: pa.Table, whole: pa.Table, condition: Node) -> None:
-    """Compares rows that were put together late with all rows of the same row groups.
-
-    Args:
-        given: what was read under the condition.
-        whole: the same without one; both in the order of their tids.
-        condition: rows for which it is not TRUE may be missing in ``given``.
-
-    Raises:
-        SkippingError: another row is missing, or has other values.
-    """
-    if not columns_of(condition) <= set(whole.column_names):
-        return
-    expected, found = matching_rows(condition, whole), matching_rows(condition, given)
-    if expected is None or found is None:
-        TALLY["undecided late readings"] += 1
-        return
-    left, right = whole.filter(pa.array(expected)), given.filter(pa.array(found))
-    if not left.equals(right) and repr(left.to_pylist()) != repr(right.to_pylist()):  # NaN is not equal to itself
-        raise SkippingError(
-            f"reading late gives {right.num_rows} of the {left.num_rows} rows that match {describe(condition):.200}, "
-            "or other values; run `layoutopt verify`, and report this where nothing is found"
-        )
-    TALLY["late readings"] += 1

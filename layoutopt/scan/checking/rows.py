@@ -1,4 +1,4 @@
-"""The rows of a segment as its files have them, whatever a query skips: what :mod:`layoutopt.scan.checking.decisions` believes.
+"""The rows of a segment as its files have them, whatever a query skips.
 
 Every row group of a layout is read. A row's place is its tid, or its position in the files where a plan has one layout.
 """
@@ -11,17 +11,17 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SkippingError
+from layoutopt.model.arrays import Ints
+from layoutopt.model.columns import TID
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
+from layoutopt.scan.files import BATCH_ROWS, read_file
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import BATCH_ROWS, TID, FileRead, read_file
-
-Ints = npt.NDArray[np.int64]
+from layoutopt.scan.segments import FileRead
 
 _MOST_BYTES: Final = 64 * 2**20
 """Of rows that are kept for the next query; one segment's may be more."""

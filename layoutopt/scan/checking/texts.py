@@ -1,4 +1,4 @@
-"""The shadow of a whole text: its own condition on what it skips, and its answer from all rows.
+"""Checks a whole text: its own condition on what it skips, and its answer from all rows.
 
 Both are DuckDB's, so texts are looked at that mean the same there as in Spark; of others the filter as analysed is all
 that :mod:`layoutopt.scan.checking.decisions` evaluates. What a text means is then not our analyser's to say.
@@ -12,27 +12,23 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.model.schema import Schema
-from layoutopt.scan.checking.decisions import TALLY, delivered, report_lost, segments_with_skips
+from layoutopt.scan.check_switch import TALLY
+from layoutopt.scan.checking.conditions import compiled_condition, matching_text
+from layoutopt.scan.checking.decisions import delivered, report_lost, segments_with_skips
 from layoutopt.scan.checking.rows import segment_rows
-from layoutopt.scan.engine import EngineQuery, Source, connect, run
-from layoutopt.scan.matches import bits_sql, with_places
+from layoutopt.scan.engine import EngineQuery, Source, run
+from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.path import choose_layouts
 from layoutopt.scan.prune import Fate, PlanBlocks, PrunedPlan
-from layoutopt.scan.read import BATCH_ROWS
-from layoutopt.scan.table import TableRead
+from layoutopt.scan.reads import TableRead
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
-
-Bits = npt.NDArray[np.bool_]
 
 _CLOSE = 1e-9
 """Sums of floats depend on the order of the rows; what a lost row changes is larger, or another check's to find."""
@@ -65,7 +61,7 @@ def _leaves_out(read: TableRead) -> bool:
 def _check_condition(sql: str, read: TableRead, zone: str) -> bool:
     """Whether every row that is skipped was looked at."""
     condition, schema = _plain_condition(sql), read.table.schema
-    if condition is None or _compiled(schema, condition, zone) is None:
+    if condition is None or compiled_condition(schema, condition, zone) is None:
         return False
     columns = [column for column in read.columns if column.name.lower() in condition.lower()]
     if not columns:
@@ -87,39 +83,6 @@ def _plain_condition(sql: str) -> str | None:
         return plain_condition(sql)
     except QueryError:
         return None
-
-
-@lru_cache(maxsize=1000)
-def _compiled(schema: Schema, condition: str, zone: str) -> str | None:
-    """DuckDB's text for which rows a condition holds; None where it may mean something else there."""
-    try:
-        return bits_sql(schema, [condition], zone)
-    except QueryError:
-        return None
-
-
-def matching_text(schema: Schema, condition: str, rows: pa.Table, zone: str) -> Bits | None:
-    """The rows for which a condition is TRUE, by DuckDB; None where it can't say what Spark would.
-
-    Args:
-        schema: the table's.
-        condition: in Spark's dialect.
-        rows: they have the condition's columns.
-        zone: the session's time zone.
-    """
-    here = Schema(tuple(column for column in schema.columns if column.name in rows.column_names))
-    compiled = _compiled(here, condition, zone)
-    if compiled is None:
-        return None
-    with connect(zone) as connection:
-        connection.register("t", with_places(rows))
-        try:
-            found = connection.sql(compiled).to_arrow_table()
-        except duckdb.Error:  # a cast that fails on a row that no query reads
-            return None
-    matched = np.zeros(rows.num_rows, dtype=np.bool_)
-    matched[np.asarray(found.column(0))] = np.asarray(found.column(1))
-    return matched
 
 
 def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> bool:
@@ -148,7 +111,7 @@ def _portable(sql: str, reads: Sequence[TableRead], zone: str) -> PortableSql | 
 
 
 def _views(reads: Sequence[TableRead]) -> Mapping[int, str]:
-    return {read.start: f"_shadow_{index}" for index, read in enumerate(reads)}
+    return {read.start: f"_checked_{index}" for index, read in enumerate(reads)}
 
 
 def _answer(portable: PortableSql, reads: Sequence[TableRead], zone: str) -> pa.Table:

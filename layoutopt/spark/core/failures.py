@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,8 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from layoutopt import errors
-from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError
+from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError, recovered
 
-_KINDS: dict[str, type[LayoutoptError]] = {
-    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LayoutoptError)
-}
-_MARK = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
@@ -29,12 +23,6 @@ _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotF
 _NO_SPACE = re.compile(r"No space left on device")
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
 _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
-
-
-def marked(error: LayoutoptError) -> RuntimeError:
-    """An error whose text, inside whatever Spark makes of it, :func:`clear_failures` finds again on the driver."""
-    payload = json.dumps({"kind": type(error).__name__, "message": str(error)})
-    return RuntimeError(f"layoutopt-error:{payload}:end")
 
 
 @contextmanager
@@ -65,10 +53,9 @@ def clear_failures(source: str) -> Iterator[None]:
 
 def clear_failure(text: str, source: str) -> LayoutoptError | None:
     """The error that a message of Spark stands for, or None."""
-    mark = _MARK.search(text)
-    if mark:
-        carried = json.loads(mark[1])
-        return _KINDS.get(carried["kind"], TableError)(carried["message"])
+    ours = recovered(text)
+    if ours is not None:
+        return ours
     if _NO_SPACE.search(text):
         return _disk_full()
     if _NO_MEMORY.search(text):

@@ -11,21 +11,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError
+from layoutopt.model.columns import word_names
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import to_sql
-from layoutopt.model.vectors import WORD_BITS, VectorCounts, Words, words_for
+from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.writer.routing import words_of
 
-WORD_PREFIX = "_w"
 _COUNT = "_count"
 # (vector, count) pairs that the driver takes in at most: about a gigabyte at 128 features.
 MAX_PAIRS = 8_000_000
-
-
-def word_names(n_features: int) -> tuple[str, ...]:
-    """The names of the columns that hold a row's words: ``_w0``, ``_w1``, ..."""
-    return tuple(f"{WORD_PREFIX}{i}" for i in range(words_for(n_features)))
 
 
 def feature_sql(feature: Feature) -> str:
@@ -60,12 +56,6 @@ def feature_words(df: DataFrame, features: Sequence[Feature]) -> DataFrame:
     """The rows with their feature vectors: bigint columns ``_w0`` .., bit patterns of the model's uint64 words."""
     names = word_names(len(features))
     return df.select("*", *(F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)))
-
-
-def words_of(table: pa.Table, n_features: int) -> Words:
-    """The words of a table that has the columns of :func:`feature_words`, ``uint64[n, words_for(n_features)]``."""
-    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
-    return np.stack(columns, axis=1).view(np.uint64)
 
 
 def vector_counts(

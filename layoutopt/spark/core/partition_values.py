@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError
-from layoutopt.sql.references import quoted
+from layoutopt.model.types import quoted
 
 _NO_ZONE: Final = "timestamp_ntz'1970-01-01 00:00:00'"
 # What stands for NULL: in the names of Hive's folders, and in our own keys. Of other types no value is called "null".

@@ -1,4 +1,4 @@
-"""Which segment each row of a load goes to: partitions counted first, those above ``segment_rows`` cut (DESIGN 2).
+"""Which segment each row of a load goes to: partitions counted first, those above ``segment_rows`` cut.
 
 Segments are cut along the source's own order, so that what lay together stays together and ``input-order`` means
 what it says. Two jobs see the same order where the source's files are the same. Where a cut nevertheless comes out
@@ -17,10 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.spark.core.partition_values import null_first, partition_column, plain_type
 
-POSITION = "_pos"
-SEGMENT = "_segment"
 # No source has names that begin so.
 _VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_w_value", "_w_low", "_w_high", "_w_chunk", "_w_count"
 _END = 2**63 - 1

@@ -111,7 +111,7 @@ def _end_quietly(spark: SparkSession) -> None:
 
 
 def session_settings(spark: SparkSession) -> Settings:
-    """The session's settings that change what a predicate means (DESIGN 7, promise 9)."""
+    """The session's settings that change what a predicate means."""
     zone = _conf(spark, "spark.sql.session.timeZone")
     return Settings(
         time_zone="UTC" if zone in _UTC_NAMES else zone,

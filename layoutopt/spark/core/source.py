@@ -27,13 +27,14 @@ from pyspark.sql.types import (
 
 from layoutopt.catalog.checks import Content
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
 from layoutopt.spark.core.failures import clear_failures
 from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
-_RESERVED_PREFIXES = ("_w",)
-_RESERVED = frozenset({"_block", "_tid", "_pos", "_segment"})
+RESERVED_PREFIXES = ("_w",)
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
@@ -75,7 +76,7 @@ def _check_columns(df: DataFrame) -> None:
         if name in seen:
             raise SchemaError(f"the source has two columns {field.name!r}; rename one")
         seen.add(name)
-        if name in _RESERVED or name.startswith(_RESERVED_PREFIXES):
+        if name in RESERVED or name.startswith(RESERVED_PREFIXES):
             raise SchemaError(f"the source's column {field.name!r} has a name that the table needs itself; rename it")
         if not _is_storable(field.dataType):
             raise SchemaError(
@@ -210,8 +211,3 @@ def measure_content(df: DataFrame, source: str) -> Content:
 def content_of(values: dict[str, int], columns: Sequence[str]) -> Content:
     """The content from the values of :func:`content_columns`."""
     return Content(int(values[ROWS]), {name: int(values[name]) for name in columns})
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"

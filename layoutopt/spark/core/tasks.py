@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from layoutopt.spark.core.segments import SEGMENT
+from layoutopt.model.columns import SEGMENT
 
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]

@@ -18,10 +18,12 @@ from layoutopt.errors import SchemaError
 from layoutopt.inspect.verify import MOST_PROBLEMS, Problem, SourceCheck
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
-from layoutopt.scan.table import Table, TableRead
+from layoutopt.model.types import quoted
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import clear_failures
 from layoutopt.spark.core.sessions import check_settings
-from layoutopt.spark.core.source import checksum_column, conformed, quoted, schema_of
+from layoutopt.spark.core.source import checksum_column, conformed, schema_of
 from layoutopt.spark.loading.same_rows import sum_of_rows
 from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan

@@ -1,7 +1,7 @@
 """Loads as they are asked for: which partitions, by which plan, and only what the table does not have yet.
 
 Every partition is loaded exactly once however often a load is retried. A partition is *there* if the table has it from
-the same files of the source (:mod:`layoutopt.spark.loading.source_files`), or from other files with the same rows. One that is
+the same files of the source (``source_files``), or from other files with the same rows. One that is
 there with other rows, or by another plan than the one given, is refused unless the caller says to replace it.
 """
 
@@ -18,8 +18,8 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.documents import read_plan
-from layoutopt.config.settings import DEFAULT_PLAN, LoadSettings
+from layoutopt.config.documents import DEFAULT_PLAN, read_plan
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,
@@ -37,7 +37,8 @@ from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
-from layoutopt.spark.loading.load import Basis, LoadReport, load
+from layoutopt.spark.loading.job import Basis
+from layoutopt.spark.loading.load import LoadReport, load
 from layoutopt.spark.loading.same_rows import holds_same_rows
 from layoutopt.spark.loading.source_files import (
     SourcePartition,

@@ -22,26 +22,19 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import LayoutoptError
+from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.failures import clear_failures, marked
-from layoutopt.spark.core.featurize import feature_words, word_names
-from layoutopt.spark.core.segments import (
-    POSITION,
-    SEGMENT,
-    count_chunks,
-    cut_segments,
-    in_input_order,
-    with_positions,
-    with_segments,
-)
+from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.segments import count_chunks, cut_segments, in_input_order, with_positions, with_segments
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.sql.references import quoted
 from layoutopt.writer.task import WriteJob, gather_segment, stream_of, write_layouts
 
 _RESULT_SCHEMA = "plan int, blocks binary"
@@ -174,7 +167,7 @@ def _rehearse_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch
                 [pa.array([number], pa.int32()), pa.array([stream_of(blocks)])], schema=_RESULT
             )
     except LayoutoptError as error:
-        raise marked(error) from error
+        raise carried(error) from error
 
 
 def _table_of(job: WriteJob, tables: Sequence[pa.Table]) -> Table:

@@ -15,10 +15,12 @@ from pyspark.sql.types import StructField
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import SchemaError
 from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.model.types import quoted
 from layoutopt.scan.prune import prune
-from layoutopt.scan.table import Table, TableRead
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import clear_failures
-from layoutopt.spark.core.source import conformed, hashable_sql, measure_content, quoted
+from layoutopt.spark.core.source import conformed, hashable_sql, measure_content
 from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan
 

@@ -20,9 +20,10 @@ from pyspark.sql.types import StructField, StructType
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
+from layoutopt.model.types import quoted
 from layoutopt.spark.core.failures import clear_failures
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
-from layoutopt.spark.core.source import open_source, parquet_reader, quoted
+from layoutopt.spark.core.source import open_source, parquet_reader
 
 
 @dataclass(frozen=True)

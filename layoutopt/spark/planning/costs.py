@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.methods.proposals import PlanRequest
+from layoutopt.model.columns import TID
 from layoutopt.model.feature import FeatureSet
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.partition_values import of_partitions
@@ -21,34 +23,25 @@ from layoutopt.writer.encodings import bytes_a_row
 
 _MEASURED_BLOCKS = 2
 _MOST_MEASURED_ROWS = 30_000
-_TID = "_tid"
 
 
 def unit_in_bytes(
-    rows: DataFrame,
-    features: FeatureSet,
-    partition_by: str | None,
-    partition: tuple[PlainValue, int],
-    *,
-    block_rows: int,
-    segment_rows: int,
-    codec: str,
-    seed: int,
+    rows: DataFrame, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest
 ) -> Unit:
     """Compressed bytes of a cell of each column, and of a tid, with each column chunk's share of the footer.
 
     Args:
         rows: the source.
         features: the plan's.
-        partition_by: the partition column, or None.
         partition: the value and the rows of the partition to measure.
-        block_rows, segment_rows, codec, seed: the plan's.
+        request: names the partition column, the size of blocks and segments, and the compression.
     """
     value, count = partition
-    wanted = min(_MEASURED_BLOCKS * block_rows, _MOST_MEASURED_ROWS)
-    some = rows if partition_by is None else of_partitions(rows, partition_by, [value])
+    wanted = min(_MEASURED_BLOCKS * request.block_rows, _MOST_MEASURED_ROWS)
+    some = rows if request.partition_by is None else of_partitions(rows, request.partition_by, [value])
     sample = rows_drawn(some, features, wanted / max(1, count)).toArrow().slice(0, 2 * wanted)
-    return measured_unit(sample, rows.columns, block_rows, min(count, segment_rows), codec, seed)
+    in_segment = min(count, request.segment_rows)
+    return measured_unit(sample, rows.columns, request.block_rows, in_segment, request.codec, request.seed)
 
 
 def measured_unit(
@@ -70,5 +63,5 @@ def measured_unit(
     offsets = np.append(np.arange(0, sample.num_rows, block_rows), sample.num_rows)
     for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         drawn[start:stop].sort()
-    measured = bytes_a_row(sample.append_column(_TID, pa.array(drawn, pa.int32())), offsets, codec)
-    return Unit(np.array([measured[name] for name in columns]), measured[_TID])
+    measured = bytes_a_row(sample.append_column(TID, pa.array(drawn, pa.int32())), offsets, codec)
+    return Unit(np.array([measured[name] for name in columns]), measured[TID])

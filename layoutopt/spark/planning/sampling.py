@@ -7,8 +7,7 @@ long ones (texts, nested) that no feature is about, since reading and hashing th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -16,12 +15,11 @@ from pyspark.sql.types import DateType, NumericType, TimestampNTZType, Timestamp
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import literal, null_first, of_partitions, partition_column
-from layoutopt.spark.core.source import hashable_sql, quoted
-
-T = TypeVar("T")
+from layoutopt.spark.core.source import hashable_sql
 
 SAMPLED_PARTITIONS = 3
 SAMPLE_ROWS = 40_000
@@ -29,16 +27,6 @@ SAMPLE_ROWS = 40_000
 
 _DRAWS = 1_000_000
 _SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
-
-
-def spread(values: Sequence[T], count: int = SAMPLED_PARTITIONS) -> list[T]:
-    """At most ``count`` of the values, spread evenly.
-
-    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998])
-    [1993, 1995, 1997]
-    """
-    count = min(len(values), count)
-    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]
 
 
 def sample_vectors(

@@ -1,6 +1,6 @@
-"""The shadow of a text that only Spark can read: its answer from all rows, where skipping is checked.
+"""Checks a text that only Spark can read: its answer from all rows, where skipping is checked.
 
-What DuckDB reads as Spark does is checked before, by :mod:`layoutopt.scan.checking.texts`. Here the text is run at once,
+What DuckDB reads as Spark does is checked before (``scan.checking.texts``). Here the text is run at once,
 twice, and both answers are held in memory: the price of a check that believes nothing of what skips.
 """
 
@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from layoutopt.errors import SkippingError
-from layoutopt.scan.checking.decisions import TALLY
+from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.checking.texts import same_rows
 
 _OPEN: Final = re.compile(

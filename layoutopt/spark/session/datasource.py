@@ -22,8 +22,9 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SettingError
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.read import SegmentRead, read_segments
-from layoutopt.scan.table import Table, open_table, segments_to_read
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.segments import SegmentRead, segments_to_read
+from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.session.read import schema_ddl
 
 _MOST_PARTITIONS: Final = 64

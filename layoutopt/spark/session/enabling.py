@@ -18,9 +18,11 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.scan.checking import decisions as shadow
+from layoutopt.model.types import quoted
+from layoutopt.scan import check_switch as switch
+from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
-from layoutopt.scan.table import TableRead, merge_mentions
+from layoutopt.scan.reads import TableRead, merge_mentions
 from layoutopt.spark.core.sessions import Meaning, session_meaning
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.datasource import register_format
@@ -43,7 +45,7 @@ from layoutopt.spark.session.tables import (
 )
 from layoutopt.sql.parameters import Arguments, bind
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import Kind, Span, quoted, references_of, splice_relations
+from layoutopt.sql.references import Kind, Span, references_of, splice_relations
 from layoutopt.sql.scans import scans_of
 
 _ENABLING = threading.Lock()
@@ -216,7 +218,7 @@ def rewrite(
     relations: dict[Span, str] = {}
     for scan in scans:
         entry = named.tables[scan.table]
-        read = TableRead.of(entry.table, scan, meaning.settings)
+        read = table_read(entry.table, scan, meaning.settings)
         reads.append(read)
         span = None if scan.span is None else bound.original(scan.span)
         if span in replaceable:
@@ -224,7 +226,7 @@ def rewrite(
             metrics.append(ScanMetrics.of(entry.name, read))
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
-    decided = not shadow.is_on() or check_text(bound.sql, reads, meaning.settings)
+    decided = not switch.is_on() or check_text(bound.sql, reads, meaning.settings)
     return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views, decided)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layoutopt.inspect.evaluate import MECHANISMS, amount_over
+from layoutopt.scan.amounts import MECHANISMS, amount_over
 from layoutopt.scan.prune import Amount, Fate
-from layoutopt.scan.table import TableRead
+from layoutopt.scan.reads import TableRead
 
 
 @dataclass(frozen=True)

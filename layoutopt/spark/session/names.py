@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from layoutopt.model.types import quoted
 from layoutopt.spark.core.sessions import Meaning
 from layoutopt.spark.session.tables import FORMAT, Registered, SessionTables, TextView, current, is_view, register_path
-from layoutopt.sql.references import Kind, References, Span, quoted, references_of, splice_relations
+from layoutopt.sql.references import Kind, References, Span, references_of, splice_relations
 
 _DEEPEST = 20  # views over views; a chain that long is an error of ours
 

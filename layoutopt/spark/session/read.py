@@ -19,17 +19,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
+from layoutopt.model.columns import BLOCK
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
-from layoutopt.model.types import type_sql
-from layoutopt.scan.checking import decisions as shadow
+from layoutopt.model.types import quoted, type_sql
+from layoutopt.scan import check_switch as switch
+from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
-from layoutopt.scan.read import BLOCK, SegmentRead, read_segments
-from layoutopt.scan.table import Scan, Table, TableRead
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.segments import SegmentRead
+from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.session.checking import check_answer
-from layoutopt.sql.references import quoted
-from layoutopt.sql.splice import splice_views
+from layoutopt.sql.references import splice_relations
 
 log = logging.getLogger("layoutopt.spark")
 
@@ -63,7 +66,7 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
         log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
         reads = tuple(map(_whole, reads))
     answer = _answer(spark, scan, reads)
-    if shadow.is_on() and not check_text(scan.sql, reads, meaning.settings):
+    if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
         check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
     return answer
 
@@ -77,7 +80,7 @@ def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> Data
                 raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
             views[one.scan.span] = f"_layoutopt_{uuid.uuid4().hex}"
             read_to_dataframe(spark, one).createTempView(views[one.scan.span])
-        return spark.sql(splice_views(scan.sql, views))
+        return spark.sql(splice_relations(scan.sql, {span: quoted(view) for span, view in views.items()}))
     finally:
         # spark.sql() has resolved the views: the DataFrame needs their names no more.
         for view in views.values():
@@ -87,7 +90,7 @@ def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> Data
 def _whole(read: TableRead) -> TableRead:
     """All that the mentioned table holds."""
     scan = replace(read.scan, columns=read.table.schema.names, filter=Filter.of(TRUE))
-    return TableRead.of(read.table, scan, read.table.settings)
+    return table_read(read.table, scan, read.table.settings)
 
 
 def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
@@ -207,7 +210,7 @@ def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRe
 def _segment_reader(
     root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    checked = shadow.is_on()  # executors have an environment of their own
+    checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 from pyspark.sql import SparkSession
 
+from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
-from layoutopt.scan.read import BLOCK
-from layoutopt.scan.table import Table, TableRead
+from layoutopt.model.types import quoted
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
 from layoutopt.spark.session.read import block_condition, null_columns, parquet_files, projected, unpushable
-from layoutopt.sql.references import quoted
 
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened

@@ -19,7 +19,9 @@ from pyspark.sql import SparkSession
 from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.errors import QueryError
 from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.scan.table import Table, TableRead, open_table
+from layoutopt.scan.checked import table_read
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import session_settings
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.read import read_to_dataframe
@@ -244,7 +246,7 @@ def _forget(spark: SparkSession, entry: Registered) -> None:
 
 def _whole(table: Table, spark: SparkSession) -> TableRead:
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    return TableRead.of(table, scan, session_settings(spark))
+    return table_read(table, scan, session_settings(spark))
 
 
 def unskipped(entry: Registered, spark: SparkSession, why: str) -> ScanMetrics:

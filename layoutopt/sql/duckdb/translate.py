@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.pushdown_projections import pushdown_projections
@@ -20,9 +19,12 @@ from sqlglot.optimizer.qualify import qualify
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
+from layoutopt.sql.dialect import Spark4, parse_statement
 from layoutopt.sql.duckdb import types
-from layoutopt.sql.duckdb.typer import MERGED, Typer, refuse, short
+from layoutopt.sql.duckdb.expressions import refuse, short
+from layoutopt.sql.duckdb.typer import MERGED, Typer
 from layoutopt.sql.plain_names import name_plainly, plain_name, with_plain_names
+from layoutopt.sql.problems import StatementError
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,12 @@ def _parsed(sql: str) -> exp.Query:
     if "\\" in sql:
         raise refuse("a text with a backslash")
     try:
-        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
-    except SqlglotError as error:
-        raise _unreadable(sql, error) from error
-    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        statement = parse_statement(sql)
+    except StatementError as error:
+        raise QueryError(f"{short(sql)!r} is not one SELECT statement of Spark's ({error}); correct it") from error
+    if not isinstance(statement, exp.Query):
         raise QueryError(f"{short(sql)!r} is not one SELECT statement; pass a single query")
-    return statements[0]
+    return statement.copy()
 
 
 def _check_keys(join: exp.Join) -> None:
@@ -117,14 +119,10 @@ def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.E
         name: {column.name: _parser_type(column.type) for column in s.columns} for name, s in tables.items()
     }
     try:
-        return qualify(tree, schema=schema, dialect="spark")
+        return qualify(tree, schema=schema, dialect=Spark4)
     except SqlglotError as error:
-        raise _unreadable(sql, error) from error
-
-
-def _unreadable(sql: str, error: SqlglotError) -> QueryError:
-    message = re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip().rstrip(".")
-    return QueryError(f"{short(sql)!r} can't be read as Spark SQL ({message}); correct the query")
+        message = re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip().rstrip(".")
+        raise QueryError(f"{short(sql)!r} can't be read as Spark SQL ({message}); correct the query") from error
 
 
 def _parser_type(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What every query block offers, and what all blocks of one statement share."""
+"""What all blocks of a statement share, and the blocks of queries that are made of others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from layoutopt.model.schema import Schema
-from layoutopt.sql.scopes.sources import Leaf
+from layoutopt.sql.scopes.from_items import EVERY, UNKNOWN, ColumnNames, FromItem, QueryBlock, Wanted
+from layoutopt.sql.scopes.pushdown import Placed
 
 
 @dataclass(eq=False)
@@ -35,62 +36,51 @@ Environment = Mapping[str, CommonTable]
 
 @dataclass(eq=False)
 class Statement:
-    """What all blocks of one statement share.
+    """What is found of a statement's tables; all its blocks write here.
 
     Attributes:
         tables: the schemas of the tables that are looked for, by name.
         any_qualifier: whether ``prod.t`` means ``t``.
         uses: how often each name (folded) stands in a FROM clause.
-        scans: the leaves over those tables, in order of appearance.
+        scans: the from-items that are those tables, in order of appearance.
+        conditions: what holds above a from-item and is about it.
     """
 
     tables: Mapping[str, Schema]
-    any_qualifier: bool = False
-    uses: dict[str, int] = field(default_factory=dict)
-    scans: list[Leaf] = field(default_factory=list)
+    any_qualifier: bool
+    uses: Mapping[str, int]
+    scans: list[FromItem] = field(default_factory=list)
+    conditions: dict[FromItem, list[Placed]] = field(default_factory=dict)
+
+    def table_named(self, reference: exp.Table) -> str | None:
+        """The table that a reference means, by its name in ``tables``; None for others."""
+        parts = [part.name.lower() for part in reference.parts]
+        for name in self.tables:
+            wanted = name.lower().split(".")
+            if parts == wanted or (self.any_qualifier and parts[-len(wanted) :] == wanted):
+                return name
+        return None
 
 
-class QueryBlock:
-    """A query whose tables can't be seen (VALUES and the like); the base of those whose can."""
+class CombinedBlock(QueryBlock):
+    """UNION, INTERSECT or EXCEPT of two queries, or one in parentheses with ORDER BY, LIMIT or the like outside.
 
-    names: tuple[str, ...] | None = None
-    """The names of the columns that it returns; None where they are unknown."""
+    Columns correspond by place. Only UNION ALL keeps every row whatever its values are; of others every column counts.
+    """
 
-    def read(self, required: frozenset[str] | None) -> None:
-        """Note what is read for these output columns (folded names; None: all). May be called again for more."""
-
-    def accept(self, condition: exp.Expr, names: tuple[str, ...] | None) -> bool:
-        """Take over a condition on the result (which it calls ``names``), if it may be applied to the rows first."""
-        return False
-
-
-class UnionBlock(QueryBlock):
-    """UNION, INTERSECT or EXCEPT of two queries."""
-
-    def __init__(self, sides: tuple[QueryBlock, QueryBlock], keeps_rows: bool) -> None:
-        self._sides = sides
+    def __init__(self, parts: tuple[QueryBlock, ...], keeps_rows: bool) -> None:
+        self._parts = parts
         self._keeps_rows = keeps_rows
-        self.names = sides[0].names
+        self.names = parts[0].names
 
-    def read(self, required: frozenset[str] | None) -> None:
-        """Columns correspond by place; where equal rows are dropped, every column counts."""
-        for side in self._sides:
-            side.read(self._corresponding(side, required) if self._keeps_rows else None)
-
-    def _corresponding(self, side: QueryBlock, required: frozenset[str] | None) -> frozenset[str] | None:
-        if required is None or self.names is None or side.names is None or len(self.names) != len(side.names):
-            return None
-        pairs = zip(self.names, side.names, strict=True)
-        return frozenset(theirs.lower() for ours, theirs in pairs if ours.lower() in required)
+    def read(self, wanted: Wanted) -> None:
+        """Read the columns in the places of the wanted ones."""
+        for part in self._parts:
+            part.read(corresponding(self.names, part.names, wanted) if self._keeps_rows else EVERY)
 
 
-class ClosedBlock(QueryBlock):
-    """A query in parentheses with ORDER BY, LIMIT or the like outside of them: all its columns may matter."""
-
-    def __init__(self, inner: QueryBlock) -> None:
-        self._inner = inner
-        self.names = inner.names
-
-    def read(self, required: frozenset[str] | None) -> None:
-        """Read every column."""
-        self._inner.read(None)
+def corresponding(ours: ColumnNames, theirs: ColumnNames, wanted: Wanted) -> Wanted:
+    """The columns, by the other's names, that stand in the places of the wanted ones."""
+    if wanted is EVERY or ours is UNKNOWN or theirs is UNKNOWN or len(ours) != len(theirs):
+        return EVERY
+    return frozenset(their.lower() for our, their in zip(ours, theirs, strict=True) if our.lower() in wanted)

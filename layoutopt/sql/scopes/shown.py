@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from layoutopt.sql.scopes.sources import JoinNode, Leaf, Source
+from layoutopt.sql.scopes.from_items import UNKNOWN, FromItem, JoinNode, Source
 
-Holder = tuple[Leaf, str]
-"""A leaf and the name of one of its columns there."""
+Holder = tuple[FromItem, str]
+"""A from-item and the name of one of its columns there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Attribute:
         name: as it is written where it comes from; None for columns of unknown names.
         qualifier: the parts that may stand before the name.
         open: whether more parts may stand before those: the catalog and schema of a table without an alias.
-        columns: what has to be read for it; of a leaf with unknown names nothing is known.
+        columns: what has to be read for it; of an item with unknown names nothing is known.
         whole: whether its value is that of its one column.
         sure: whether it surely is there under that name.
     """
@@ -98,11 +98,11 @@ def _by_folded_name(attributes: Iterable[Attribute]) -> Mapping[str | None, tupl
     return {name: tuple(those) for name, those in found.items()}
 
 
-def shown_by(source: Source | None, laterals: Iterable[Leaf] = ()) -> Shown:
+def shown_by(source: Source | None, laterals: Iterable[FromItem] = ()) -> Shown:
     """What can be named above a join tree, and above the LATERAL VIEWs over it."""
     shown = Shown() if source is None else _of(source)
     for view in laterals:
-        shown = shown.beside(Shown(_of_leaf(view)))
+        shown = shown.beside(Shown(_of_item(view)))
     return shown
 
 
@@ -112,8 +112,8 @@ def shown_within(join: JoinNode) -> Shown:
 
 
 def _of(source: Source) -> Shown:
-    if isinstance(source, Leaf):
-        return Shown(_of_leaf(source))
+    if isinstance(source, FromItem):
+        return Shown(_of_item(source))
     left, right = _of(source.left), _of(source.right)
     if source.using:
         return _using(source.kind, left, right, source.using)
@@ -122,11 +122,11 @@ def _of(source: Source) -> Shown:
     return left if source.kind in ("semi", "anti") else left.beside(right)
 
 
-def _of_leaf(leaf: Leaf) -> tuple[Attribute, ...]:
-    qualifier, open_ended = leaf.qualifier
-    if leaf.names is None:
+def _of_item(item: FromItem) -> tuple[Attribute, ...]:
+    qualifier, open_ended = item.qualifier
+    if item.names is UNKNOWN:
         return (Attribute(None, qualifier, open_ended, sure=False),)
-    return tuple(Attribute(name, qualifier, open_ended, ((leaf, name),)) for name in leaf.names)
+    return tuple(Attribute(name, qualifier, open_ended, ((item, name),)) for name in item.names)
 
 
 def _using(kind: str, left: Shown, right: Shown, keys: Sequence[str]) -> Shown:

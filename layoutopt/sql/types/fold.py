@@ -1,4 +1,4 @@
-"""TypedConstant folding: what an expression without columns is worth, typed and computed exactly as Spark does.
+"""Constant folding: the value of an expression without columns, typed and computed exactly as Spark does.
 
 Whatever can't be computed exactly (an overflow, a quotient that is rounded, a function not known here) raises
 :class:`Unusable`; a wrong constant would make a wrong filter.
@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import operator
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 from sqlglot import exp
 
+from layoutopt.model.types import INTEGER_BITS
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
-from layoutopt.sql.types.coerce import (
-    EXACT,
-    INTEGRAL_DIGITS,
-    TypedConstant,
-    Value,
-    cast_constant,
+from layoutopt.sql.types.coerce import EXACT, TypedConstant, cast_constant
+from layoutopt.sql.types.rules import (
+    arithmetic_type,
     common_type,
-    decimal_digits,
     decimal_type,
-    is_numeric,
+    exact_digits,
+    is_integer,
+    is_number,
     normal_type,
+    number_type,
 )
 
 _MONTHS = {"YEAR": 12, "YEARS": 12, "QUARTER": 3, "MONTH": 1, "MONTHS": 1}
 _DAYS = {"WEEK": 7, "WEEKS": 7, "DAY": 1, "DAYS": 1}
-_INTEGER_LIMITS = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
 
 
 def fold(node: exp.Expr, zone: str) -> TypedConstant:
@@ -55,7 +56,7 @@ def _literal(node: exp.Expr, zone: str) -> TypedConstant:
 
 
 def number(text: str) -> TypedConstant:
-    """A number as Spark types it: the narrowest of int, bigint and decimal; with an exponent, double.
+    """A number of the type that Spark gives it (:func:`.rules.number_type`).
 
     >>> number("5"), number("0.05")
     (TypedConstant(value=5, type='int'), TypedConstant(value=Decimal('0.05'), type='decimal(2,2)'))
@@ -63,16 +64,10 @@ def number(text: str) -> TypedConstant:
     Raises:
         Unusable: ``coercion``: more than 38 digits.
     """
-    if "e" in text.casefold():
-        return TypedConstant(float(text), "double")
-    value = Decimal(text)
-    if "." not in text:
-        for name in ("int", "bigint"):
-            if -_INTEGER_LIMITS[name] <= value < _INTEGER_LIMITS[name]:
-                return TypedConstant(int(value), name)
-    digits, exponent = len(value.as_tuple().digits), value.as_tuple().exponent
-    scale = -exponent if isinstance(exponent, int) else 0
-    return TypedConstant(value, decimal_type(max(digits, scale), scale))
+    kind = number_type(text)
+    if kind == "double":
+        return TypedConstant(float(text), kind)
+    return TypedConstant(int(text) if is_integer(kind) else Decimal(text), kind)
 
 
 def _negative(node: exp.Expr, zone: str) -> TypedConstant:
@@ -82,15 +77,14 @@ def _negative(node: exp.Expr, zone: str) -> TypedConstant:
     operand = fold(inner, zone)
     if operand.value is None:
         return operand
-    if not is_numeric(operand.type) or not isinstance(operand.value, int | float | Decimal):
+    if not is_number(operand.type) or not isinstance(operand.value, int | float | Decimal):
         raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
     value = operand.value.copy_negate() if isinstance(operand.value, Decimal) else -operand.value
     return _in_range(value, operand.type)
 
 
 def _in_range(value: int | float | Decimal, kind: str) -> TypedConstant:
-    limit = _INTEGER_LIMITS.get(kind)
-    if limit is not None and not -limit <= value < limit:
+    if is_integer(kind) and not -(1 << INTEGER_BITS[kind] - 1) <= value < 1 << INTEGER_BITS[kind] - 1:
         raise Unusable("inexact", f"{value} overflows {kind}")
     return TypedConstant(value, kind)
 
@@ -109,19 +103,18 @@ def _arithmetic(node: exp.Expr, zone: str) -> TypedConstant:
     if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
         return _with_interval(node, zone)
     left, right = fold(node.this, zone), fold(node.expression, zone)
-    if left.type == "date" and right.type in INTEGRAL_DIGITS and isinstance(node, exp.Add | exp.Sub):
-        return _plus_days(left, right, -1 if isinstance(node, exp.Sub) else 1)
-    if not (is_numeric(left.type) and is_numeric(right.type)):
+    if left.type == "date" and is_integer(right.type) and isinstance(node, exp.Add | exp.Sub):
+        return _later(left, right, node, days=-1 if isinstance(node, exp.Sub) else 1)
+    if not (is_number(left.type) and is_number(right.type)):
         raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
     if left.value is None or right.value is None:
         return TypedConstant(None, "void")
-    if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS and not isinstance(node, exp.Div):
+    if is_integer(left.type) and is_integer(right.type) and not isinstance(node, exp.Div):
         return _integer_arithmetic(node, left, right)
-    if decimal_digits(left.type) and decimal_digits(right.type):
-        if left.type in INTEGRAL_DIGITS and right.type in INTEGRAL_DIGITS:
-            return _double_arithmetic(node, left, right, zone)  # int / int is a double
+    whole = is_integer(left.type) and is_integer(right.type)
+    if exact_digits(left.type) and exact_digits(right.type) and not whole:
         return _decimal_arithmetic(node, left, right)
-    return _double_arithmetic(node, left, right, zone)
+    return _double_arithmetic(node, left, right, zone)  # whole / whole is a double
 
 
 def _integer_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
@@ -137,23 +130,20 @@ def _integer_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstan
     return _in_range(_PLAIN[type(node)](first, second), kind)
 
 
-_PLAIN: dict[type[exp.Expr], Callable[[int, int], int]] = {
-    exp.Add: lambda a, b: a + b,
-    exp.Sub: lambda a, b: a - b,
-    exp.Mul: lambda a, b: a * b,
+_EXACTLY: dict[type[exp.Expr], tuple[str, Callable[[Decimal, Decimal], Decimal]]] = {
+    exp.Add: ("+", EXACT.add),
+    exp.Sub: ("-", EXACT.subtract),
+    exp.Mul: ("*", EXACT.multiply),
 }
 
 
 def _decimal_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
-    (p1, s1), (p2, s2) = decimal_digits(left.type) or (0, 0), decimal_digits(right.type) or (0, 0)
     first, second = Decimal(left.value), Decimal(right.value)  # type: ignore[arg-type]
-    if isinstance(node, exp.Add | exp.Sub):
-        scale = max(s1, s2)
-        kind = decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
-        return TypedConstant((EXACT.add if isinstance(node, exp.Add) else EXACT.subtract)(first, second), kind)
-    if isinstance(node, exp.Mul):
-        return TypedConstant(EXACT.multiply(first, second), decimal_type(p1 + p2 + 1, s1 + s2))
+    if type(node) in _EXACTLY:
+        sign, compute = _EXACTLY[type(node)]
+        return TypedConstant(compute(first, second), arithmetic_type(sign, left.type, right.type))
     if isinstance(node, exp.Div) and second:
+        (p1, s1), (p2, s2) = exact_digits(left.type) or (0, 0), exact_digits(right.type) or (0, 0)
         scale = max(6, s1 + p2 + 1)
         kind = decimal_type(p1 - s1 + s2 + scale, scale)
         quotient = EXACT.divide(first, second).quantize(Decimal(1).scaleb(-scale), context=EXACT)
@@ -171,16 +161,16 @@ def _double_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant
         raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
     if isinstance(node, exp.Div) and second != 0:
         return TypedConstant(first / second, "double")
-    operation = _PLAIN_DOUBLES.get(type(node))
+    operation = _PLAIN.get(type(node))
     if operation is None:
         raise Unusable("inexact", f"{node.sql('spark')} is not computed exactly here")
     return TypedConstant(operation(first, second), "double")
 
 
-_PLAIN_DOUBLES: dict[type[exp.Expr], Callable[[float, float], float]] = {
-    exp.Add: lambda a, b: a + b,
-    exp.Sub: lambda a, b: a - b,
-    exp.Mul: lambda a, b: a * b,
+_PLAIN: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
 }
 
 
@@ -192,26 +182,31 @@ def _with_interval(node: exp.Expr, zone: str) -> TypedConstant:
         raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
     start = fold(left, zone)
     if start.value is None:
-        return TypedConstant(None, start.type)
-    sign = -1 if isinstance(node, exp.Sub) else 1
+        return start
     unit = right.args["unit"].name.upper() if isinstance(right.args.get("unit"), exp.Var) else ""
-    amount = fold(right.this, zone)
-    count = cast_constant(amount, "int", zone).value if right.this is not None else None
-    if not isinstance(count, int):
-        raise Unusable("inexact", f"{right.sql('spark')} is not computed here")
-    return TypedConstant(_shifted(start, unit, sign * count, zone, node), start.type)
-
-
-def _shifted(start: TypedConstant, unit: str, count: int, zone: str, node: exp.Expr) -> Value:
-    value = start.value
+    count = cast_constant(fold(right.this, zone), "int", zone)
     # A day of local time is not always 24 hours: instants are shifted only where no zone is in the way.
     shiftable = start.type in ("date", "timestamp_ntz") or (start.type == "timestamp" and zone == "UTC")
-    if shiftable and isinstance(value, dt.date):
-        if unit in _MONTHS:
-            return plus_months(value, count * _MONTHS[unit])
-        if unit in _DAYS:
-            return _moved(value, count * _DAYS[unit])
-    raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+    if not shiftable or unit not in _MONTHS | _DAYS or count.value is None:
+        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    return _later(start, count, node, months=sign * _MONTHS.get(unit, 0), days=sign * _DAYS.get(unit, 0))
+
+
+def _later(
+    start: TypedConstant, count: TypedConstant, node: exp.Expr, *, months: int = 0, days: int = 0
+) -> TypedConstant:
+    """The date or time ``count`` times so many months or days later; NULL where one of the constants is."""
+    if start.value is None or count.value is None:
+        return TypedConstant(None, start.type)
+    if not isinstance(start.value, dt.date) or not isinstance(count.value, int):
+        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+    if months:
+        return TypedConstant(plus_months(start.value, months * count.value), start.type)
+    try:
+        return TypedConstant(start.value + dt.timedelta(days=days * count.value), start.type)
+    except OverflowError as error:
+        raise Unusable("inexact", f"{node.sql('spark')} is outside the years 1 to 9999") from error
 
 
 def plus_months(day: dt.date, months: int) -> dt.date:
@@ -230,29 +225,9 @@ def plus_months(day: dt.date, months: int) -> dt.date:
     return day.replace(year=year, month=month + 1, day=min(day.day, last))
 
 
-def _moved(day: dt.date, days: int) -> dt.date:
-    try:
-        return day + dt.timedelta(days=days)
-    except OverflowError as error:
-        raise Unusable("inexact", f"{day} plus {days} days is outside the years 1 to 9999") from error
-
-
-def _plus_days(start: TypedConstant, days: TypedConstant, sign: int) -> TypedConstant:
-    if start.value is None or days.value is None:
-        return TypedConstant(None, "date")
-    if not isinstance(start.value, dt.date) or not isinstance(days.value, int):
-        raise Unusable("inexact", f"{days.value!r} is no number of days")
-    return TypedConstant(_moved(start.value, sign * days.value), "date")
-
-
 def _add_months(node: exp.Expr, zone: str) -> TypedConstant:
-    start = cast_constant(fold(node.this, zone), "date", zone)
-    months = cast_constant(fold(node.expression, zone), "int", zone)
-    if start.value is None or months.value is None:
-        return TypedConstant(None, "date")
-    if not isinstance(start.value, dt.date) or not isinstance(months.value, int):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
-    return TypedConstant(plus_months(start.value, months.value), "date")
+    start, months = fold(node.this, zone), fold(node.expression, zone)
+    return _later(cast_constant(start, "date", zone), cast_constant(months, "int", zone), node, months=1)
 
 
 def _date_add(node: exp.Expr, zone: str) -> TypedConstant:
@@ -260,7 +235,7 @@ def _date_add(node: exp.Expr, zone: str) -> TypedConstant:
     if unit is not None and unit.name.upper() != "DAY":
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is not computed here")
     start = cast_constant(fold(node.this, zone), "date", zone)
-    return _plus_days(start, fold(node.expression, zone), 1)
+    return _later(start, fold(node.expression, zone), node, days=1)
 
 
 def _concat(node: exp.Expr, zone: str) -> TypedConstant:

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 
 from layoutopt.errors import PlanError
-from layoutopt.model.predicates import Call, Col, Comparison, Const, Filter, InSet
-from layoutopt.model.predicates.codec import filter_from_json, from_json, node_from_json, predicate_from_json, to_json
+from layoutopt.model.predicates import Call, Col, Comparison, Const, Filter, InSet, Predicate
+from layoutopt.model.records import to_json
 from layoutopt.model.values import ValueSet
-from tests.model.conditions import Condition, col, conditions, to_node
+from tests.model.conditions import Condition, col, conditions, read_noun, to_node
 
 
 @given(conditions())
 def test_trees_predicates_and_filters_come_back(condition: Condition) -> None:
     node = to_node(condition)
     wanted = Filter.of(node, max_clauses=7)
-    assert node_from_json(json.loads(json.dumps(to_json(node)))) == node
-    assert filter_from_json(json.loads(json.dumps(to_json(wanted)))) == wanted
+    assert read_noun(json.loads(json.dumps(to_json(node)))) == node
+    assert Filter.from_json(json.loads(json.dumps(to_json(wanted)))) == wanted
     for predicate in wanted.predicates:
-        assert predicate_from_json(json.loads(json.dumps(to_json(predicate)))) == predicate
+        assert Predicate.from_json(json.loads(json.dumps(to_json(predicate)))) == predicate
 
 
 EXPRESSIONS = [
@@ -36,12 +36,12 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
 def test_expressions_come_back(expression: Any) -> None:
-    assert from_json(json.loads(json.dumps(to_json(expression)))) == expression
+    assert read_noun(json.loads(json.dumps(to_json(expression)))) == expression
 
 
 def test_large_decimals_come_back_exactly() -> None:
     literal = InSet(Col("n", "decimal(38,0)"), ValueSet.point(10**37 + 1))
-    assert from_json(json.loads(json.dumps(to_json(literal)))) == literal
+    assert read_noun(json.loads(json.dumps(to_json(literal)))) == literal
 
 
 INT = {"col": "a", "type": "int"}
@@ -76,17 +76,17 @@ DAMAGED: list[Any] = [
 @pytest.mark.parametrize("value", DAMAGED, ids=str)
 def test_damaged_documents_are_refused(value: Any) -> None:
     with pytest.raises(PlanError, match="write"):
-        from_json(value)
+        read_noun(value)
 
 
 def test_nouns_in_each_others_places_are_refused() -> None:
-    comparison = Comparison(col("i"), "<", col("j"))
-    with pytest.raises(PlanError, match="Comparison"):
-        predicate_from_json(to_json(comparison))
-    with pytest.raises(PlanError, match="Comparison"):
-        filter_from_json(to_json(comparison))
-    with pytest.raises(PlanError, match="Col"):
-        node_from_json(to_json(col("i")))
+    comparison = to_json(Comparison(col("i"), "<", col("j")))
+    with pytest.raises(PlanError, match="compare"):
+        Predicate.from_json(comparison)
+    with pytest.raises(PlanError, match="compare"):
+        Filter.from_json(comparison)
+    with pytest.raises(PlanError, match="col, type"):
+        read_noun({"and": [to_json(col("i"))]})
 
 
 def test_too_deep_documents_are_refused() -> None:
@@ -94,4 +94,4 @@ def test_too_deep_documents_are_refused() -> None:
     for _ in range(300):
         value = {"and": [value]}
     with pytest.raises(PlanError, match="deep"):
-        from_json(value)
+        read_noun(value)

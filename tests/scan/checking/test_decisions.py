@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import layoutopt
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, FAILED
@@ -22,8 +23,8 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.layout import ByVectors, Layout, Plan
 from layoutopt.model.predicates import FALSE, Filter, conjunction
 from layoutopt.model.vectors import pack
-from layoutopt.scan import prune, reconstruct, table
-from layoutopt.scan.checking import decisions as shadow
+from layoutopt.scan import check_switch as switch
+from layoutopt.scan import prune, reads, reconstruct, segments, table
 from layoutopt.scan.checking import rows as shadow_rows
 from layoutopt.scan.checking.rows import SegmentRows
 from layoutopt.scan.checking.texts import same_rows
@@ -48,7 +49,7 @@ def rows() -> pa.Table:
 
 @pytest.fixture(autouse=True)
 def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(shadow.SWITCH, "1")
+    monkeypatch.setenv(switch.SWITCH, "1")
 
 
 def built(root: Path, rows: pa.Table, layouts: Sequence[Layout] | None = None, **more: Any) -> Table:
@@ -69,9 +70,9 @@ def test_what_is_rightly_skipped_passes_and_is_counted(
     tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None
 ) -> None:
     honest = built(tmp_path, rows, layouts)
-    before = shadow.TALLY.copy()
+    before = switch.TALLY.copy()
     honest.sql(AIR)
-    found = shadow.TALLY - before
+    found = switch.TALLY - before
     (plan,) = honest.decide(*asked(AIR))
     skipped = ~plan.read & np.isin(plan.source.blocks.layout, [choice.layout for choice in plan.choice])
     assert found["blocks"] == int(skipped.sum()) > 0
@@ -96,7 +97,7 @@ def test_a_lost_bit_is_found(
         wrong.sql(AIR)
     with pytest.raises(SkippingError, match="is skipped by features"):
         wrong.prune(*asked(AIR))
-    monkeypatch.setenv(shadow.SWITCH, "0")
+    monkeypatch.setenv(switch.SWITCH, "0")
     assert wrong.sql(AIR).num_rows < rows["kind"].to_pylist().count("air")  # nobody would have heard of it
 
 
@@ -110,10 +111,10 @@ def test_a_wrong_maximum_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: p
 
 def test_a_wrong_partition_range_is_found(tmp_path: Path, rows: pa.Table) -> None:
     wrong = built(tmp_path, rows, partition_by="year")
-    facts = wrong.partition_facts
-    bounds = facts.bounds["year"]
+    statistics = wrong.partition_statistics
+    bounds = statistics.bounds["year"]
     shifted = replace(bounds, low=bounds.low + 5, high=bounds.high + 5)
-    wrong.__dict__["partition_facts"] = replace(facts, bounds={**facts.bounds, "year": shifted})
+    wrong.__dict__["partition_statistics"] = replace(statistics, bounds={**statistics.bounds, "year": shifted})
     with pytest.raises(SkippingError, match=r"70 rows that match year = 1995 .*is skipped by partition"):
         wrong.sql("SELECT id FROM t WHERE year = 1995")
 
@@ -133,21 +134,21 @@ def test_row_groups_that_are_left_out_of_the_reading_are_found(
     tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = built(tmp_path, rows)
-    right = table.segments_to_read
-    monkeypatch.setattr(table, "segments_to_read", lambda plan: right(plan)[: None if plan.read.all() else -1])
+    right = segments.segments_to_read
+    monkeypatch.setattr(reads, "segments_to_read", lambda plan: right(plan)[: None if plan.read.all() else -1])
     with pytest.raises(SkippingError, match="is not the one from all"):
         wrong.sql(AIR)
 
 
 def test_nothing_decides_what_is_read_without_being_checked() -> None:
     """Who calls what does not check, by itself: the façade, what checks by itself, and what decides by no filter."""
-    package = Path(shadow.__file__).parent.parent
+    package = Path(layoutopt.__file__).parent
     texts = {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
     assert {name for name, text in texts.items() if re.search(r"(?<![.\w])(?<!def )prune\(", text)} == {
-        "scan/table.py", "spark/same_rows.py"
+        "scan/opened.py", "spark/loading/same_rows.py"
     }  # fmt: skip
     assert {name for name, text in texts.items() if ".decide(" in text} == {
-        "scan/table.py", "scan/audit.py", "scan/matches.py"
+        "scan/checked.py", "inspect/audit.py", "scan/matches.py"
     }  # fmt: skip
 
 
@@ -251,9 +252,9 @@ def test_functions_are_evaluated_by_an_engine(tmp_path: Path, rows: pa.Table, mo
     monkeypatch.setattr(builder, "pack", lambda bits: np.zeros((len(bits), 1), dtype=np.uint64))
     wrong = build(tmp_path / "wrong", rows, building(SCHEMA, [condition]))
     root, columns = asked(f"SELECT id FROM t WHERE {condition} AND id < 200")
-    before = shadow.TALLY.copy()
+    before = switch.TALLY.copy()
     honest.prune(root, columns)
-    assert (shadow.TALLY - before)["decisions"] == 1
+    assert (switch.TALLY - before)["decisions"] == 1
     with pytest.raises(SkippingError, match="substring"):
         wrong.prune(root, columns)
 
@@ -262,10 +263,10 @@ def test_what_nobody_here_can_evaluate_is_counted(tmp_path: Path, rows: pa.Table
     kinds = pa.array([kind and kind.lower() for kind in rows["kind"].to_pylist()])
     plan = building(SCHEMA, ["lower(kind) = 'air'"])
     honest = build(tmp_path, rows.set_column(2, "kind", kinds), plan)
-    before = shadow.TALLY.copy()
+    before = switch.TALLY.copy()
     (pruned,) = honest.prune(*asked("SELECT id FROM t WHERE lower(kind) = 'air'"))
     assert not pruned.read.all()
-    assert (shadow.TALLY - before)["undecided decisions"] == 1
+    assert (switch.TALLY - before)["undecided decisions"] == 1
 
 
 def test_a_replayed_log_is_checked(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,9 +278,9 @@ def test_a_replayed_log_is_checked(tmp_path: Path, rows: pa.Table, monkeypatch: 
 
 def test_other_settings_are_checked_by_the_filter_alone(tmp_path: Path, rows: pa.Table) -> None:
     honest = built(tmp_path, rows)
-    before = shadow.TALLY.copy()
+    before = switch.TALLY.copy()
     honest.scan_under(AIR.replace("kind = 'air'", "id < 100"), Settings(ansi=False))
-    assert set(shadow.TALLY - before) == {"decisions", "blocks", "rows", "undecided texts"}
+    assert set(switch.TALLY - before) == {"decisions", "blocks", "rows", "undecided texts"}
 
 
 def test_the_command_line_fails_with_one_sentence(
@@ -291,7 +292,7 @@ def test_the_command_line_fails_with_one_sentence(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "would not be read" in error
-    monkeypatch.delenv(shadow.SWITCH)
+    monkeypatch.delenv(switch.SWITCH)
     assert main(["query", str(tmp_path), AIR]) == DONE
 
 

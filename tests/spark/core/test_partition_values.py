@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.partition_names import PartitionNames
-from layoutopt.config.settings import LoadSettings, make_settings
+from layoutopt.config.reading import make_settings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
@@ -27,7 +29,7 @@ from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.loads import LoadsReport, load_by
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.tryout import draw_sample
+from layoutopt.spark.planning.sample_evaluation import draw_sample
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -185,7 +187,9 @@ def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, t
     place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
     document = place.document()
     for method in ("sop", "gsop"):
-        make_plan(session, place.source, document, method=method, partition_by="p", block_rows=2, cost="bytes")
+        make_plan(
+            session, place.source, document, PlanRequest(method=method, partition_by="p", block_rows=2, cost="bytes")
+        )
     sample = draw_sample(place.source, document.features, "p", 100)
     assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
 
@@ -261,7 +265,7 @@ def _lost_route(patch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
         return with_segments(*given).where("p IS NULL OR p <> 'b'")
 
-    patch.setattr("layoutopt.spark.loading.load.with_segments", losing)
+    patch.setattr("layoutopt.spark.loading.job.with_segments", losing)
 
 
 def _lost_partition(patch: pytest.MonkeyPatch) -> None:
@@ -289,7 +293,7 @@ def test_values_that_stand_for_others_rows_are_refused(session: SparkSession, tm
         return with_segments(spark, rows, (replace(first, value=second.value), replace(second, value=first.value)), by)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.load.with_segments", to_the_other)
+        patch.setattr("layoutopt.spark.loading.job.with_segments", to_the_other)
         with pytest.raises(ContentMismatchError, match="got rows of other partitions"):
             place.load()
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.spark.core.segments import (
-    POSITION,
-    SEGMENT,
     Chunk,
     count_chunks,
     cut_segments,

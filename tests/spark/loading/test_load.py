@@ -86,7 +86,7 @@ def test_blocks_are_row_groups_with_measured_unions_and_statistics(spark: SparkS
             assert group.num_rows == blocks.rows[i]
             union = np.array([[(kinds == kind).any() for kind in range(4)]])
             assert np.array_equal(pack(union)[0], blocks.words[i])
-            bounds = blocks.facts().bounds["id"]
+            bounds = blocks.block_statistics().bounds["id"]
             assert (bounds.low[i], bounds.high[i]) == (min(group["id"].to_pylist()), max(group["id"].to_pylist()))
             seen += group.num_rows
     assert seen == 400
@@ -159,7 +159,7 @@ def test_copies_hold_only_their_rows_and_masters_the_rest_apart(spark: SparkSess
     assert set(pq.read_table(part)["kind"].to_pylist()) == {1, 2, 3, 4}
     assert set(pq.read_table(part).column_names) == {"kind", "_block", "_tid"}
     ((_, blocks),) = Catalog.open(str(tmp_path / "t")).block_tables()
-    absent = blocks.facts().bounds["text"]
+    absent = blocks.block_statistics().bounds["text"]
     assert not absent.known[(blocks.layout == 0) & (blocks.part == 1)].any()
 
 
@@ -217,7 +217,7 @@ def write_twice(kept: int, job: WriteJob, batches: Iterable[pa.RecordBatch]) -> 
 def test_of_two_attempts_that_both_write_only_one_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr("layoutopt.spark.loading.load.write_segment", partial(write_twice, kept))
+    monkeypatch.setattr("layoutopt.spark.loading.job.write_segment", partial(write_twice, kept))
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
     named = {file for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables() for file in blocks.files}
@@ -358,7 +358,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_table(spark: SparkSession, t
 def test_rows_lost_on_the_way_are_noticed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = loaded(spark, tmp_path / "t")
     source = simple_rows(spark)
-    monkeypatch.setattr("layoutopt.spark.loading.load.with_segments", losing(lambda df: df.where("id <> 7")))
+    monkeypatch.setattr("layoutopt.spark.loading.job.with_segments", losing(lambda df: df.where("id <> 7")))
     with pytest.raises(ContentMismatchError, match="400 rows in the source but 399"):
         load(spark, source, tmp_path / "t", plan_of(simple_document(source)))
     assert data_files(tmp_path / "t") == before
@@ -372,7 +372,7 @@ def test_a_changed_value_is_noticed_by_its_column(
     plan = plan_of(document(schema, [is_value(schema, "flag", "=", True)]))
     changed = "transform(list, x -> if(x = 17, 18, x))"
     monkeypatch.setattr(
-        "layoutopt.spark.loading.load.with_segments",
+        "layoutopt.spark.loading.job.with_segments",
         losing(lambda df: df.selectExpr("* EXCEPT (list)", f"{changed} AS list")),
     )
     with pytest.raises(ContentMismatchError, match="differs from the source in list;"):
@@ -390,7 +390,7 @@ def test_observed_too_often_is_summed_again(
     def doubled(values: Mapping[str, int], columns: Sequence[str]) -> Content:
         return content_of({name: 2 * n for name, n in values.items()}, columns)
 
-    monkeypatch.setattr("layoutopt.spark.loading.load.content_of", doubled)
+    monkeypatch.setattr("layoutopt.spark.loading.job.content_of", doubled)
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source))).rows == 400
 

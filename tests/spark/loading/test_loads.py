@@ -15,7 +15,8 @@ import pytest
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
-from layoutopt.config.settings import LoadSettings, make_settings
+from layoutopt.config.reading import make_settings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.spark.planning.costs import measured_unit
 from layoutopt.spark.planning.plan import make_plan
 from tests.spark.tables import simple_document, simple_rows
@@ -52,6 +53,8 @@ def test_no_rows_count_cells() -> None:
 def test_plans_say_what_they_count(spark: SparkSession) -> None:
     source = simple_rows(spark)
     document = simple_document(source)
-    by_cost = {cost: make_plan(spark, source, document, method="gsop", cost=cost) for cost in ("cells", "bytes")}
+    by_cost = {
+        cost: make_plan(spark, source, document, PlanRequest(method="gsop", cost=cost)) for cost in ("cells", "bytes")
+    }
     assert 0 < by_cost["cells"].predicted["cells_and_tids_fraction"] <= 1
     assert 0 < by_cost["bytes"].predicted["bytes_fraction"] <= 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from layoutopt.errors import PlanError, SchemaError, SettingError
+from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.schema import Column, Schema
@@ -16,7 +17,8 @@ from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.plan import features_within, heaviest, make_plan
+from layoutopt.spark.planning.histograms import features_within, heaviest
+from layoutopt.spark.planning.plan import make_plan
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 class TestMakePlan:
     def test_sop_has_one_layout_of_all_columns_and_predicts_what_is_scanned(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
-        plan = make_plan(spark, source, simple_document(source), partition_by="day", block_rows=20)
+        plan = make_plan(spark, source, simple_document(source), PlanRequest(partition_by="day", block_rows=20))
         (layout,) = plan.scheme.layouts
         assert layout.columns == layout.master == ("id", "day", "kind", "text")
         assert layout.features == (0, 1, 2, 3)
@@ -38,21 +40,25 @@ class TestMakePlan:
 
     def test_the_same_input_makes_the_same_bytes(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
-        first = make_plan(spark, source, simple_document(source), partition_by="day", block_rows=20)
-        second = make_plan(spark, source.repartition(3), simple_document(source), partition_by="day", block_rows=20)
+        first = make_plan(spark, source, simple_document(source), PlanRequest(partition_by="day", block_rows=20))
+        second = make_plan(
+            spark, source.repartition(3), simple_document(source), PlanRequest(partition_by="day", block_rows=20)
+        )
         assert first.dumps() == second.dumps()
 
     def test_queries_that_a_partition_excludes_weigh_nothing_there(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         schema = schema_of(source)
         outside = document(schema, [is_value(schema, "id", ">", 399)])
-        plan = make_plan(spark, source, outside, partition_by="day", block_rows=20)
+        plan = make_plan(spark, source, outside, PlanRequest(partition_by="day", block_rows=20))
         assert plan.predicted["rows_scanned_fraction"] == 0
 
     def test_features_beyond_max_vectors_guide_no_blocking_lightest_first_and_named(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         said: list[str] = []
-        plan = make_plan(spark, source, simple_document(source), max_vectors=3, block_rows=20, progress=said.append)
+        plan = make_plan(
+            spark, source, simple_document(source), PlanRequest(max_vectors=3, block_rows=20), progress=said.append
+        )
         assert plan.scheme.layouts[0].features == (2, 3)
         assert [feature.weight for feature in plan.features] == [1.0, 2.0, 3.0, 4.0]
         assert [line for line in said if "gave up" in line] == [
@@ -62,7 +68,7 @@ class TestMakePlan:
 
     def test_features_beyond_num_features_are_measured_only(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
-        plan = make_plan(spark, source, simple_document(source), num_features=1, block_rows=20)
+        plan = make_plan(spark, source, simple_document(source), PlanRequest(num_features=1, block_rows=20))
         assert plan.scheme.layouts[0].features == (3,)
         assert [feature.weight for feature in plan.features] == [1.0, 2.0, 3.0, 4.0]
 
@@ -71,24 +77,26 @@ class TestMakePlan:
         schema = schema_of(source)
         both = document(schema, [is_value(schema, "kind", "=", 1), is_value(schema, "id", "<", 90)])
         excluding = replace(both, exclude_columns=("id",))
-        plan = make_plan(spark, source, excluding, block_rows=20)
+        plan = make_plan(spark, source, excluding, PlanRequest(block_rows=20))
         assert plan.scheme.layouts[0].features == (0,)
         assert [feature.columns for feature in plan.features] == [{"kind"}, {"id"}]
-        groups = make_plan(spark, source, excluding, method="gsop-single", block_rows=20)
+        groups = make_plan(spark, source, excluding, PlanRequest(method="gsop-single", block_rows=20))
         assert (0, 1) in [layout.features for layout in groups.scheme.layouts]
-        assert make_plan(spark, source, both, block_rows=20).scheme.layouts[0].features == (0, 1)
+        assert make_plan(spark, source, both, PlanRequest(block_rows=20)).scheme.layouts[0].features == (0, 1)
 
     def test_too_few_features_make_no_plan(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         with pytest.raises(PlanError, match="max_vectors=1"):
-            make_plan(spark, source, simple_document(source), max_vectors=1, min_features=1)
+            make_plan(spark, source, simple_document(source), PlanRequest(max_vectors=1, min_features=1))
 
     @pytest.mark.parametrize("method", [kind for kind in ORDER_KINDS if kind != "input"])
     def test_orders_take_columns_from_the_user_or_the_workload(self, spark: SparkSession, method: str) -> None:
         source = simple_rows(spark)
-        blocking = make_plan(spark, source, simple_document(source), method=method).scheme.layouts[0].blocking
+        blocking = (
+            make_plan(spark, source, simple_document(source), PlanRequest(method=method)).scheme.layouts[0].blocking
+        )
         assert blocking == ByOrder(method, ("kind",))
-        given = make_plan(spark, source, simple_document(source), method=method, by=["ID", "day"])
+        given = make_plan(spark, source, simple_document(source), PlanRequest(method=method, by=("ID", "day")))
         assert given.scheme.layouts[0].blocking == ByOrder(method, ("id", "day"))
 
     @pytest.mark.parametrize("method", ["sop", "gsop-single", "qdtree"])
@@ -97,7 +105,10 @@ class TestMakePlan:
     ) -> None:
         source = simple_rows(spark)
         plan = make_plan(
-            spark, source, simple_document(source), method=method, partitioner="portfolio-low", block_rows=20
+            spark,
+            source,
+            simple_document(source),
+            PlanRequest(method=method, partitioner="portfolio-low", block_rows=20),
         )
         named = {one.blocking.algorithm for one in plan.scheme.layouts if isinstance(one.blocking, ByVectors)}
         assert named == {"qdtree" if method == "qdtree" else "portfolio-low"}
@@ -106,39 +117,46 @@ class TestMakePlan:
 
     def test_predicate_sort_needs_no_columns(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
-        (layout,) = make_plan(spark, source, simple_document(source), method="predicate-sort").scheme.layouts
+        (layout,) = make_plan(
+            spark, source, simple_document(source), PlanRequest(method="predicate-sort")
+        ).scheme.layouts
         assert layout.blocking == ByOrder("predicate-sort")
         assert layout.features == (0, 1, 2, 3)
 
     def test_input_order_needs_nothing(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         bare = replace(simple_document(source), features=FeatureSet(()), queries=())
-        assert make_plan(spark, source, bare, method="input-order").scheme.layouts[0].blocking == ByOrder("input")
+        assert make_plan(spark, source, bare, PlanRequest(method="input-order")).scheme.layouts[0].blocking == ByOrder(
+            "input"
+        )
 
     def test_bad_settings_are_named(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         doc = simple_document(source)
         with pytest.raises(SettingError, match="'magic'"):
-            make_plan(spark, source, doc, method="magic")
+            make_plan(spark, source, doc, PlanRequest(method="magic"))
         with pytest.raises(SettingError, match="'wart'"):
-            make_plan(spark, source, doc, partitioner="wart")
+            make_plan(spark, source, doc, PlanRequest(partitioner="wart"))
         with pytest.raises(SettingError, match="block_rows is 0"):
-            make_plan(spark, source, doc, block_rows=0)
+            make_plan(spark, source, doc, PlanRequest(block_rows=0))
         with pytest.raises(SettingError, match="leave --by out"):
-            make_plan(spark, source, doc, by=["id"])
+            make_plan(spark, source, doc, PlanRequest(by=("id",)))
         with pytest.raises(SchemaError, match="'nope'"):
-            make_plan(spark, source, doc, partition_by="nope")
+            make_plan(spark, source, doc, PlanRequest(partition_by="nope"))
         with pytest.raises(SchemaError, match="lacks the column 'text'"):
             make_plan(spark, source.drop("text"), doc)
         with pytest.raises(PlanError, match="name columns with --by"):
-            make_plan(spark, source, replace(doc, queries=()), method="sort")
+            make_plan(spark, source, replace(doc, queries=()), PlanRequest(method="sort"))
 
     def test_bounds_count_null_partitions(self, spark: SparkSession) -> None:
         source = simple_rows(spark).selectExpr("id", "if(day = 3, NULL, day) AS day", "kind", "text")
         doc = simple_document(source)
         assert set(vector_counts(source, doc.features.features, "day")) == {0, 1, 2, None}
         assert (
-            make_plan(spark, source, doc, partition_by="day", block_rows=20).predicted["rows_scanned_fraction"] == 0.2
+            make_plan(spark, source, doc, PlanRequest(partition_by="day", block_rows=20)).predicted[
+                "rows_scanned_fraction"
+            ]
+            == 0.2
         )
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from layoutopt.errors import SkippingError
 from layoutopt.model.predicates import Filter, conjunction
+from layoutopt.scan import check_switch as switch
 from layoutopt.scan import table
-from layoutopt.scan.checking import decisions as shadow
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, register, unregister
 from layoutopt.spark.session import enabling as session_sql
@@ -37,7 +37,7 @@ TEXTS = [
 
 @pytest.fixture(autouse=True)
 def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(shadow.SWITCH, "1")
+    monkeypatch.setenv(switch.SWITCH, "1")
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_a_text_that_is_misread_is_found(
 def test_an_answer_that_is_open_is_left_undecided(enabled: SparkSession, tmp_path: Path) -> None:
     build(tmp_path, some_rows(), building(SCHEMA, CONDITIONS))
     register(enabled, "t", str(tmp_path))
-    before = shadow.TALLY.copy()
+    before = switch.TALLY.copy()
     assert enabled.sql(f"{AIR} AND lower(kind) = 'air' LIMIT 3").count() == 3
     assert enabled.sql(f"{AIR} AND lower(kind) = 'air'").count() > 3
-    found = shadow.TALLY - before
+    found = switch.TALLY - before
     assert (found["undecided texts"], found["answers of Spark"]) == (1, 1)

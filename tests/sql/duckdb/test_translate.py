@@ -63,6 +63,7 @@ PORTABLE = [
     "SELECT s, count(*), sum(price * (1 - price)) AS revenue, sum(id), min(d), max(g) FROM t GROUP BY s ORDER BY s",
     "SELECT year(d) AS y, avg(id), count(DISTINCT s) FROM t GROUP BY year(d) HAVING count(*) >= 1",
     "SELECT sm + 1, id * 2 - sm, -b, id / 4, year(ts) FROM t",
+    "SELECT sm + sm AS a, sm * sm AS b, -sm AS c, sm - 1 AS d FROM t WHERE sm BETWEEN 0 AND 2",
     "SELECT id FROM t ORDER BY g DESC, id LIMIT 3",
     "SELECT id FROM t ORDER BY price, id",
     "SELECT CASE WHEN price > 1 THEN price ELSE 0 END AS c, coalesce(price, 1.5) AS e, if(flag, id, b) AS i FROM t",
@@ -75,6 +76,7 @@ PORTABLE = [
     "SELECT count(*) FROM t",
     "SELECT id, x.s FROM t x JOIN (SELECT id FROM t WHERE id > 1) y USING (id) WHERE id < 5",
     "SELECT id, x.b, n FROM t x LEFT JOIN (SELECT id, b AS n FROM t WHERE b > 0) y USING (id) WHERE id < 5 OR n < 8",
+    "SELECT 'it''s' AS a, \"it\"\"s\" AS b, 'a\"\"b' AS c, \"a''b\" AS d, '''' AS e FROM t WHERE s <> 'it''s'",
     "SELECT count(*) FROM t x JOIN t y USING (id) JOIN (SELECT b FROM t) z ON z.b = x.b AND id > 1",
 ]
 

@@ -1,0 +1,69 @@
+"""The kinds of settings: how each is written in a file and after a flag, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic.fields import FieldInfo
+
+
+def _listed(value: object) -> object:
+    """Lists may be written as one text with commas, in a file or after a flag, or repeat the flag."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return texts
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def _filled(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+def parse_age(text: str) -> timedelta:
+    """A time written as a number and a unit.
+
+    Raises:
+        ValueError: the text is none.
+
+    >>> parse_age("90m"), parse_age("7d")
+    (datetime.timedelta(seconds=5400), datetime.timedelta(days=7))
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
+    if match is None:
+        raise ValueError("should be a number and one of s, m, h, d, w, as in 7d")
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[match[2]]
+    return timedelta(seconds=int(match[1]) * seconds)
+
+
+def _checked_age(text: str) -> str:
+    parse_age(text)
+    return text
+
+
+Age = Annotated[str, AfterValidator(_checked_age)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
+Text = Annotated[str, BeforeValidator(_filled)]
+
+
+class Positional:
+    """Marks a setting that the command line takes by its place, not by a flag."""
+
+
+Place = Annotated[Text, Positional()]
+
+
+class VerbSettings(BaseModel):
+    """The settings of one verb. Keys that are no setting are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+
+def key_of(name: str, field: FieldInfo) -> str:
+    """A setting's key in a file, which is its flag without the dashes in front."""
+    return (field.alias or name).replace("_", "-")

@@ -1,0 +1,111 @@
+"""Settings from configuration files and flags: validated, and told in one sentence where they are wrong.
+
+A configuration file has one table a verb, with the flags' names as keys (`block-rows` or `block_rows`), and a table
+`[spark]` with properties for the Spark session::
+
+    [analyze]
+    log = "queries.jsonl"
+    schema = "events.parquet"
+    num-features = 40
+
+    [spark]
+    "spark.driver.memory" = "4g"
+
+What is given on the command line comes before the file, and the file before the defaults.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from layoutopt.config.fields import VerbSettings, key_of
+from layoutopt.config.settings import VERBS
+from layoutopt.errors import SettingError
+
+SPARK_SECTION: Final = "spark"
+
+Verb = TypeVar("Verb", bound=VerbSettings)
+
+
+def make_settings(kind: type[Verb], values: Mapping[str, object]) -> Verb:
+    """Validate a verb's settings; values that are None count as not given.
+
+    Raises:
+        SettingError: a value is missing or bad, or a key is no setting.
+    """
+    try:
+        return kind.model_validate({key: value for key, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise SettingError(_sentence(kind, error.errors()[0], "")) from error
+
+
+def read_values(path: str | Path, kind: type[VerbSettings]) -> dict[str, Any]:
+    """What a configuration file says of one verb, validated, by field name; defaults are left out.
+
+    Raises:
+        SettingError: the file can't be read or is no TOML, has an unknown table or key, or a bad value.
+    """
+    sections = _sections(path)
+    verb = next(name for name, settings in VERBS.items() if settings is kind)
+    by_key = {key_of(name, field): name for name, field in kind.model_fields.items()}
+    given = {}
+    for key, value in sections.get(verb, {}).items():
+        name = by_key.get(key.replace("_", "-"))
+        if name is None:
+            raise SettingError(f"{str(path)!r} has an unknown key {key!r} in [{verb}]; it takes {', '.join(by_key)}")
+        given[name] = value
+    try:
+        valid = kind.model_validate(given)
+    except ValidationError as error:
+        wrong = [e for e in error.errors() if e["type"] != "missing"]
+        if wrong:
+            raise SettingError(_sentence(kind, wrong[0], f" in [{verb}] of {str(path)!r}")) from error
+        return given
+    return {name: getattr(valid, name) for name in given}
+
+
+def read_spark_properties(path: str | Path) -> dict[str, str]:
+    """The `[spark]` table of a configuration file: properties for the Spark session, as texts.
+
+    Raises:
+        SettingError: the file can't be read or is no TOML, or a property is a table or a list.
+    """
+    properties = _sections(path).get(SPARK_SECTION, {})
+    for key, value in properties.items():
+        if not isinstance(value, str | int | float):
+            raise SettingError(
+                f"the Spark property {key!r} in {str(path)!r} is no text, number or boolean; quote its name"
+            )
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in properties.items()}
+
+
+def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(
+            f"the configuration {str(path)!r} can't be read ({error.strerror}); check the path"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingError(f"the configuration {str(path)!r} is not TOML: {error}") from error
+    known = (*VERBS, SPARK_SECTION)
+    for name, section in content.items():
+        if name not in known or not isinstance(section, dict):
+            raise SettingError(f"{str(path)!r} has {name!r} where only these tables may be: {', '.join(known)}")
+    return content
+
+
+def _sentence(kind: type[VerbSettings], error: Any, where: str) -> str:
+    place = str(error["loc"][0]) if error["loc"] else "?"
+    field = kind.model_fields.get(place)
+    key = key_of(place, field) if field else place.replace("_", "-")
+    if error["type"] == "missing":
+        return f"{key!r} is missing{where}; give it as a flag or in the configuration"
+    if error["type"] == "extra_forbidden":
+        return f"{key!r} is no setting{where}; the settings are {', '.join(map(str, kind.model_fields))}"
+    return f"{key} = {str(error['input'])!r}{where} is no good value: {error['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,29 @@
+"""Names of columns that are ours: those of data files, and those that rows carry on their way there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from layoutopt.model.vectors import words_for
+
+BLOCK: Final = "_block"
+"""In every data file: the number of the row's block, unique in the table."""
+TID: Final = "_tid"
+"""In data files of schemes with several layouts: the row's position in its segment."""
+POSITION: Final = "_pos"
+"""On the way: the row's position in the source."""
+SEGMENT: Final = "_segment"
+"""On the way: the number of the row's segment in the load."""
+RESERVED: Final = frozenset({BLOCK, TID, POSITION, SEGMENT})
+"""What no column of a source may be called."""
+
+_WORD: Final = "_w"
+
+
+def word_names(n_features: int) -> tuple[str, ...]:
+    """The names of the columns that hold a row's feature vector on the way, 64 bits each.
+
+    >>> word_names(65)
+    ('_w0', '_w1')
+    """
+    return tuple(f"{_WORD}{i}" for i in range(words_for(n_features)))

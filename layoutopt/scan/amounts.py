@@ -1,0 +1,42 @@
+"""How much of a table a filter reads and skips, summed over plans; and what of that is said as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from layoutopt.model.predicates import Node, describe_all
+from layoutopt.scan.opened import OpenedTable
+from layoutopt.scan.prune import Amount, Fate, PrunedPlan
+
+MECHANISMS = {"partition": Fate.PARTITION, "features": Fate.FEATURES, "statistics": Fate.STATISTICS}
+"""What skips blocks, in the order of trying."""
+
+
+def amount_over(pruned: Sequence[PrunedPlan], *fates: Fate) -> Amount:
+    """Blocks, rows and bytes of these fates over all plans."""
+    total = Amount()
+    for plan in pruned:
+        total += plan.amount(*fates)
+    return total
+
+
+def amount_json(amount: Amount) -> dict[str, int]:
+    """An amount as JSON."""
+    return {"blocks": amount.blocks, "rows": amount.rows, "bytes": amount.bytes}
+
+
+def layout_json(pruned: PrunedPlan) -> dict[str, Any]:
+    """One plan's retrieval path: its digest and, by layout, the columns read from it."""
+    choice = {str(c.layout): list(c.columns) for c in pruned.choice}
+    return {"plan": pruned.source.plan.digest, "columns": choice}
+
+
+def subsumed_by(table: OpenedTable, root: Node) -> list[str]:
+    """The features, as texts, that follow from a whole filter: the ones of the text's query vector (3.5)."""
+    found: dict[str, None] = {}
+    for source in table.sources:
+        features = source.features_under(table.settings)
+        for position in features.subsuming(root) if features is not None else ():
+            found[describe_all(source.plan.features.features[position].predicates)] = None
+    return list(found)

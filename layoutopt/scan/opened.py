@@ -1,0 +1,90 @@
+"""A table opened at one snapshot: its blocks, and which of them a filter needs. No data file is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from layoutopt.catalog.table import Catalog
+from layoutopt.errors import QueryError
+from layoutopt.model.arrays import Bits
+from layoutopt.model.feature import Settings
+from layoutopt.model.predicates import Node
+from layoutopt.model.schema import Schema
+from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedTable:
+    """A table at one snapshot; what others commit meanwhile is not seen."""
+
+    catalog: Catalog
+
+    @property
+    def name(self) -> str:
+        """The name that SQL texts call the table by: its plan's."""
+        return next((plan.table for plan in self.catalog.plans.values()), "t")
+
+    @property
+    def schema(self) -> Schema:
+        """The table's columns."""
+        return self.catalog.schema
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows the snapshot has."""
+        return self.catalog.snapshot.rows
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The session settings under which the embedded engine reads: those of the table's first plan."""
+        return next((plan.settings for plan in self.catalog.plans.values()), Settings())
+
+    @cached_property
+    def sources(self) -> tuple[PlanBlocks, ...]:
+        """The blocks, one item a plan."""
+        return plan_blocks(self.catalog)
+
+    @cached_property
+    def partition_statistics(self) -> BlockStatistics:
+        """Min, max and nulls of every partition."""
+        return self.catalog.partition_statistics()
+
+    def decide(
+        self, root: Node, columns: Sequence[str], settings: Sequence[Settings] | None = None
+    ) -> tuple[PrunedPlan, ...]:
+        """Which blocks a scan of these columns under this filter needs, one item a plan.
+
+        Args:
+            root: the filter; rows for which it is not TRUE need not be read.
+            columns: what is read, filter columns included.
+            settings: of the session, one item a plan; by default the table's.
+        """
+        sessions = settings or [self.settings] * len(self.sources)
+        out = self.partitions_out(root)
+        return tuple(
+            prune(source, out, root, columns, session) for source, session in zip(self.sources, sessions, strict=True)
+        )
+
+    def partitions_out(self, root: Node) -> Bits:
+        """The partitions in which no row can match, bool[n_partitions]."""
+        return cannot_match(root, self.partition_statistics, None)
+
+    def files(self, layout: int = 0) -> tuple[str, ...]:
+        """The paths or URLs of the snapshot's data files of one layout, sorted.
+
+        Raises:
+            QueryError: no plan of the table has such a layout.
+        """
+        known = max((len(plan.scheme.layouts) for plan in self.catalog.plans.values()), default=1)
+        if not 0 <= layout < known:
+            raise QueryError(f"there is no layout {layout}; the table's are 0 to {known - 1}")
+        found = set()
+        for source in self.sources:
+            used = np.unique(source.blocks.file[source.blocks.layout == layout])
+            found |= {source.blocks.files[index] for index in used}
+        return tuple(self.catalog.files.full_path(path) for path in sorted(found))

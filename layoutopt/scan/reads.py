@@ -1,0 +1,98 @@
+"""One mention of a table in a text: what is left to read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from layoutopt.model.predicates import Filter, disjunction
+from layoutopt.model.schema import Column
+from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
+from layoutopt.scan.files import BATCH_ROWS, open_parquet
+from layoutopt.scan.opened import OpenedTable
+from layoutopt.scan.prune import PrunedPlan
+from layoutopt.scan.read import ROWS_ONLY, read_segments
+from layoutopt.scan.segments import SegmentRead, segments_to_read
+from layoutopt.sql.scans import TableScan
+
+
+@dataclass(frozen=True, eq=False)
+class TableRead:
+    """One mention of the table in a text: its columns, its filter, and what pruning leaves of the blocks."""
+
+    table: OpenedTable
+    scan: TableScan
+    pruned: tuple[PrunedPlan, ...]
+
+    @property
+    def start(self) -> int:
+        """Where the text mentions the table."""
+        return self.scan.span[0] if self.scan.span is not None else -1
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns read, in schema order."""
+        wanted = set(self.scan.columns)
+        return tuple(column for column in self.table.schema.columns if column.name in wanted)
+
+    @property
+    def segments(self) -> list[SegmentRead]:
+        """What is to be read, in the table's order."""
+        return [segment for pruned in self.pruned for segment in segments_to_read(pruned)]
+
+    def batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The surviving rows: all that match the filter, and others of the same blocks.
+
+        Where rows are put together from several layouts, those are left out that one layout's columns exclude.
+
+        Raises:
+            DataFileError: a data file is missing or damaged.
+        """
+        condition = self.scan.filter.root
+        return read_segments(self.table.catalog.files, self.segments, self.columns, batch_rows, condition)
+
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the batches; nested types are looked up in a data file."""
+        if not self.columns:
+            return pa.schema([pa.field(ROWS_ONLY, pa.int8())])
+        unknown = [column for column in self.columns if arrow_type(column.type) is None]
+        schema = empty_table(self.columns).schema
+        layouts = (
+            {name: layout for s in self.segments for layout in s.layouts for name in layout.columns} if unknown else {}
+        )
+        for column in unknown:
+            if column.name not in layouts:  # no row is left, or the column came after all plans whose rows are
+                schema = _with_field(schema, pa.field(column.name, nested_type(column.type)))
+                continue
+            file = layouts[column.name].files[0]
+            with open_parquet(self.table.catalog.files, file.path, file.footer) as parquet:
+                schema = _with_field(schema, parquet.schema_arrow.field(column.name))
+        return schema
+
+
+def merge_mentions(scans: Sequence[TableScan]) -> list[TableScan]:
+    """Scans with one item for each mention of a table, in the order of the text.
+
+    A mention inside a CTE that is used several times is scanned several times, perhaps under different filters: one
+    reading then serves all, with the columns of all and the rows of any.
+    """
+    merged: dict[tuple[int, int] | None, TableScan] = {}
+    for scan in sorted(scans, key=lambda scan: scan.span or (-1, -1)):
+        other = merged.get(scan.span)
+        merged[scan.span] = scan if other is None else _merge(other, scan)
+    return list(merged.values())
+
+
+def _merge(first: TableScan, second: TableScan) -> TableScan:
+    return replace(
+        first,
+        columns=tuple(dict.fromkeys((*first.columns, *second.columns))),
+        filter=Filter.of(disjunction([first.filter.root, second.filter.root])),
+        unusable=tuple(dict.fromkeys((*first.unusable, *second.unusable))),
+    )
+
+
+def _with_field(schema: pa.Schema, field: pa.Field) -> pa.Schema:
+    return schema.set(schema.get_field_index(field.name), pa.field(field.name, field.type))

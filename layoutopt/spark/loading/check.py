@@ -1,0 +1,78 @@
+"""What was written is what the source has: rows and checksums in total, and every partition by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.checks import Content, check_content, check_positions
+from layoutopt.catalog.entries import written_content, written_positions
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.errors import ContentMismatchError
+from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.source import checksum_column, measure_content
+from layoutopt.spark.loading.job import Loading, Written
+from layoutopt.spark.session.read import STRICT
+from layoutopt.writer.checksum import is_hashable
+
+
+def check_written(one: Loading, written: Written) -> None:
+    """Refuse blocks that are not the source's rows; a task that ran twice may be observed twice, so sum again first."""
+    table = BlockTable.from_arrow(written.blocks, one.plan)
+    measured = written_content(table)
+    content = Content(measured.rows, {**dict(measured.sums), **_read_back(one, written.blocks)})
+    try:
+        check_content(written.observed, content, one.source_name)
+    except ContentMismatchError:
+        check_content(measure_content(one.source, one.source_name), content, one.source_name)
+    if one.plan.scheme.has_tids:
+        check_positions(written.positions, written_positions(table), one.source_name)
+
+
+def _read_back(one: Loading, blocks: pa.Table) -> dict[str, int]:
+    """Checksums of the columns that only Spark can hash (nested, collated), from the files written."""
+    unhashed = {c.name for c in one.plan.schema.columns if not is_hashable(c.type)}
+    sums: dict[str, int] = {}
+    for index, layout in enumerate(one.plan.scheme.layouts):
+        fields = [f for f in one.source.schema.fields if f.name in unhashed and f.name in layout.master]
+        unhashed -= {field.name for field in fields}
+        if fields:
+            sums |= _read_back_layout(one, blocks, index, StructType(fields))
+    return sums
+
+
+def _read_back_layout(one: Loading, blocks: pa.Table, layout: int, fields: StructType) -> dict[str, int]:
+    of_layout = blocks.filter(pa.compute.equal(blocks["layout"], layout))
+    paths = [one.files.full_path(path) for path in dict.fromkeys(of_layout["file"].to_pylist())]
+    if not paths:
+        return dict.fromkeys(fields.names, 0)
+    columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
+    with clear_failures("the files just written"):
+        row = one.spark.read.schema(fields).options(**STRICT).parquet(*paths).agg(*columns).first()
+    return {} if row is None else {name: int(row[name]) for name in fields.names}
+
+
+def check_partitions(one: Loading, entries: Sequence[PartitionEntry]) -> None:
+    """Refuse partitions that have other rows than the caller counted, or rows of another value than they stand for.
+
+    What stands in the rows is taken from them as they were written, not from how partitions were named.
+
+    Raises:
+        ContentMismatchError: names the partition.
+    """
+    for entry in entries:
+        said = f"partition {one.names.shown(one.values[entry.key])} of {one.source_name}"
+        counted = one.basis.rows.get(entry.key, entry.rows)
+        if counted != entry.rows:
+            raise ContentMismatchError(
+                f"{said} has {counted} rows but {entry.rows} were written; nothing was committed, "
+                "load again, from a source that nobody changes meanwhile"
+            )
+        if not one.names.is_of(entry, one.values[entry.key]):
+            raise ContentMismatchError(
+                f"{said} got rows of other partitions; nothing was committed, load again and report it if it happens "
+                "twice"
+            )

@@ -1,0 +1,167 @@
+"""The one Spark job of a load: it scans, sums, cuts into segments, and has every segment written by one task."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from layoutopt.catalog.blocks import block_schema
+from layoutopt.catalog.checks import Content, TidSums
+from layoutopt.catalog.commit import partition_entries
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.paths import new_load_id
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.errors import BoundError
+from layoutopt.features.weights import feature_shares
+from layoutopt.model.layout import Plan
+from layoutopt.model.vectors import words_for
+from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.segments import Segment, with_positions, with_segments
+from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.source import content_columns, content_of
+from layoutopt.spark.core.tasks import map_segments
+from layoutopt.writer.task import RESULT_SCHEMA, WriteJob, write_segment
+
+# A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
+_NUMBER_BITS = 40
+_MARKS = 1 << 23
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the job left: the blocks, what they are to hold, and joined vectors by partition key.
+
+    ``observed`` is the source's content as the scan saw it, ``positions`` the sums of its values at their tids.
+    """
+
+    blocks: pa.Table
+    observed: Content
+    joined: Mapping[str, int]
+    positions: TidSums
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a load is based on, where its caller has looked before.
+
+    Attributes:
+        snapshot: the table's newest then, None for a table that was not there: what is refused as a conflict is what
+            changed since.
+        source: names the source in messages.
+        values: of the partitions to load; None where the caller's texts say which, or nobody does.
+        whole: whether these are all that the source has, so that no row of it may be left out.
+        origins: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
+        rows: of partition keys, the rows that the caller counted in the source.
+    """
+
+    snapshot: Snapshot | None
+    source: str
+    values: tuple[PlainValue, ...] | None = None
+    whole: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """One load: where from, where to, and the segments between."""
+
+    spark: SparkSession
+    source: DataFrame
+    source_name: str
+    plan: Plan
+    files: TableFiles
+    load_id: str
+    segments: tuple[Segment, ...]
+    values: Mapping[str, PlainValue]
+    names: PartitionNames
+    basis: Basis
+
+
+def fresh_load_id(base: Snapshot | None) -> str:
+    """A new load id whose blocks' numbers no load of the snapshot has."""
+    taken = set() if base is None else {_mark(entry.load_id) for entry in base.partitions}
+    while True:
+        load_id = new_load_id()
+        if _mark(load_id) not in taken:
+            return load_id
+
+
+def _check_block_numbers(one: Loading) -> None:
+    """Refuse a load whose blocks might take the numbers of another load's."""
+    most = (1 << _NUMBER_BITS) // (max(1, len(one.segments)) * len(one.plan.scheme.layouts))
+    if one.plan.segment_rows > most:
+        raise BoundError(
+            f"with segment_rows {one.plan.segment_rows} the blocks of {len(one.segments)} segments can't be numbered; "
+            f"plan with at most {most}"
+        )
+
+
+def _mark(load_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(load_id.encode()).digest()[:4], "big") % _MARKS
+
+
+def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
+    """Run the job.
+
+    Raises:
+        BoundError: its blocks can't be numbered, or memory ran out.
+        SourceError: a file of the source is damaged.
+    """
+    plan = one.plan
+    _check_block_numbers(one)
+    empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
+    if not one.segments:
+        return Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})
+    job = WriteJob(
+        plan=plan,
+        shares=feature_shares(plan.features, plan.queries),
+        root=one.files.root,
+        load_id=one.load_id,
+        first_block=_mark(one.load_id) << _NUMBER_BITS,
+        keys=tuple(one.names.key(segment.value) for segment in one.segments),
+        numbers=tuple(segment.number for segment in one.segments),
+        at=in_task,
+    )
+    observation = Observation(f"layoutopt {one.load_id}")
+    with clear_failures(one.source_name), compiled_in_parts(one.spark):
+        result = _job(one, job, observation).toArrow()
+        observed = content_of(observation.get, plan.schema.names)
+    return _collected(one, result, empty, observed)
+
+
+def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:
+    """The one job of a load: scan, positions, sums, words, segments, shuffle, write."""
+    positioned = with_positions(one.source)
+    observed = positioned.observe(observation, *content_columns(one.source))
+    routed = with_segments(one.spark, observed, one.segments, one.plan.partition_by)
+    featurised = feature_words(routed, one.plan.features.features)
+    return map_segments(featurised, len(one.segments), partial(write_segment, job), RESULT_SCHEMA)
+
+
+def _collected(one: Loading, result: pa.Table, empty: pa.Table, observed: Content) -> Written:
+    """The tasks' rows put together, in the order of the segments."""
+    tables, joined = [empty], dict.fromkeys(one.values, 0)
+    positions: dict[tuple[str, int, int], Mapping[str, int]] = {}
+    for row in sorted(result.to_pylist(), key=lambda row: int(row["segment"])):
+        tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
+        segment = one.segments[row["segment"]]
+        key = one.names.key(segment.value)
+        joined[key] = max(joined[key], row["joined_vectors"])
+        for layout, sums in enumerate(row["tid_sums"]):
+            by_name = zip(one.plan.schema.names, sums, strict=True)
+            positions[key, segment.number, layout] = {name: sum for name, sum in by_name if sum is not None}
+    return Written(pa.concat_tables(tables), observed, joined, positions)
+
+
+def entries_of(one: Loading, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
+    """The partitions as they were measured while they were written."""
+    values = {key: one.names.scalar(value) for key, value in one.values.items()}
+    return partition_entries(blocks, one.plan, one.load_id, values)

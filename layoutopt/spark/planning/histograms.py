@@ -1,0 +1,211 @@
+"""What planning counts of the source: (vector, count) pairs of each partition, and which queries reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from layoutopt.catalog.keys import has_key, key_array
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.errors import BoundError, PlanError
+from layoutopt.features.weights import feature_shares, marginal_weights
+from layoutopt.methods.proposals import PartitionHistogram, spread
+from layoutopt.model.arrays import Bits, Floats
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.predicates import columns_of
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.types import quoted
+from layoutopt.model.values import NAN_KEY, key_kind
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
+from layoutopt.spark.core.featurize import vector_counts
+from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
+from layoutopt.spark.planning.sampling import SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
+
+Progress = Callable[[str], None]
+_FLOATS = ("float", "double")
+_TEXTS = ("string", "binary")
+_SOME = 0.01
+"""The share of rows that tells whether a column's bounds can exclude a query from a partition."""
+
+
+def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
+    """The heaviest features, in the order they had; of equal weights the first."""
+    if count is None or count >= len(features):
+        return features
+    kept = np.sort(np.argsort(-features.weights, kind="stable")[:count]).tolist()
+    return features.only(kept)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What the pairs are counted of, for whom, and within what."""
+
+    rows: DataFrame
+    queries: tuple[Query, ...]
+    schema: Schema
+    partition_by: str | None
+    max_vectors: int
+    say: Progress
+
+
+def count_histograms(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
+    """The features that fit ``max_vectors``, and every partition's pairs under them."""
+    features, counts = _countable(of, features)
+    kept = features_within(features, list(counts.values()), of.max_vectors)
+    for i in sorted(set(range(len(features))) - set(kept)):
+        of.say(f"gave up blocking by feature {i} (weight {features[i].weight:g}) for max_vectors={of.max_vectors}")
+    features = features.only(kept)
+    return features, _with_weights(of, features, {value: vectors.project(kept) for value, vectors in counts.items()})
+
+
+def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
+    """Vectors of a sample of some partitions, over all of the features.
+
+    Raises:
+        PlanError: the source has no rows.
+    """
+    rows = rows_by_partition(of.rows, of.partition_by)
+    if not rows:
+        raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
+    sampled = {value: rows[value] for value in spread(list(rows), SAMPLED_PARTITIONS)}
+    reached = _reached(of, list(sampled))
+    return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
+
+
+_Reached = Mapping[PlainValue, tuple[int, Floats]]
+
+
+def _with_weights(
+    of: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached | None = None
+) -> tuple[PartitionHistogram, ...]:
+    reached = _reached(of) if reached is None else reached
+    shares = feature_shares(features, of.queries)
+    return tuple(
+        PartitionHistogram(value, rows, counts[value], of_queries, marginal_weights(shares, of_queries, counts[value]))
+        for value in sorted(counts, key=null_first)
+        for rows, of_queries in (reached[value],)
+    )
+
+
+def _countable(of: Counting, features: FeatureSet) -> tuple[FeatureSet, dict[PlainValue, VectorCounts]]:
+    """The pairs of as many of the heaviest features as the driver can hold the pairs of."""
+    while True:
+        try:
+            return features, vector_counts(of.rows, features.features, of.partition_by)
+        except BoundError:
+            if len(features) <= 1:
+                raise
+            of.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
+            features = heaviest(features, len(features) * 3 // 4)
+
+
+def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_vectors: int) -> list[int]:
+    """The indices of the most of the heaviest features with which no partition has more distinct vectors than allowed.
+
+    Fewer features never make more vectors, so the number is found by bisection.
+    """
+    by_weight = np.argsort(-features.weights, kind="stable")
+
+    def fit(count: int) -> bool:
+        kept = np.sort(by_weight[:count]).tolist()
+        return all(len(vectors.project(kept)) <= max_vectors for vectors in counts)
+
+    if fit(len(features)):
+        return list(range(len(features)))
+    fits, fails = 0, len(features)
+    while fails - fits > 1:
+        count = (fits + fails) // 2
+        fits, fails = (count, fails) if fit(count) else (fits, count)
+    return [int(i) for i in np.sort(by_weight[:fits])]
+
+
+def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reached:
+    """By partition, its rows and each query's weight, 0 where its bounds exclude the query.
+
+    Minima of texts are dear (Spark sorts for them), and few columns exclude a query from a partition. Bounds of a
+    hundredth of the rows lie within those of all, so they exclude at least as much: a query that even they let reach a
+    partition needs no bounds at all, and of the others' columns only :func:`_columns_worth_asking` are asked.
+
+    Args:
+        of: of whom.
+        only_of: the partitions of interest, by value; all when None.
+    """
+    rows = of.rows if only_of is None or of.partition_by is None else of_partitions(of.rows, of.partition_by, only_of)
+    used = frozenset().union(*(columns_of(query.filter.root) for query in of.queries))
+    columns = [column for column in of.schema.columns if column.name in used and key_kind(column.type) is not None]
+    few = _bounds(rows.sample(fraction=_SOME, seed=0), of.partition_by, columns)
+    asked = _columns_worth_asking(few, of.queries, columns)
+    bounds = _bounds(rows, of.partition_by, asked)
+    if len(bounds) > len(few):  # of a partition without a row in the sample nothing is known
+        bounds, asked = _bounds(rows, of.partition_by, columns), columns
+    excluded = _excluded(bounds, of.queries, asked)
+    weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
+    counted = np.asarray(bounds["_rows"], dtype=np.int64).tolist()
+    return {value: (counted[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
+
+
+def _columns_worth_asking(few: pa.Table, queries: Sequence[Query], columns: Sequence[Column]) -> list[Column]:
+    """The columns whose bounds over all rows may exclude a query from a partition, by the bounds of some rows.
+
+    Of a query that is excluded from some partition all columns are worth it, but texts only where it reaches another
+    partition without them.
+    """
+    texts = {column.name for column in columns if column.type in _TEXTS}
+    by_all, by_cheap = _excluded(few, queries, columns), _excluded(few, queries, columns, but=texts)
+    asked: set[str] = set()
+    for query, excluded, excluded_cheaply in zip(queries, by_all, by_cheap, strict=True):
+        if excluded.any():
+            texts_add_nothing = np.array_equal(excluded, excluded_cheaply)
+            asked |= columns_of(query.filter.root) - (texts if texts_add_nothing else set())
+    return [column for column in columns if column.name in asked]
+
+
+def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]) -> pa.Table:
+    """By partition its rows, and least, greatest and count of each column as :func:`partition_bounds` takes them."""
+    aggregates = [F.count(F.lit(1)).alias("_rows")]
+    for i, column in enumerate(columns):
+        value = F.col(quoted(column.name))
+        aggregates += [F.min(value).alias(f"_low{i}"), F.max(value).alias(f"_high{i}"), F.count(value).alias(f"_n{i}")]
+    return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
+
+
+def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()) -> Bits:
+    """Which query the bounds of the columns, but for some, exclude from which partition, ``bool[queries, partitions]``.
+
+    Args:
+        bounds: of :func:`_bounds`, for these columns.
+        queries: the queries.
+        columns: the columns.
+        but: names of columns whose bounds are not looked at.
+    """
+    counted = np.asarray(bounds["_rows"], dtype=np.int64)
+    known = {
+        column.name: partition_bounds(bounds, i, column.type, counted)
+        for i, column in enumerate(columns)
+        if column.name not in but
+    }
+    statistics = BlockStatistics(rows=counted, bounds=known)
+    excluded = np.array([cannot_match(query.filter.root, statistics, None) for query in queries], dtype=np.bool_)
+    return excluded.reshape(len(queries), statistics.n)  # also where there are no queries
+
+
+def partition_bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:
+    """Column ``i``'s bounds by partition, from its least, greatest and count: ``_low{i}``, ``_high{i}``, ``_n{i}``.
+
+    ``rows`` are the partitions', int64[n]. A text that is no UTF-8 bounds nothing.
+    """
+    nulls = rows - np.asarray(table[f"_n{i}"], dtype=np.int64)
+    low, high = key_array(table[f"_low{i}"], type), key_array(table[f"_high{i}"], type)
+    known = has_key(table[f"_low{i}"], type) & has_key(table[f"_high{i}"], type)
+    if type in _FLOATS:
+        # Spark's max is NaN where there is one, which is the largest key already; this says so.
+        high = np.where(np.asarray(pc.fill_null(pc.is_nan(table[f"_high{i}"]), False)), NAN_KEY, high)
+    return ColumnBounds(low=low, high=high, known=known, nulls=nulls, type=type)

@@ -1,0 +1,269 @@
+"""HoldOutEvaluation plans on a sample of rows: blocked as a load would block them, and replayed with queries held back.
+
+A block of the table is as many times smaller in the sample as the sample is smaller than the segment. Everything that
+skips is there: feature bits and statistics are measured on the blocks of the sample, by the code of a load. Bytes are
+cells, each by what one of its column takes in blocks of the table's size, and the catalog that the query looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.catalog.paths import new_load_id
+from layoutopt.features.weights import feature_shares, marginal_weights
+from layoutopt.methods.proposals import PartitionHistogram, spread
+from layoutopt.model.arrays import Floats, Ints, Words
+from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
+from layoutopt.model.predicates import Predicate
+from layoutopt.model.query import Query, classes
+from layoutopt.model.schema import Schema
+from layoutopt.model.vectors import VectorCounts, distinct, project
+from layoutopt.scan.prune import Fate, PrunedPlan
+from layoutopt.scan.table import Table
+from layoutopt.search.problem import Unit
+from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.segments import with_positions
+from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.loading.rehearse import rehearsed_catalog
+from layoutopt.spark.planning.costs import measured_unit
+from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
+from layoutopt.writer.routing import reaching, words_of
+from layoutopt.writer.task import WriteJob, write_segment
+
+CATALOG_BYTES_A_CHUNK = 12
+"""Of the catalog, for each block and column: TPC-H's statistics, bounds and unions, compressed."""
+
+MEASURED_ROWS = 30_000
+"""Rows encoded to measure what cells take."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampledSegment:
+    """Rows drawn from a partition, for a segment of it.
+
+    Attributes:
+        value: of the partition column.
+        partition_rows: of the whole partition.
+        rows: of the segment.
+        table: the rows drawn, in the order of the source.
+        words: their vectors over the sample's features, ``uint64[n, w]``.
+    """
+
+    value: PlainValue
+    partition_rows: int
+    rows: int
+    table: pa.Table
+    words: Words
+
+    @property
+    def scale(self) -> float:
+        """Rows of the segment for each row drawn."""
+        return float(self.rows) / max(1, int(self.table.num_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class RowSample:
+    """Rows of some partitions with their vectors: what plans are tried on.
+
+    Attributes:
+        features: bit ``i`` of the words is feature ``i``; plans that are tried have some of them.
+        segments: one a partition.
+    """
+
+    features: FeatureSet
+    segments: tuple[SampledSegment, ...]
+
+    def places(self, features: FeatureSet) -> list[int]:
+        """Which bits these features are."""
+        return [self._place[feature.predicates] for feature in features]
+
+    def unit(self, columns: tuple[str, ...], block_rows: int, codec: str, seed: int) -> Unit:
+        """What a cell of each column and a tid take in blocks of that size, measured on one of the segments."""
+        key = (columns, block_rows, codec, seed)
+        if key not in self._units:
+            middle = self.segments[len(self.segments) // 2]
+            rows = middle.table.select(list(columns)).slice(0, MEASURED_ROWS)
+            self._units[key] = measured_unit(rows, columns, block_rows, middle.rows, codec, seed)
+        return self._units[key]
+
+    @cached_property
+    def _units(self) -> dict[tuple[tuple[str, ...], int, str, int], Unit]:
+        return {}
+
+    @cached_property
+    def _place(self) -> dict[tuple[Predicate, ...], int]:
+        return {feature.predicates: i for i, feature in enumerate(self.features)}
+
+
+def draw_sample(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    segment_rows: int,
+    sample_rows: int = SAMPLE_ROWS,
+) -> RowSample:
+    """Draw about ``sample_rows`` rows of each of a few partitions, spread evenly, by a hash of their content.
+
+    Args:
+        rows: the source.
+        features: all that plans to be tried are made of.
+        partition_by: the partition column, or None.
+        segment_rows: the most rows of a segment.
+        sample_rows: rows wanted of each partition.
+    """
+    counted = rows_by_partition(rows, partition_by)
+    sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
+    # Positions come last: what is drawn depends on content alone.
+    drawn = with_positions(drawn_rows(rows, features, partition_by, sampled, sample_rows))
+    with compiled_in_parts(rows.sparkSession):
+        found = feature_words(drawn, features.features).toArrow()
+    found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
+    words = words_of(found, len(features))
+    segments = []
+    for value, count in sampled.items():
+        of_value = np.arange(len(words)) if partition_by is None else _places_of(found[partition_by], value)
+        table = found.select(rows.columns).take(pa.array(of_value)).combine_chunks()
+        segments.append(SampledSegment(value, count, min(count, segment_rows), table, words[of_value]))
+    return RowSample(features, tuple(segment for segment in segments if segment.table.num_rows))
+
+
+def _places_of(column: pa.ChunkedArray, value: PlainValue) -> Ints:
+    matches = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+    found: Ints = np.flatnonzero(np.asarray(pc.fill_null(matches, False)))
+    return found
+
+
+def histograms_of(
+    sample: RowSample, features: FeatureSet, queries: Sequence[Query], schema: Schema
+) -> list[PartitionHistogram]:
+    """What planning would know of the sampled partitions: vectors over some of the features, counted up to segments.
+
+    Args:
+        sample: the rows.
+        features: some of the sample's.
+        queries: the classes of the training queries.
+        schema: the table's.
+    """
+    shares = feature_shares(features, queries)
+    found = []
+    for segment in sample.segments:
+        words, _, counts = distinct(project(segment.words, sample.places(features)))
+        counts = np.maximum(1, np.rint(counts * segment.scale)).astype(np.int64)
+        vectors = VectorCounts(words, counts, len(features))
+        reached = reaching(queries, schema, segment.table)
+        found.append(
+            PartitionHistogram(
+                segment.value, segment.partition_rows, vectors, reached, marginal_weights(shares, reached, vectors)
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class BytesRead:
+    """What queries would read of a table, by a sample.
+
+    Attributes:
+        read: bytes of each query, the catalog's included and its weight counted.
+        full: bytes of each query's full scan.
+    """
+
+    read: tuple[float, ...]
+    full: tuple[float, ...]
+
+    @property
+    def fraction(self) -> float:
+        """What is read of all full scans."""
+        full = sum(self.full)
+        return sum(self.read) / full if full else 0.0
+
+
+def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> BytesRead:
+    """Block the sample as a load by the plan would, and replay queries on the blocks.
+
+    Args:
+        sample: the rows; the plan's features are some of its.
+        plan: the plan.
+        queries: held back from it.
+    """
+    merged = classes(queries)
+    unit = sample.unit(plan.schema.names, plan.block_rows, plan.codec, plan.seed)
+    cells = {**dict(zip(plan.schema.names, unit.cell.tolist(), strict=True)), TID: unit.tid}
+    table, factors = _rehearsed(sample, plan)
+    rows = sum(segment.partition_rows for segment in sample.segments)
+    read, full = np.zeros(len(merged)), np.zeros(len(merged))
+    for number, query in enumerate(merged):
+        found = (_bytes_of(pruned, cells, factors) for pruned in table.prune(query.filter.root, query.columns))
+        read[number] = query.weight * sum(found)
+        full[number] = query.weight * rows * sum(cells[name] for name in query.columns)
+    return BytesRead(tuple(read.tolist()), tuple(full.tolist()))
+
+
+def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> float:
+    blocks, rows = pruned.source.blocks, pruned.source.blocks.rows * factors.rows
+    read = [(float(rows[pruned.read & (blocks.layout == c.layout)].sum()), c.columns) for c in pruned.choice]
+    data = sum(of_layout * sum(cells[name] for name in columns) for of_layout, columns in read)
+    tids = cells[TID] * sum(of_layout for of_layout, _ in read) if len(read) > 1 else 0.0
+    chunks = np.array([len(layout.columns) for layout in pruned.source.plan.scheme.layouts])
+    looked_at = pruned.fate != Fate.PARTITION
+    catalog = float((chunks[blocks.layout] * factors.blocks)[looked_at].sum())
+    return data + tids + CATALOG_BYTES_A_CHUNK * catalog
+
+
+@dataclass(frozen=True, eq=False)
+class _Factors:
+    """What a block of the sample stands for: so many ``rows`` for each of its, and so many ``blocks`` of the table."""
+
+    rows: Floats
+    blocks: Floats
+
+
+def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
+    """The table that a load of the sample would make, in blocks as many times smaller as the sample is."""
+    shares = feature_shares(plan.features, plan.queries)
+    load_id = new_load_id()
+    tables, rows, blocks = [], [], []
+    for number, segment in enumerate(sample.segments):
+        small, key = _scaled(plan, segment.scale), f"{number}"
+        job = WriteJob(small, shares, "sampled", load_id, number << 32, (key,), (0,), rehearsal=True)
+        (written,) = write_segment(job, _gathered(sample, segment, plan).to_batches())
+        tables.append(pa.ipc.open_stream(written["blocks"][0].as_py()).read_all())
+        n_segments = segment.partition_rows / segment.rows
+        rows.append(np.full(tables[-1].num_rows, segment.scale * n_segments))
+        blocks.append(np.full(tables[-1].num_rows, n_segments))
+    keys = tuple(f"{number}" for number in range(len(sample.segments)))
+    job = WriteJob(plan, shares, "sampled", load_id, 0, keys, (0,) * len(keys), rehearsal=True)
+    table = Table(rehearsed_catalog(plan, job, pa.concat_tables(tables)))
+    return table, _Factors(np.concatenate(rows), np.concatenate(blocks))
+
+
+def _gathered(sample: RowSample, segment: SampledSegment, plan: Plan) -> pa.Table:
+    """The rows of a segment as a task of a load gets them."""
+    words = project(segment.words, sample.places(plan.features)).view(np.int64)
+    rows = segment.table.select(list(plan.schema.names))
+    rows = rows.append_column(POSITION, pa.array(np.arange(rows.num_rows)))
+    rows = rows.append_column(SEGMENT, pa.array(np.zeros(rows.num_rows, dtype=np.int32)))
+    for i, name in enumerate(word_names(len(plan.features))):
+        rows = rows.append_column(name, pa.array(words[:, i]))
+    return rows
+
+
+def _scaled(plan: Plan, scale: float) -> Plan:
+    layouts = []
+    for layout in plan.scheme.layouts:
+        params = dict(layout.blocking.params)
+        if isinstance(layout.blocking, ByVectors) and MIN_ROWS in params:
+            params[MIN_ROWS] = max(1, round(float(params[MIN_ROWS]) / scale))
+            layout = replace(layout, blocking=replace(layout.blocking, params=tuple(params.items())))
+        layouts.append(layout)
+    return replace(plan, block_rows=max(1, round(plan.block_rows / scale)), scheme=Scheme(tuple(layouts)))

@@ -1,0 +1,196 @@
+"""Plans tried on samples of rows, and what is chosen by that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.config.settings import PlanSettings
+from layoutopt.errors import PlanError, SettingError
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.predicted import tried
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.vectors import pack
+from layoutopt.report.tuning_plot import plot
+from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
+from layoutopt.spark.planning.hold_out import HoldOutEvaluation, worst_fraction
+from layoutopt.spark.planning.sample_evaluation import (
+    CATALOG_BYTES_A_CHUNK,
+    BytesRead,
+    RowSample,
+    SampledSegment,
+    evaluate_on_sample,
+)
+from tests.spark.tables import document, is_value, plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = Schema((Column("id", "int"), Column("day", "int"), Column("kind", "int")))
+
+
+def rows(n: int = 400) -> pa.Table:
+    ids = np.arange(n)
+    columns = {"id": ids, "day": ids * 4 // n, "kind": ids * 7 % 5}
+    return pa.table({name: pa.array(values, pa.int32()) for name, values in columns.items()})
+
+
+def kinds(count: int = 4) -> FeaturesDocument:
+    return document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(count)])
+
+
+def sample_of(doc: FeaturesDocument, scale: int = 1) -> RowSample:
+    """Two partitions of 100 rows each, drawn from so many times as many."""
+    segments = []
+    for day in (1, 2):
+        table = rows().filter(pa.compute.equal(rows()["day"], day))
+        words = pack(np.asarray(table["kind"])[:, None] == np.arange(len(doc.features)))
+        segments.append(SampledSegment(day, 100 * scale, 100 * scale, table, words))
+    return RowSample(doc.features, tuple(segments))
+
+
+def catalog_bytes(blocks: int) -> int:
+    return CATALOG_BYTES_A_CHUNK * blocks * len(SCHEMA.columns)
+
+
+@pytest.mark.parametrize("scale", [1, 10])
+def test_a_sample_reads_the_share_that_the_table_would_whatever_its_scale(scale: int) -> None:
+    doc = kinds()
+    plan = plan_of(doc, partition_by="day", block_rows=20 * scale)
+    found = evaluate_on_sample(sample_of(doc, scale), plan, doc.queries)
+    # Each partition has five blocks of a kind each.
+    data = np.array(found.read) - catalog_bytes(10)
+    np.testing.assert_allclose(data / np.array(found.full), 0.2)
+    assert found.fraction == pytest.approx(sum(found.read) / sum(found.full))
+
+
+def test_what_does_not_skip_reads_all_and_partitions_that_are_excluded_cost_nothing() -> None:
+    doc = kinds()
+    names = doc.schema.names
+    in_order = Scheme((Layout(names, (), names, ByOrder("input")),))
+    plan = plan_of(doc, partition_by="day", scheme=in_order, block_rows=20)
+    outside = Query(9, "t", ("day",), document(SCHEMA, [is_value(SCHEMA, "day", "=", 7)]).queries[0].filter)
+    found = evaluate_on_sample(sample_of(doc), plan, [*doc.queries, outside])
+    np.testing.assert_allclose(np.array(found.read[:4]) - catalog_bytes(10), found.full[:4])
+    assert found.read[4] == 0 < found.full[4]
+
+
+def test_the_worst_resamples_are_worse_than_the_mean_and_equal_queries_have_none() -> None:
+    queries = kinds().queries
+    uneven = BytesRead((0.0, 0.0, 0.0, 80.0), (100.0,) * 4)
+    assert worst_fraction(uneven, queries, 0, 0) == 0.2
+    worst = worst_fraction(uneven, queries, 200, 0)
+    assert 0.3 < worst <= 0.8
+    assert worst == worst_fraction(uneven, queries, 200, 0) != worst_fraction(uneven, queries, 200, 1)
+    assert worst_fraction(BytesRead((20.0,) * 4, (100.0,) * 4), queries, 50, 0) == pytest.approx(0.2)
+
+
+def trying(**documents: FeaturesDocument) -> HoldOutEvaluation:
+    doc = kinds()
+    return HoldOutEvaluation(
+        {int(t.removeprefix("t")): one for t, one in documents.items()} or {2: doc},
+        doc.queries,
+        sample_of(doc, 10),
+        "day",
+        lambda sentence: None,
+    )
+
+
+def settings(**changed: Any) -> PlanSettings:
+    return PlanSettings(source="nowhere", partition_by="day", block_rows=200, method="auto", **changed)
+
+
+def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
+    run = trying()
+    chosen = choose_method(run, settings(), 2)
+    scores = {trial.settings.method: trial.score for trial in run.evaluated}
+    assert tuple(scores) == CANDIDATES
+    assert scores[chosen.method] == min(scores.values()) < 0.3 < scores["input-order"]
+    run = trying()
+    choose_method(run, settings(storage_budget=(1.5,)), 2)
+    assert run.evaluated[-1].settings.method == "gsop-r"
+
+
+def test_methods_that_cannot_plan_are_left_out() -> None:
+    bare = replace(kinds(), queries=())
+    run = HoldOutEvaluation({2: bare}, kinds().queries, sample_of(bare), "day", lambda sentence: None)
+    choose_method(run, settings(), 2)
+    assert {"sort", "range", "zorder"}.isdisjoint(trial.settings.method for trial in run.evaluated)
+
+
+def test_tuning_tries_the_grid_and_then_block_sizes() -> None:
+    few = replace(kinds(), features=replace(kinds().features, features=kinds().features.features[:1]))
+    run = trying(t2=kinds(), t4=few)
+    best = tune(run, settings().model_copy(update={"method": "sop"}), [2, 4])
+    tried_ones = [(one.threshold, one.settings.num_features, one.settings.block_rows) for one in run.evaluated]
+    assert tried_ones[:2] == [(2, 4, 200), (4, 1, 200)]
+    assert {(t, n) for t, n, _ in tried_ones[2:]} == {(2, 4)}
+    assert [rows for *_, rows in tried_ones[2:]] == [50, 100, 400]
+    assert best == min(run.evaluated, key=lambda trial: trial.score)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "rows.parquet"
+    pq.write_table(rows(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def log() -> FeaturesDocument:
+    doc = document(SCHEMA, [is_value(SCHEMA, "kind", "=", number % 4) for number in range(24)])
+    return replace(doc, features=kinds().features)
+
+
+@pytest.mark.spark
+class TestPlanBest:
+    def test_auto_keeps_what_it_tried_in_the_plan(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument
+    ) -> None:
+        asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
+        plan = plan_best(spark, asked, log, draw=plot)
+        found = tried(plan.predicted)
+        assert set(found) == set(CANDIDATES)
+        assert found[plan.method] == min(found.values())
+        assert Plan.loads(plan.dumps()) == plan
+        assert plan_best(spark, asked, log).dumps() == plan.dumps()
+
+    def test_tuning_plans_by_the_best_parameters_and_draws_them(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument, tmp_path: Path
+    ) -> None:
+        pytest.importorskip("matplotlib")
+        picture = tmp_path / "tuned.png"
+        asked = PlanSettings(
+            source=str(source),
+            partition_by="day",
+            method="sop",
+            block_rows=40,
+            tune=True,
+            tune_plot=picture,
+            resamples=8,
+        )
+        plan = plan_best(spark, asked, log, draw=plot)
+        best = next(iter(tried(plan.predicted)))
+        assert best.endswith(f"block-rows={plan.block_rows}")
+        assert picture.stat().st_size > 10_000
+
+    def test_what_is_of_no_use_or_cannot_be_is_said(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument
+    ) -> None:
+        asked = PlanSettings(source=str(source), partition_by="day", method="auto")
+        with pytest.raises(SettingError, match="--resamples 4"):
+            plan_best(spark, asked.model_copy(update={"method": "sop", "resamples": 4}), log)
+        few = replace(log, queries=log.queries[:3])
+        with pytest.raises(PlanError, match="3 queries can be held back"):
+            plan_best(spark, asked.model_copy(update={"tune": True}), few)
+        said: list[str] = []
+        assert plan_best(spark, asked, few, said.append).method == "sop"
+        assert said[0].startswith("no four of the log's 3 queries are alike")
