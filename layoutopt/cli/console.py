@@ -118,6 +118,11 @@ class _InterruptedError(Exception):
     """Somebody pressed Ctrl-C; the text says what a verb had done by then."""
 
 
+def interruption(error: KeyboardInterrupt) -> str:
+    """That somebody pressed Ctrl-C, and what had been done by then if the error says so."""
+    return ": ".join(["interrupted", *map(str, error.args)])
+
+
 class Body(Protocol[Taken]):
     """What a verb does: a function of its settings and the session."""
 
@@ -153,7 +158,7 @@ def add_verb(
                 body(make_settings(kind, values), Session(conf, as_json, wanted, debug))
             except KeyboardInterrupt as error:
                 # Left to typer it would end without a word.
-                raise _InterruptedError(": ".join(["interrupted", *map(str, error.args)])) from error
+                raise _InterruptedError(interruption(error)) from error
 
         flags = [_flag(name, field, by_place) for name, field in kind.model_fields.items()]
         run.__signature__ = inspect.Signature([*flags, *_common_flags()])  # type: ignore[attr-defined]  # what typer reads

@@ -8,7 +8,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+<<<<<<< HEAD
 from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings, or_installed
+=======
+from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings
+>>>>>>> h-defects
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
@@ -26,7 +30,11 @@ TablePath = Annotated[Place, Field(alias="table", description="the table's folde
 Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
 Dialect = Annotated[
     Text,
+<<<<<<< HEAD
     Field(description="the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."),
+=======
+    Field(description="the log's SQL dialect by sqlglot's name: bigquery, duckdb, postgres, snowflake, trino, ..."),
+>>>>>>> h-defects
 ]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
@@ -190,9 +198,13 @@ class QuerySettings(SnapshotSettings):
 
     table_path: TablePath
     sql: Place = Field(description="the query, in Spark's SQL; the table is called by its name in the plan")
+<<<<<<< HEAD
     engine: Annotated[Literal["duckdb", "spark"], or_installed("engines")] = Field(
         "duckdb", description="what computes the answer"
     )
+=======
+    engine: Literal["duckdb", "spark"] = Field("duckdb", description="what computes the answer")
+>>>>>>> h-defects
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
     )

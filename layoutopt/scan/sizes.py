@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from layoutopt.model.predicates import Node, describe
+from layoutopt.model.predicates import Node, describe_all
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 
@@ -42,6 +42,5 @@ def subsumed_by(table: OpenedTable, root: Node) -> list[str]:
     for source in table.sources:
         features = source.features_under(table.settings)
         for position in features.subsuming(root) if features is not None else ():
-            predicates = source.plan.features.features[position].predicates
-            found[" AND ".join(describe(predicate) for predicate in predicates)] = None
+            found[describe_all(source.plan.features.features[position].predicates)] = None
     return list(found)

@@ -18,8 +18,8 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.documents import read_plan
-from layoutopt.config.settings import DEFAULT_PLAN, LoadSettings
+from layoutopt.config.documents import DEFAULT_PLAN, read_plan
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,
