@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-<<<<<<< HEAD
-from layoutopt.cli.console import INTERRUPTED, Session, add_verb, run_app
-=======
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, interruption, run_app
->>>>>>> h-defects
 from layoutopt.cli.opening import start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.errors import LayoutoptError
@@ -39,22 +35,6 @@ def run_job(
 
     def job(settings: Verb, session: Session) -> None:
         tell = teller(getattr(settings, "log_json", None))
-<<<<<<< HEAD
-        try:
-            spark = start_spark(session, f"layoutopt-{name}")
-            try:
-                body(spark, settings)
-            finally:
-                spark.stop()
-        except (LayoutoptError, KeyboardInterrupt) as error:
-            if tell is say:
-                raise
-            if isinstance(error, LayoutoptError):
-                tell(str(error))
-                raise typer.Exit(error.exit_code) from error
-            tell(": ".join(["interrupted", *map(str, error.args)]))
-            raise typer.Exit(INTERRUPTED) from error
-=======
         spark = start_spark(session, f"layoutopt-{name}")
         try:
             body(spark, settings)
@@ -65,7 +45,6 @@ def run_job(
             raise typer.Exit(getattr(error, "exit_code", INTERRUPTED)) from error
         finally:
             spark.stop()
->>>>>>> h-defects
 
     job.__doc__ = body.__doc__
     add_verb(app, kind, example=f"spark-submit jobs/{name}.py --conf conf/tpch.toml", by_place=False)(job)
@@ -86,14 +65,3 @@ def teller(log_json: str | None) -> Callable[[str], None]:
 def say(sentence: str) -> None:
     """Tell the job's log how far it is."""
     sys.stderr.write(f"{sentence}\n")
-
-
-def teller(log_json: str | None) -> Callable[[str], None]:
-    """What a job with a log of events tells its sentences to.
-
-    Under ``spark-submit`` stderr and stdout are one stream, so where events go to stderr, sentences are events too:
-    every line of the job is JSON then.
-    """
-    if log_json != STDERR:
-        return say
-    return lambda sentence: EventLog(sys.stderr).write("said", sentence=sentence)

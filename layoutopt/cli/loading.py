@@ -7,11 +7,7 @@ import typer
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import start_spark
 from layoutopt.config.reading import make_settings
-<<<<<<< HEAD
-from layoutopt.config.settings import DEFAULT_PLAN, LoadSettings, ReloadSettings
-=======
 from layoutopt.config.settings import LoadSettings, ReloadSettings
->>>>>>> h-defects
 from layoutopt.errors import SettingError
 
 verbs = typer.Typer()

@@ -13,17 +13,11 @@ from layoutopt.model.layout import Plan
 
 Found = TypeVar("Found", bound=Document)
 
-<<<<<<< HEAD
+DEFAULT_PLAN: Final = Path("plan.json")
+
 _KINDS: Final[dict[type[Document], tuple[str, str]]] = {
     FeaturesDocument: ("a features file", "layoutopt analyze"),
     Plan: ("a plan", "layoutopt plan"),
-=======
-DEFAULT_PLAN: Final = Path("plan.json")
-
-_KINDS: Final = {
-    FEATURES_FORMAT: ("a features file", "layoutopt analyze"),
-    PLAN_FORMAT: ("a plan", "layoutopt plan"),
->>>>>>> h-defects
 }
 
 

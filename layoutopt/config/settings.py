@@ -8,11 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-<<<<<<< HEAD
 from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings, or_installed
-=======
-from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings
->>>>>>> h-defects
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
@@ -25,16 +21,11 @@ Cost = Literal["cells", "bytes"]
 
 
 Source = Annotated[Place, Field(description="the rows: a path that Spark reads (Parquet)")]
-DEFAULT_PLAN: Final = Path("plan.json")
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
 Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
 Dialect = Annotated[
     Text,
-<<<<<<< HEAD
     Field(description="the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."),
-=======
-    Field(description="the log's SQL dialect by sqlglot's name: bigquery, duckdb, postgres, snowflake, trino, ..."),
->>>>>>> h-defects
 ]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
@@ -198,13 +189,9 @@ class QuerySettings(SnapshotSettings):
 
     table_path: TablePath
     sql: Place = Field(description="the query, in Spark's SQL; the table is called by its name in the plan")
-<<<<<<< HEAD
     engine: Annotated[Literal["duckdb", "spark"], or_installed("engines")] = Field(
         "duckdb", description="what computes the answer"
     )
-=======
-    engine: Literal["duckdb", "spark"] = Field("duckdb", description="what computes the answer")
->>>>>>> h-defects
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
     )

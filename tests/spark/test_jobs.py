@@ -118,13 +118,7 @@ def test_with_events_on_stderr_all_that_a_job_says_is_json(
     assert run_job("job", LoadSettings, body, words) == 130
     lines = capsys.readouterr().err.splitlines()
     said = [json.loads(line)["sentence"] for line in lines] if target else lines
-<<<<<<< HEAD
     assert said == ["half done", f"{'' if target else 'layoutopt: '}interrupted: nothing was committed"]
-=======
-    assert [line.removeprefix("layoutopt: ") for line in said] == [
-        "half done", "interrupted: nothing was committed",
-    ]  # fmt: skip
->>>>>>> h-defects
 
 
 def test_planning_and_featurising_from_a_configuration(place: Path) -> None:
