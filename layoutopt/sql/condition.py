@@ -23,6 +23,8 @@ def plain_condition(sql: str, dialect: str = "spark") -> str | None:
     'price > 5'
     >>> plain_condition("SELECT 1 FROM a WHERE d > DATE '1995-01-01' + INTERVAL '1' DAY")
     "d > DATE '1995-01-01' + INTERVAL '1' DAY"
+    >>> plain_condition("SELECT 1 FROM a WHERE s = 'it''s'")
+    "s = 'it''s'"
     >>> plain_condition("SELECT 1 FROM a JOIN b ON a.x = b.x WHERE a.y = 1") is None
     True
     """

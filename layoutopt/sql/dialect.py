@@ -30,7 +30,7 @@ class Spark4(Spark):
     class Tokenizer(Spark.Tokenizer):
         """Spark's tokens, with doubled quotes as an escape."""
 
-        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 (sqlglot's own way of configuring a dialect)
+        STRING_ESCAPES = ["'", "\\", '"']  # noqa: RUF012 (sqlglot's own way; the first is how strings are written)
 
 
 def dialect_named(name: str) -> Dialect:
