@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.cli.jobs import run_job, say
-from layoutopt.cli.opening import read_document
+from layoutopt.config.documents import read_features
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
-from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.core.featurize import pairs_table, vector_counts
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import conformed, open_source
@@ -26,7 +25,7 @@ def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Count, and write the pairs."""
     if settings.output.suffix != ".parquet":
         raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
-    document = read_document(settings.features, "layoutopt analyze", FeaturesDocument.loads)
+    document = read_features(settings.features)
     check_settings(spark, document.features.settings, "the features document")
     rows = conformed(open_source(spark, settings.source), document.schema, "the features document")
     counts = vector_counts(rows, document.features.features, settings.partition_by)

@@ -12,7 +12,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from layoutopt.cli.jobs import run_job, say
+from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import event_log
 from layoutopt.spark.loading.loads import load_by
@@ -20,14 +20,15 @@ from layoutopt.spark.loading.loads import load_by
 
 def run(spark: SparkSession, settings: LoadSettings) -> None:
     """Load, and say what was done."""
+    tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
-        report = load_by(spark, settings, say, log)
+        report = load_by(spark, settings, tell, log)
     for note in report.notes:
-        say(note)
+        tell(note)
     for key in report.already:
-        say(f"partition {key} was loaded before: nothing to do")
+        tell(f"partition {key} was loaded before: nothing to do")
     for one in report.loads:
-        say(
+        tell(
             f"loaded {one.rows} rows into {one.blocks} blocks of {len(one.partitions)} partitions: "
             f"snapshot {one.snapshot} of {settings.table_path}"
         )

@@ -10,15 +10,14 @@ import sys
 from pyspark.sql import SparkSession
 
 from layoutopt.cli.jobs import run_job, say
-from layoutopt.cli.opening import read_document
+from layoutopt.config.documents import read_features
 from layoutopt.config.settings import PlanSettings
-from layoutopt.model.document import FeaturesDocument
 from layoutopt.spark.planning.automatic import plan_best
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
     """Plan, and write the plan."""
-    document = read_document(settings.features, "layoutopt analyze", FeaturesDocument.loads)
+    document = read_features(settings.features)
     plan = plan_best(spark, settings, document, say)
     settings.output.write_bytes(plan.dumps())
     say(f"planned {plan.method} with {len(plan.features)} features: plan {plan.digest} in {settings.output}")

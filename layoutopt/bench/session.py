@@ -24,8 +24,7 @@ def spark_when_needed(app: str) -> Iterator[Callable[[], SparkSession]]:
     def session() -> SparkSession:
         from layoutopt.spark.core.sessions import spark_session
 
-        # Progress is ours to show: Spark's warnings would be most of what is printed.
-        started.append(spark_session(app, spark__log__level="ERROR"))
+        started.append(spark_session(app))
         return started[0]
 
     try:

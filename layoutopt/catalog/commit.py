@@ -157,13 +157,21 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         number=next_number(latest),
         parent=None if latest is None else latest.number,
         created_at=next_time(latest),
-        operation="load" if not load.whole_table else "load-table",
+        operation=_operation(load, kept),
         load_id=load.load_id,
         schema=schema,
         partition_by=load.plan.partition_by,
         partitions=tuple(partitions[key] for key in sorted(partitions)),
         files={path: known[path] for path in sorted(named) if path in known},
     )
+
+
+def _operation(load: _Load, kept: Mapping[str, PartitionEntry]) -> str:
+    """What the history calls a load: whether it takes the place of rows, or of all."""
+    if load.whole_table:
+        return "load-table"
+    replaces = any(kept[entry.key].rows for entry in load.entries if entry.key in kept)
+    return "reload" if replaces else "load"
 
 
 def _schema_after(load: _Load, latest: Snapshot | None) -> Schema:

@@ -13,7 +13,7 @@ from layoutopt.catalog.optimistic_commit import (
 )
 from layoutopt.catalog.paths import DATA, new_load_id
 from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import latest_snapshot
+from layoutopt.catalog.snapshots import RESTORE, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError
@@ -47,7 +47,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
                 f"somebody else committed snapshot {next_number(now) - 1} while snapshot {number} was being restored; "
                 "look at the table, then restore again if it still needs it"
             )
-        return followed(now, target, "restore", load_id)
+        return followed(now, target, RESTORE, load_id)
 
     load_id = f"restore-{new_load_id()}"
     # Planned on the old snapshot: what has a tombstone since then can't be named again.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import bisect
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
-from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, check_version
 from layoutopt.errors import CatalogError, NotATableError, SettingError
@@ -76,12 +78,22 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+RESTORE: Final = "restore"
+"""The operation of a snapshot that has an older one's content."""
+
 _MARKER_CONTENT = json.dumps({"format": FORMAT, "version": FORMAT_VERSION}).encode()
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A snapshot in one line: ``changed`` are the keys of the partitions that it added, replaced or dropped."""
+    """A snapshot in one line.
+
+    Attributes:
+        rows, partitions: of the whole table.
+        changed: the keys of the partitions that it added, replaced or dropped; of a restore, only those whose rows or
+            plan are others than before.
+        changed_rows: the rows that these have now.
+    """
 
     number: int
     created_at: str
@@ -90,6 +102,7 @@ class HistoryEntry:
     rows: int
     partitions: int
     changed: tuple[str, ...]
+    changed_rows: int
     parent: int | None
 
 
@@ -105,13 +118,14 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
         CatalogError: a snapshot is damaged.
     """
     entries = []
-    before: dict[str, str] = {}
+    before: Mapping[str, PartitionEntry] = {}
     numbers = [number for number in snapshot_numbers(files) if newest is None or number <= newest]
     # One more is read: what the first of them changed is told by the one before.
     for number in numbers if last is None else numbers[-last - 1 :]:
         snapshot = read_snapshot(files, number)
-        after = {entry.key: entry.load_id for entry in snapshot.partitions}
-        changed = tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
+        after = {entry.key: entry for entry in snapshot.partitions}
+        content = _content if snapshot.operation == RESTORE else _load_of
+        changed = [key for key in before.keys() | after.keys() if content(before.get(key)) != content(after.get(key))]
         entries.append(
             HistoryEntry(
                 number,
@@ -120,12 +134,22 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
                 snapshot.load_id,
                 snapshot.rows,
                 len(snapshot.partitions),
-                changed,
+                tuple(sorted(changed)),
+                sum(after[key].rows for key in changed if key in after),
                 snapshot.parent,
             )
         )
         before = after
     return tuple(entries if last is None else entries[-last:])
+
+
+def _load_of(entry: PartitionEntry | None) -> str | None:
+    return None if entry is None else entry.load_id
+
+
+def _content(entry: PartitionEntry | None) -> tuple[object, ...] | None:
+    """What a partition has, whichever load put it there."""
+    return None if entry is None else (entry.plan, entry.rows, dict(entry.checksums))
 
 
 def check_is_table(files: TableFiles) -> None:

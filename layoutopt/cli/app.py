@@ -41,5 +41,5 @@ for subject in (planning, loading, reading, inspecting, snapshots, experiments):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 done, 1 failed, 2 bad usage or bad input."""
+    """Run the command line; returns the exit code of :func:`layoutopt.cli.console.run_app`."""
     return run_app(app, arguments)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from layoutopt.config.fields import Positional, VerbSettings, key_of
 from layoutopt.config.reading import make_settings, read_spark_properties, read_values
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
-_INTERRUPTED: Final = 130
+INTERRUPTED: Final = 130
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 Taken = TypeVar("Taken", bound=VerbSettings, contravariant=True)
@@ -56,11 +57,13 @@ class Session:
         conf: the configuration file, for `[spark]` properties.
         json: whether the result is printed as one JSON value.
         progress: whether progress is shown on stderr.
+        debug: whether Spark and Java may say on stderr what they like.
     """
 
     conf: Path | None
     json: bool
     progress: bool
+    debug: bool = False
 
     def show(self, value: object, human: str | Callable[[Console], None]) -> None:
         """Print a result on stdout: the JSON of `value`, or for people a text or what a function writes."""
@@ -111,6 +114,15 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+class _InterruptedError(Exception):
+    """Somebody pressed Ctrl-C; the text says what a verb had done by then."""
+
+
+def interruption(error: KeyboardInterrupt) -> str:
+    """That somebody pressed Ctrl-C, and what had been done by then if the error says so."""
+    return ": ".join(["interrupted", *map(str, error.args)])
+
+
 class Body(Protocol[Taken]):
     """What a verb does: a function of its settings and the session."""
 
@@ -139,19 +151,31 @@ def add_verb(
     def register(body: Body[Verb]) -> Body[Verb]:
         def run(**given: Any) -> None:
             conf, as_json, progress = given.pop("conf"), given.pop("json"), given.pop("progress")
-            given.pop("debug")
+            debug = given.pop("debug")
             values = {**(read_values(conf, kind) if conf else {}), **_given(given)}
             wanted = sys.stderr.isatty() if progress is None else progress
-            body(make_settings(kind, values), Session(conf, as_json, wanted))
+            try:
+                body(make_settings(kind, values), Session(conf, as_json, wanted, debug))
+            except KeyboardInterrupt as error:
+                # Left to typer it would end without a word.
+                raise _InterruptedError(interruption(error)) from error
 
         flags = [_flag(name, field, by_place) for name, field in kind.model_fields.items()]
         run.__signature__ = inspect.Signature([*flags, *_common_flags()])  # type: ignore[attr-defined]  # what typer reads
-        app.command(body.__name__.replace("_", "-"), help=inspect.getdoc(body), epilog=f"\b\nExample:\n  {example}")(
-            run
-        )
+        example_text = f"\b\nExample:\n  {example}"
+        name = body.__name__.replace("_", "-")
+        app.command(name, cls=_Command, help=inspect.getdoc(body), epilog=example_text)(run)
         return body
 
     return register
+
+
+class _Command(TyperCommand):
+    """A verb; its help names the places of arguments as it names the values of flags, without their Python types."""
+
+    def get_help(self, ctx: Any) -> str:
+        """The help's text."""
+        return super().get_help(ctx).replace(" <str>", "")
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,10 +197,12 @@ def _flag(name: str, field: FieldInfo, by_place: bool) -> inspect.Parameter:
 
 
 def _common_flags() -> list[inspect.Parameter]:
-    conf = typer.Option("--conf", help="a TOML file with any of these settings, in a table named after the verb")
+    conf = typer.Option(
+        "--conf", metavar="FILE", help="a TOML file with any of these settings, in a table named after the verb"
+    )
     as_json = typer.Option("--json", help="print the result as one JSON value")
     progress = typer.Option("--progress/--no-progress", help="show progress on stderr [default: on a terminal]")
-    debug = typer.Option("--debug", help="show where in the program an error arose")
+    debug = typer.Option("--debug", help="show where in the program an error arose, and what Spark logs")
     return [
         _keyword("conf", Annotated[Path | None, conf], None),
         _keyword("json", Annotated[bool, as_json], False),
@@ -227,12 +253,14 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     """Run the command line and return its exit code; every error is one sentence on stderr.
 
     Returns:
-        0 done, 1 failed, 2 bad usage or bad input.
+        0 done, 1 failed, 2 bad usage or bad input, 3 somebody else's rows are in the way, 130 interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" not in words and not logging.root.handlers:
         # Libraries log the tracebacks of errors that are told in one sentence here.
         logging.root.addHandler(logging.NullHandler())
+        if logging.lastResort is not None:  # how a log was read is told all the same
+            logging.getLogger("layoutopt.workload").addHandler(logging.lastResort)
     try:
         code = app(args=words, prog_name=program, standalone_mode=False)
     except Exception as error:
@@ -240,7 +268,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
             traceback.print_exc()
         return _fail(error)
     except KeyboardInterrupt:
-        return _say("interrupted", _INTERRUPTED)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        return _say("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else DONE
 
 
@@ -249,8 +279,8 @@ def _fail(error: Exception) -> int:
         return _say(str(error), error.exit_code)
     if isinstance(error, _USAGE_ERROR):
         return _say(f"{error.format_message().rstrip('.')}; see --help", BAD_USAGE)
-    if isinstance(error, typer.Abort):
-        return _say("interrupted", _INTERRUPTED)
+    if isinstance(error, _InterruptedError | typer.Abort):
+        return _say(str(error) or "interrupted", INTERRUPTED)
     if isinstance(error, BrokenPipeError):
         # Whoever read our output (`| head`) has gone; what is still buffered must not fail again at exit.
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123

@@ -143,5 +143,6 @@ def drift(settings: DriftSettings, session: Session) -> None:
 
     table = open_at(settings.table_path)
     result = drift_of(table, analysed(table, settings.log, settings.column, settings.dialect).queries)
-    session.show(result.to_json(), lambda console: print_drift(console, result, settings.most))
+    value = {**result.to_json(), "most": settings.most, "fits": result.fallen <= settings.most}
+    session.show(value, lambda console: print_drift(console, result, settings.most))
     check_drift(result, settings.most)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from layoutopt.cli.console import Session, add_verb, run_app
+from layoutopt.cli.console import INTERRUPTED, Session, add_verb, interruption, run_app
 from layoutopt.cli.opening import start_spark
 from layoutopt.config.fields import VerbSettings
+from layoutopt.errors import LayoutoptError
+from layoutopt.events import STDERR, EventLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,15 +34,32 @@ def run_job(
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     def job(settings: Verb, session: Session) -> None:
+        tell = teller(getattr(settings, "log_json", None))
         spark = start_spark(session, f"layoutopt-{name}")
         try:
             body(spark, settings)
+        except (LayoutoptError, KeyboardInterrupt) as error:
+            if tell is say:
+                raise
+            tell(str(error) if isinstance(error, LayoutoptError) else interruption(error))
+            raise typer.Exit(getattr(error, "exit_code", INTERRUPTED)) from error
         finally:
             spark.stop()
 
     job.__doc__ = body.__doc__
     add_verb(app, kind, example=f"spark-submit jobs/{name}.py --conf conf/tpch.toml", by_place=False)(job)
     return run_app(app, arguments, f"jobs/{name}.py")
+
+
+def teller(log_json: str | None) -> Callable[[str], None]:
+    """What a job with a log of events tells its sentences to.
+
+    Under ``spark-submit`` stderr and stdout are one stream, so where events go to stderr, sentences are events too:
+    every line of the job is JSON then.
+    """
+    if log_json != STDERR:
+        return say
+    return lambda sentence: EventLog(sys.stderr).write("said", sentence=sentence)
 
 
 def say(sentence: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import read_document, start_spark
+from layoutopt.cli.opening import start_spark
 from layoutopt.config.reading import make_settings
 from layoutopt.config.settings import LoadSettings, ReloadSettings
 from layoutopt.errors import SettingError
@@ -51,7 +49,7 @@ def _check_plan_is_there(settings: LoadSettings) -> None:
     """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
     from layoutopt.catalog.paths import MARKER
     from layoutopt.catalog.storage.filesystem import TableFiles
-    from layoutopt.model.layout import Plan
+    from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 
     if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
-        read_document(settings.plan or Path("plan.json"), "layoutopt plan", Plan.loads)
+        read_plan(settings.plan or DEFAULT_PLAN)

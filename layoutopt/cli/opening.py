@@ -1,39 +1,17 @@
-"""What several verbs begin with: a document, a table, a log, a Spark session."""
+"""What several verbs begin with: a table, a log, a Spark session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
-from layoutopt.errors import PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from layoutopt.scan.table import Table
     from layoutopt.workload.analyze import Analysis
-
-Document = TypeVar("Document")
-
-
-def read_document(path: Path, maker: str, loads: Callable[[bytes], Document]) -> Document:
-    """A plan or features document.
-
-    Args:
-        path: of its file.
-        maker: the command that makes such a file.
-        loads: what reads its bytes.
-
-    Raises:
-        PlanError: the file can't be read, or holds something else; the message names the file.
-    """
-    try:
-        return loads(path.read_bytes())
-    except OSError as error:
-        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `{maker}`") from error
 
 
 def open_at(path: str, at: SnapshotSettings | None = None) -> Table:
@@ -59,4 +37,4 @@ def start_spark(session: Session, name: str = "layoutopt") -> SparkSession:
     """A Spark session with the configuration file's properties, called so in Spark's list of applications."""
     from layoutopt.spark.core.sessions import spark_session
 
-    return spark_session(name, **session.spark_properties())
+    return spark_session(name, session.debug, **session.spark_properties())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import read_document, start_spark
+from layoutopt.cli.opening import start_spark
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
 
 verbs = typer.Typer()
@@ -29,10 +29,10 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
 @add_verb(verbs, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")
 def plan(settings: PlanSettings, session: Session) -> None:
     """Decide how a table's partitions will be laid out, from its rows and a features file, and write a plan."""
-    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.config.documents import read_features
     from layoutopt.report.tables import plan_report, print_plan
 
-    document = read_document(settings.features, "layoutopt analyze", FeaturesDocument.loads)
+    document = read_features(settings.features)
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
     from layoutopt.report.tuning_plot import plot
     from layoutopt.spark.planning.automatic import plan_best

@@ -12,7 +12,8 @@ from rich.text import Text
 from layoutopt.features.analysis import LogAnalysis
 from layoutopt.features.stability import Curve
 from layoutopt.features.weights import feature_shares, feature_weights
-from layoutopt.model.predicates import describe
+from layoutopt.model.predicates import describe_all
+from layoutopt.workload.analyze import UNUSABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +55,10 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
         table.add_row(str(i), Text(text), f"{queries:.4g}", f"{weight:.4g}")
     console.print(table)
     used, statements = analysis.counts["used"], analysis.counts["statements"]
-    console.print(f"{used} of {statements} statements used, T = {analysis.threshold}")
+    partly = len({query.id for query in document.queries if not query.exact})
+    in_part = f", {partly} of them in part" if partly else ""
+    console.print(f"{used} of {statements} statements used{in_part}, T = {analysis.threshold}")
+    _print_left_out(console, analysis)
     _print_skipped(console, analysis)
     for name, curve, at in (
         ("Commonality: the most frequent filters, and the queries that use them", analysis.commonality, _COMMON_AT),
@@ -66,12 +70,22 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     console.print(Text(f"Written: {output}"))
 
 
+def _print_left_out(console: Console, analysis: LogAnalysis) -> None:
+    """Print why conditions of statements that are used can't be used themselves."""
+    counts = {name.removeprefix(UNUSABLE): n for name, n in analysis.counts.items() if name.startswith(UNUSABLE)}
+    if counts:
+        codes = ", ".join(f"{count} {code}" for code, count in sorted(counts.items(), key=lambda item: -item[1]))
+        console.print(f"Parts of their filters that nothing can skip by: {codes}")
+
+
 def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
     if not analysis.reasons:
         return
     console.print("Skipped: " + ", ".join(f"{count} {reason}" for reason, count in analysis.reasons.items()))
     for skipped in analysis.document.skipped[:_EXAMPLES]:
         console.print(Text(f"  {skipped.id}: {skipped.detail}"))
+    if "parse-error" in analysis.reasons:
+        console.print("  if the log is in another dialect than it was read in, name it by --dialect")
     left = len(analysis.document.skipped) - _EXAMPLES
     if left > 0:
         console.print(f"  and {left} more; --json lists them all")
@@ -82,7 +96,7 @@ def _features(analysis: LogAnalysis) -> list[tuple[str, float, float]]:
     document = analysis.document
     weights = np.array([query.weight for query in document.queries])
     helped = feature_weights(feature_shares(document.features, document.queries), weights).tolist()
-    texts = [" AND ".join(describe(p) for p in feature.predicates) for feature in document.features]
+    texts = [describe_all(feature.predicates) for feature in document.features]
     return list(zip(texts, document.features.weights.tolist(), helped, strict=True))
 
 

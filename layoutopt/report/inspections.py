@@ -38,10 +38,12 @@ def print_status(console: Console, status: Status) -> None:
     for each in status.partitions[hidden:]:
         sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes))
         partitions.add_row(Text(printable(each.key)), *sizes, each.plan[:_DIGITS], each.load_id)
-    loads = _table("last loads", "snapshot", "created at", "operation", "rows", "changed")
+    loads = _table("last loads", "snapshot", "created at", "operation", "rows", "of partitions")
     for load in status.loads:
         changed = ", ".join(load.changed[:3]) + (f" and {len(load.changed) - 3} more" if len(load.changed) > 3 else "")
-        loads.add_row(str(load.number), load.created_at, load.operation, f"{load.rows:,}", Text(printable(changed)))
+        loads.add_row(
+            str(load.number), load.created_at, load.operation, f"{load.changed_rows:,}", Text(printable(changed))
+        )
     console.print(plans, partitions)
     if hidden:
         console.print(Text(f"{hidden} more partitions; --json lists all", style="dim"))

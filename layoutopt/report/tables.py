@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.model.predicates import describe
+from layoutopt.model.predicates import describe_all
 from layoutopt.model.predicted import curve, of_the_plan, tried
 from layoutopt.report.texts import format_bytes, printable
 
@@ -35,7 +35,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "method": plan.method,
         "partition_by": plan.partition_by,
         "block_rows": plan.block_rows,
-        "features": [" AND ".join(describe(p) for p in feature.predicates) for feature in plan.features],
+        "features": [describe_all(feature.predicates) for feature in plan.features],
         "predicted": of_the_plan(plan.predicted),
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
@@ -140,6 +140,7 @@ def history_report(path: str) -> list[dict[str, object]]:
             "partitions": entry.partitions,
             "rows": entry.rows,
             "changed": list(entry.changed),
+            "changed_rows": entry.changed_rows,
             "load_id": entry.load_id,
         }
         for entry in history(Catalog.open(path).files)

@@ -135,10 +135,11 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
     register(connection, query)
     try:
         answer = connection.sql(query.sql)
-        if not any(map(is_stand_in, answer.columns)):
-            return answer
         # DuckDB has no empty names: such a column keeps its stand-in.
         given = [column.name or plain_name(column.name) for column in query.columns]
+        renamed = len({name.lower() for name in given}) == len(given) or any(map(is_stand_in, answer.columns))
+        if answer.columns == given or not renamed:
+            return answer
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in given)
         return connection.sql(f"SELECT * FROM ({query.sql}) AS answer({names})")
     except duckdb.Error as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from layoutopt import extensions
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
@@ -24,11 +26,16 @@ from layoutopt.sql.scans import scans_of
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
+    import polars as pl
     from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, SparkSession
 
     from layoutopt.scan.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
+
+
+DUCKDB: Final = "duckdb"
 
 
 def open_table(path: str, *, snapshot: int | None = None, as_of: str | None = None) -> Table:
@@ -126,13 +133,19 @@ class Scan:
 
         return explain(self.table, self.sql, self.reads)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, engine: str = DUCKDB) -> pa.Table:
         """The answer as an Arrow table.
 
+        Args:
+            engine: what computes it: ``duckdb``, or an :data:`Engine` of a package that is installed.
+
         Raises:
+            SettingError: there is no such engine.
             QueryError: the text might mean something else to DuckDB than to Spark.
             DataFileError: a data file is missing or damaged.
         """
+        if engine != DUCKDB:
+            return extensions.find("engines", engine, _ENGINES, "engine")(self)
         from layoutopt.scan.engine import run
 
         query = self._engine_query()
@@ -144,6 +157,16 @@ class Scan:
         from layoutopt.scan.engine import run
 
         return run(self._engine_query(), batch_rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The answer as a pandas DataFrame, which needs pandas; raises as :meth:`to_arrow`."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The answer as a Polars DataFrame, which needs polars; raises as :meth:`to_arrow`."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
         """The answer as a relation of your connection, whose time zone should be the table's; raises as above."""
@@ -181,3 +204,8 @@ class Scan:
         portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone)
         sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
         return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
+
+
+Engine = Callable[[Scan], pa.Table]
+"""Computes the answer to a scan's text, in Spark's types, reading what the scan has left of the table."""
+_ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({DUCKDB: Scan.to_arrow})

@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layoutopt.model.feature import Feature
-from layoutopt.model.predicates import And, Call, Comparison, Constant, Expr, InSet, Literal, Node, Or, describe
+from layoutopt.model.predicates import (
+    And,
+    Call,
+    Comparison,
+    Constant,
+    Expr,
+    InSet,
+    Literal,
+    Node,
+    Or,
+    describe,
+    describe_all,
+)
 from layoutopt.model.predicates.subsume import subsumes
-from layoutopt.scan.amounts import MECHANISMS, subsumed_by
 from layoutopt.scan.reasons import Reason, reason_of_problem
+from layoutopt.scan.sizes import MECHANISMS, subsumed_by
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
 
 if TYPE_CHECKING:
@@ -186,4 +198,4 @@ def _about(nearest: Feature | None, node: Node) -> str:
 
 
 def _text(feature: Feature) -> str:
-    return " AND ".join(describe(predicate) for predicate in feature.predicates)
+    return describe_all(feature.predicates)

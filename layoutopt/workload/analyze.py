@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from layoutopt.errors import LogError
 from layoutopt.model.document import SkippedStatement
@@ -17,6 +18,9 @@ from layoutopt.sql.problems import StatementError
 from layoutopt.sql.references import tables_named
 from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.workload.log import LogEntry
+
+UNUSABLE: Final = "unusable:"
+"""What stands before the code of a condition that a filter leaves out, in the counts of an analysis."""
 
 _TRIED = 20
 """A dialect is guessed from so many statements."""
@@ -88,7 +92,7 @@ def analyze(
             continue
         counts.update(["used"])
         counts.update(scans=len(scans))
-        counts.update(f"unusable:{condition.code}" for scan in scans for condition in scan.unusable)
+        counts.update(UNUSABLE + condition.code for scan in scans for condition in scan.unusable)
         logged = (entry.count, entry.timestamp, entry.user, entry.sql)
         queries += [Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact) for scan in scans]
     if not queries:

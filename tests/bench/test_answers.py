@@ -7,39 +7,24 @@ down to Parquet.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.experiment import SEED
 from layoutopt.bench.tpch.queries import (
     STREAMS,
     TABLE,
-    TEMPLATES,
-    TEST_QUERIES,
-    Stream,
-    StreamQuery,
-    draw_stream,
     write_log,
 )
 from layoutopt.cli.app import main
-from layoutopt.config.settings import AnalyzeSettings
-from layoutopt.features.analysis import analyze_log
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.methods.proposals import PlanRequest
-from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log
+from tests.bench.answers import Case, Making, asked, check, make_case, write_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,86 +33,6 @@ pytestmark = pytest.mark.spark
 
 STREAM_OF: Final = {"sop": "chapter3", "gsop": "chapter4"}
 CASES: Final = [(method, name) for method, stream in STREAM_OF.items() for name in STREAMS[stream].templates]
-TRAINING: Final = 20  # queries a template
-BLOCK_ROWS: Final = 300  # so that a year of 9,000 rows has some thirty blocks
-# Read by no query: the group that nothing asks for has to be somewhere, too.
-UNREAD: Final = ("l_linenumber", "l_comment", "s_suppkey")
-
-
-@dataclass(frozen=True)
-class Making:
-    """How a table is made: by which method, for how many training queries of which templates."""
-
-    method: str
-    templates: tuple[str, ...]
-    budget: float = 1.2
-    training: int = TRAINING
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A loaded table, the stream to ask it, and the source's answers in the stream's order."""
-
-    table: Table
-    folder: Path
-    queries: tuple[StreamQuery, ...]
-    answers: tuple[pa.Table, ...]
-
-    def of(self, template: str) -> list[tuple[StreamQuery, pa.Table]]:
-        """The template's queries with their answers."""
-        pairs = zip(self.queries, self.answers, strict=True)
-        return [(query, answer) for query, answer in pairs if query.template == template]
-
-
-def selected(query: StreamQuery) -> list[str]:
-    return [name.strip() for name in TEMPLATES[query.template].select.split(",")]
-
-
-def source_answers(spark: SparkSession, source: str, queries: tuple[StreamQuery, ...]) -> tuple[pa.Table, ...]:
-    """Every query's rows, by one pass that notes for each row which queries want it."""
-    columns = list(dict.fromkeys(name for query in queries for name in selected(query)))
-    wanted = [f"if({query.sql.partition(' WHERE ')[2]}, {place}, NULL)" for place, query in enumerate(queries)]
-    noted = spark.read.parquet(source).selectExpr(*columns, f"array_compact(array({', '.join(wanted)})) AS by")
-    rows = noted.where("size(by) > 0").toArrow().combine_chunks()
-    row, query_of = pc.list_parent_indices(rows["by"]), pc.list_flatten(rows["by"])
-    return tuple(
-        rows.select(selected(query)).take(row.filter(pc.equal(query_of, place))) for place, query in enumerate(queries)
-    )
-
-
-def multiset(rows: pa.Table) -> pa.Table:
-    """The distinct rows in order, each with how often it occurs."""
-    names = rows.column_names
-    plain = pa.table({name: rows[name] for name in names})  # an engine's word on what may be NULL is left out
-    counted = plain.group_by(names).aggregate([([], "count_all")])
-    return counted.sort_by([(name, "ascending") for name in names])
-
-
-def check(case: Case, template: str, answer: Callable[[str], pa.Table], most: int | None = None) -> None:
-    """Compare an engine's answers to a template's queries with the source's."""
-    for query, expected in case.of(template)[:most]:
-        found = multiset(answer(query.sql))
-        wanted = multiset(expected)
-        assert found.schema.names == wanted.schema.names
-        assert found.schema.types == wanted.schema.types
-        assert found.equals(wanted), f"{query.sql}: {found.num_rows} distinct rows, not {wanted.num_rows}"
-
-
-def write_source(
-    spark: SparkSession, denormalised: str, queries: Iterable[StreamQuery], path: str, where: str = "true"
-) -> str:
-    """Write rows of the denormalised table, less most of the columns that none of these queries reads."""
-    texts = [query.sql for query in queries]
-    every = schema_from(denormalised)
-    read = {name for name in every.names if any(name in sql for sql in texts)}
-    names = [name for name in every.names if name in read or name in (*UNREAD, "o_year")]
-    spark.read.parquet(denormalised).where(where).select(names).write.parquet(path)
-    return path
-
-
-def asked(templates: Iterable[str]) -> tuple[StreamQuery, ...]:
-    """The unseen queries of some templates."""
-    return draw_stream(Stream(tuple(templates)), "test", TEST_QUERIES, SEED)
 
 
 @pytest.fixture(scope="module")
@@ -146,31 +51,6 @@ def made(spark: SparkSession, source: str, tmp_path_factory: pytest.TempPathFact
         return make_case(spark, making, source, tmp_path_factory.mktemp(method))
 
     return cache(make)
-
-
-def make_case(
-    spark: SparkSession, making: Making, source: str, folder: Path, others: tuple[StreamQuery, ...] = ()
-) -> Case:
-    """Plan and load by training queries; what is asked are unseen ones, and others."""
-    write_log(draw_stream(Stream(making.templates), "train", making.training, SEED), folder / "train.jsonl")
-    settings = AnalyzeSettings(log=str(folder / "train.jsonl"), schema_source=source, table=TABLE)
-    document = analyze_log(settings).document
-    plan = make_plan(
-        spark,
-        source,
-        document,
-        PlanRequest(
-            method=making.method,
-            partition_by="o_year",
-            block_rows=BLOCK_ROWS,
-            max_vectors=500,
-            storage_budgets=(making.budget,),
-        ),
-    )
-    load(spark, source, folder / "table", plan)
-    queries = (*asked(making.templates), *others)
-    answers = source_answers(spark, source, queries)
-    return Case(open_table(str(folder / "table")), folder, queries, answers)
 
 
 every_template = pytest.mark.parametrize(("case", "template"), CASES, indirect=["case"])

@@ -12,7 +12,7 @@ import pytest
 from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.queries import STREAMS, TABLE, TEMPLATES, StreamQuery
 from layoutopt.inspect.verify import verify
-from tests.bench.test_answers import Case, Making, asked, check, make_case, selected, write_source
+from tests.bench.answers import Case, Making, asked, check, make_case, selected, write_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

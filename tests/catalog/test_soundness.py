@@ -21,7 +21,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from tests.catalog.loads import blocks_of, plan_of
-from tests.catalog.test_statistics import ARROW, VALUES
+from tests.catalog.typed_values import ARROW, VALUES
 
 COMPARE = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le}
 Row = dict[str, Key | None]

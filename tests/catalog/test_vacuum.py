@@ -58,7 +58,7 @@ def test_what_only_old_snapshots_need_goes(files: TableFiles) -> None:
     assert not any(Path(files.full_path(f"data/1995/{load}")).exists() for load in "ab")
     assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
     check_contents(files.root)
-    assert [(entry.number, entry.operation) for entry in history(files)] == [(2, "load"), (3, "vacuum")]
+    assert [(entry.number, entry.operation) for entry in history(files)] == [(2, "reload"), (3, "vacuum")]
 
 
 def test_a_file_that_a_disk_lists_in_another_case_stays(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 import subprocess
@@ -16,8 +17,8 @@ from py4j.protocol import Py4JError
 
 import layoutopt
 from layoutopt.cli.app import app, main
-from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, Session, run_app
-from layoutopt.config.fields import key_of
+from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, INTERRUPTED, Session, add_verb, run_app
+from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.settings import VERBS
 from layoutopt.errors import CatalogError, LayoutoptError
 
@@ -77,6 +78,25 @@ def test_the_example_parses(verb: str, capsys: pytest.CaptureFixture[str]) -> No
     words = shlex.split(" ".join(example.split()))
     assert words[:2] == ["layoutopt", verb]
     commands()[verb].make_context(verb, words[2:])
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_has_a_short_flag_and_one_style_of_values(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [verb] if verb else []
+    assert main([*words, "-h"]) == DONE
+    short = capsys.readouterr().out
+    assert main([*words, "--help"]) == DONE
+    assert capsys.readouterr().out == short
+    assert not re.findall(r"<\w+>|\b(?:PATH|STR|INTEGER|FLOAT|BOOLEAN)\b", short)
+
+
+README_COMMANDS = re.findall(r"^layoutopt .*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", README_COMMANDS)
+def test_the_commands_of_the_readme_parse(line: str) -> None:
+    _, verb, *words = shlex.split(line, comments=True)
+    commands()[verb].make_context(verb, words)
 
 
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +168,19 @@ def test_failures_are_one_sentence(capsys: pytest.CaptureFixture[str], error: Ex
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("args", [(), ("nothing was committed",)])
+def test_an_interrupted_verb_says_so(capsys: pytest.CaptureFixture[str], args: tuple[str, ...]) -> None:
+    other = typer.Typer(pretty_exceptions_enable=False)
+
+    @add_verb(other, VERBS["files"], example="layoutopt fail")
+    def fail(settings: VerbSettings, session: Session) -> None:
+        """Be interrupted."""
+        raise KeyboardInterrupt(*args)
+
+    assert run_app(other, ["t"]) == INTERRUPTED
+    assert capsys.readouterr().err == f"layoutopt: {': '.join(['interrupted', *args])}\n"
+
+
 def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_app(failing(ZeroDivisionError("by zero")), ["--debug"]) == FAILED
     assert "Traceback" in capsys.readouterr().err
@@ -164,6 +197,19 @@ def test_analyze_writes_features_and_prints_a_table(here: Path, capsys: pytest.C
     document = json.loads((here / "features.json").read_text(encoding="utf-8"))
     assert document["table"] == "sales"
     assert (here / "figure.png").stat().st_size > 1000
+
+
+def test_how_a_log_was_read_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # as outside of tests
+    monkeypatch.setattr(logging.getLogger("layoutopt.workload"), "handlers", [])
+    lines = [line for line in (here / "log.sql").read_text(encoding="utf-8").splitlines() if "sales" in line]
+    (here / "lines.sql").write_text("\n".join(line.rstrip(";") for line in lines), encoding="utf-8")
+    assert main(["analyze", "lines.sql", "--schema", "schema.sql"]) == DONE
+    said = capsys.readouterr()
+    assert f"each of its {len(lines)} lines was read as one" in said.err
+    assert f"of {len(lines)} statements used" in said.out
 
 
 def test_analyze_prints_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,38 +16,19 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.inspect.audit import AuditReport, audit
 from layoutopt.model.layout import Layout
-from layoutopt.model.query import Query
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
-from layoutopt.workload.analyze import analyze
-from layoutopt.workload.log import LogEntry
+from tests.inspect.logs import LOG, logged
 from tests.scan import builder
 from tests.scan.builder import build, building
+from tests.scan.corruptions import shrunk
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS, OVERLAPPING
-
-LOG = [
-    "SELECT id, price FROM t WHERE kind IN ('air', 'rail') AND year = 1995",
-    "SELECT id FROM t WHERE kind = 'air' AND price > 60",
-    "SELECT x.price FROM t AS x WHERE x.kind = 'air' OR x.id = 12",
-    "SELECT count(*) FROM t",
-    "SELECT id FROM t WHERE score < 0.25",
-    "SELECT id FROM t WHERE day >= date '1995-06-01' AND kind LIKE '%p'",
-    "SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.kind = 'air' AND b.price > 90",
-    "SELECT id FROM t WHERE kind = 5",
-    "SELECT id FROM t WHERE kind = 'air' AND price > 60",
-    "SELECT id FROM t WHERE kind = 'air' AND upper(kind) = 'AIR'",
-    "SELECT id FROM t WHERE seen IS NULL AND kind IS NOT NULL",
-]
 
 
 @pytest.fixture(scope="module")
 def rows() -> pa.Table:
     return some_rows()
-
-
-def logged(texts: list[str] = LOG) -> tuple[Query, ...]:
-    return analyze([LogEntry(id=i, sql=text) for i, text in enumerate(texts)], SCHEMA, "t").queries
 
 
 def audited(table: Table, texts: list[str] = LOG) -> AuditReport:
@@ -96,18 +77,6 @@ def test_a_lost_bit_is_found(
     lost = {number for loss in report.losses for number in loss.queries}
     assert len(lost) > 0
     assert lost <= {0, 1, 2, 6, 8}  # the queries on kind = 'air', which feature 0 subsumes
-
-
-def shrunk(statistics: pa.StructArray, column: int) -> pa.StructArray:
-    """Statistics whose first block says that its largest value of a column is its smallest."""
-    names = [statistics.type.field(i).name for i in range(statistics.type.num_fields)]
-    children = [statistics.field(i) for i in range(len(names))]
-    child = children[column]
-    members = {child.type.field(i).name: child.field(i) for i in range(child.type.num_fields)}
-    low, high = members["min"].to_pylist(), members["max"].to_pylist()
-    members["max"] = pa.array([low[0], *high[1:]], members["max"].type)
-    children[column] = pa.StructArray.from_arrays(list(members.values()), names=list(members))
-    return pa.StructArray.from_arrays(children, names=names)
 
 
 def test_a_wrong_maximum_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:

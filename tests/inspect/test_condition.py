@@ -20,8 +20,8 @@ from layoutopt.inspect.condition import block_conditions, condition_sql
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_vector
 from tests.scan.destroyed import without_bytes_of_other_blocks
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
-from tests.scan.test_layouts import GROUPS
 
 FILTER = "kind = 'air' AND price > 60"
 SQL = f"SELECT id FROM t WHERE {FILTER}"

@@ -15,8 +15,8 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.inspect.dry_run import dry_run
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS
 
 SQL = "SELECT id FROM t WHERE kind = 'air'"
 

@@ -12,12 +12,11 @@ import pytest
 
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.evaluate import evaluate, greedy_paths
-from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
-from layoutopt.sql.scans import scans_of
+from tests.inspect.replayed import LOG, query
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
-from tests.scan.test_layouts import GROUPS, OVERLAPPING
 
 FIELDS = {
     "id", "columns", "rows_total", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
@@ -34,19 +33,6 @@ def rows() -> pa.Table:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
     return build(tmp_path_factory.mktemp("sop"), rows, building(SCHEMA, CONDITIONS, partition_by="year"))
-
-
-def query(number: int, sql: str) -> Query:
-    (scan,) = scans_of(sql, {"t": SCHEMA})
-    return Query(number, "t", scan.columns, scan.filter, sql=sql, exact=scan.exact)
-
-
-LOG = [
-    query(0, "SELECT id, price FROM t WHERE kind IN ('air', 'rail') AND year = 1995"),
-    query(1, "SELECT count(*) FROM t"),
-    query(4, "SELECT kind FROM t WHERE id > 295"),
-    query(5, "SELECT id FROM t WHERE upper(kind) = 'AIR'"),
-]
 
 
 def test_the_object_has_exactly_these_fields(table: Table) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.indicators import NAMES, geometric_means, indicators
-from tests.inspect.test_audit import logged
+from tests.inspect.logs import logged
 from tests.scan.builder import build, building, by_position
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
-from tests.scan.test_layouts import GROUPS
 
 counts = st.lists(st.integers(1, 1000), min_size=4, max_size=4).map(sorted)
 

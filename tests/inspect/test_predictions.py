@@ -13,10 +13,10 @@ from rich.console import Console
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.predictions import compare
 from layoutopt.report.evaluation import print_evaluation
-from tests.inspect.test_evaluate import LOG
+from tests.inspect.replayed import LOG
 from tests.scan.builder import build, building
+from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import OVERLAPPING
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from layoutopt.catalog.restore import restore
+from layoutopt.catalog.snapshots import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.errors import PlanError, StalePlanError
@@ -60,10 +62,23 @@ def test_a_status_adds_up(table: Table) -> None:
     # Loading a partition again by the older plan does not bring that plan back.
     assert by_plan[current_plan(table.catalog).digest].current
     assert current_plan(table.catalog).seed == 2
-    assert [(load.number, load.changed) for load in found.loads] == [
-        (2, ("1994",)),
-        (1, ("1996",)),
-        (0, ("1994", "1995")),
+    assert [(load.number, load.operation, load.changed, load.changed_rows) for load in found.loads] == [
+        (2, "reload", ("1994",), 100),
+        (1, "load", ("1996",), 100),
+        (0, "load", ("1994", "1995"), 200),
+    ]
+
+
+def test_a_restore_changes_only_what_has_other_rows(tmp_path: Path) -> None:
+    made = built(1, "kind = 'air'")
+    for number, rows in enumerate([ROWS, of_year(1994), of_year(1995).slice(10)]):
+        table = build(tmp_path, rows, made, f"2026010{number}t000000z-a")
+    restore(table.catalog.files, 0)
+    assert [(entry.operation, entry.changed, entry.changed_rows) for entry in history(table.catalog.files)] == [
+        ("load", ("1994", "1995", "1996"), 300),
+        ("reload", ("1994",), 100),
+        ("reload", ("1995",), 90),
+        ("restore", ("1995",), 100),
     ]
 
 
@@ -103,6 +118,10 @@ def test_a_log_that_skips_much_less_is_refused(
     assert json.loads(said.out)["fallen"] == pytest.approx(other.fallen)
     assert said.err.count("\n") == 1
     assert main([*words, "--most", "1"]) == DONE
+    assert "The plan still fits: " in capsys.readouterr().out
+    assert main([*words, "--most", "1", "--json"]) == DONE
+    said = json.loads(capsys.readouterr().out)
+    assert (said["most"], said["fits"]) == (1.0, True)
 
 
 def test_a_plan_without_queries_can_not_drift(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from layoutopt.model.layout import Layout
 from layoutopt.scan.table import Table
 from tests.scan import builder
 from tests.scan.builder import Piece, build, building
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS, OVERLAPPING
 
 
 @pytest.fixture

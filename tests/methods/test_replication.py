@@ -21,7 +21,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.session.read import spark_sql
-from tests.methods.test_strategies import as_text, random_queries, rows_of
+from tests.methods.random_queries import as_text, random_queries, rows_of
 from tests.spark.tables import document, every_type, is_value
 
 if TYPE_CHECKING:

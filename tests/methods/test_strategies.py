@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +28,9 @@ from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer import task as write_task
 from layoutopt.writer.task import WriteJob
+from tests.methods.random_queries import as_text, listed, random_queries, rows_of
+from tests.spark.rewriting import found, rewrite
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_rows
-from tests.spark.test_verify_loaded import found, rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,17 +38,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 METHODS = ["gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise"]
-CONDITIONS = [
-    "flag = true",
-    "text = 'a'",
-    "d > 1",
-    "n < 0",
-    "price > 20",
-    "year = 1994",
-    "f IS NULL",
-    "wide >= 0",
-    "tiny > 10",
-]
 
 
 def families(df: DataFrame) -> FeaturesDocument:
@@ -128,32 +117,6 @@ def test_an_empty_source_makes_no_groups(spark: SparkSession) -> None:
     doc = document(schema, [is_value(schema, "kind", "=", 1)])
     with pytest.raises(PlanError, match="no rows"):
         make_plan(spark, source.where("false"), doc, PlanRequest(method="gsop"))
-
-
-def random_queries(names: list[str], count: int, seed: int) -> list[str]:
-    rng = random.Random(seed)
-    texts = []
-    for _ in range(count):
-        columns = rng.sample(names, rng.randint(1, 5))
-        tests = [
-            f"{'NOT ' if rng.random() < 0.2 else ''}({test})" for test in rng.sample(CONDITIONS, rng.randint(0, 2))
-        ]
-        where = f" WHERE {rng.choice([' AND ', ' OR ']).join(tests)}" if tests else ""
-        texts.append(f"SELECT {listed(columns)} FROM t{where}")
-    return texts
-
-
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def as_text(df: DataFrame) -> list[str]:
-    found = df.selectExpr(f"to_json(struct({listed(df.columns)}), map('ignoreNullFields', 'false')) AS j").collect()
-    return sorted(row.j for row in found)
-
-
-def rows_of(table: pa.Table) -> list[str]:
-    return sorted(map(repr, table.to_pylist()))
 
 
 def test_every_column_of_every_row_comes_back(spark: SparkSession, source: DataFrame, table: Table) -> None:

@@ -17,7 +17,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.worst import worst_queries
 from layoutopt.report.page import evaluation_page
 from layoutopt.scan.table import Table
-from tests.inspect.test_audit import logged
+from tests.inspect.logs import logged
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 Corruption = Callable[[bytes, random.Random], bytes]
 
 
@@ -111,3 +113,15 @@ def hostile_like(value: Any, rng: random.Random) -> Any:
         name = rng.choice(list(value))
         return {**value, name: hostile_like(value[name], rng)}
     return rng.choice([None, *(text for text in HOSTILE if isinstance(text, str) and text.isascii())])
+
+
+def shrunk(statistics: pa.StructArray, column: int) -> pa.StructArray:
+    """Statistics whose first block says that its largest value of a column is its smallest."""
+    names = [statistics.type.field(i).name for i in range(statistics.type.num_fields)]
+    children = [statistics.field(i) for i in range(len(names))]
+    child = children[column]
+    members = {child.type.field(i).name: child.field(i) for i in range(child.type.num_fields)}
+    low, high = members["min"].to_pylist(), members["max"].to_pylist()
+    members["max"] = pa.array([low[0], *high[1:]], members["max"].type)
+    children[column] = pa.StructArray.from_arrays(list(members.values()), names=list(members))
+    return pa.StructArray.from_arrays(children, names=names)

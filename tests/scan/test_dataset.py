@@ -18,8 +18,8 @@ from layoutopt.model.layout import Layout
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_position
 from tests.scan.destroyed import without_bytes_of_other_blocks
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-from tests.scan.test_layouts import GROUPS, OVERLAPPING
 
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 60"
 

@@ -15,8 +15,8 @@ from layoutopt.errors import DataFileError
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-from tests.scan.test_layouts import GROUPS
 
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20"
 

@@ -29,8 +29,8 @@ from layoutopt.model.records import to_json
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building
 from tests.scan.corruptions import corrupted, hostile_like, with_hostile_value
+from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import OVERLAPPING
 
 ROWS = some_rows(60).sort_by("id")
 QUERIES = ("kind = 'air'", "id BETWEEN 12 AND 17 AND kind LIKE 's%'", "id >= 0")

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.columns import TID
-from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.predicates import And, Node, columns_of
 from layoutopt.scan import reconstruct
 from layoutopt.scan.files import read_file
@@ -22,15 +21,9 @@ from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
 from tests.scan.builder import Building, build, building
+from tests.scan.generated import buildings, conditions
+from tests.scan.layouts import ONE_FEATURE_EACH
 from tests.scan.tables import SCHEMA, expected, same, some_rows
-from tests.scan.test_scan_properties import buildings, conditions
-
-# Features of one layout each, so that a layout's blocks say nothing of the other's columns.
-GROUPS = [
-    Layout(("id", "kind", "year"), (0,), ("id", "kind", "year"), ByVectors()),
-    Layout(("day", "price"), (1,), ("day", "price"), ByVectors()),
-    Layout(("score", "seen"), (1,), ("score", "seen"), ByVectors()),
-]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +33,7 @@ def rows() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
-    plan = building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=GROUPS)
+    plan = building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=ONE_FEATURE_EACH)
     return build(tmp_path_factory.mktemp("late"), rows, plan)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -11,29 +13,13 @@ import pytest
 
 from layoutopt.errors import DataFileError
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.scan.prune import Fate
+from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.reconstruct import gather_positions, present_everywhere
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS, NAMES, OVERLAPPING
+from tests.scan.queries import QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-from tests.scan.test_scan import QUERIES
-
-NAMES = SCHEMA.names
-GROUPS = [
-    Layout(("id", "kind", "year"), (0, 2), ("id", "kind", "year"), ByVectors()),
-    Layout(("day", "price"), (1,), ("day", "price"), ByVectors()),
-    Layout(("score", "seen"), (3,), ("score", "seen"), ByVectors()),
-]
-# Layout 0 holds everything; layout 1 repeats three columns for the rows of feature 0, and is where price is whole.
-OVERLAPPING = [
-    Layout(
-        tuple(name for name in NAMES if name != "price"),
-        (1, 3),
-        tuple(name for name in NAMES if name != "price"),
-        ByVectors(),
-    ),
-    Layout(("id", "kind", "price"), (0,), ("price",), ByVectors()),
-]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +52,27 @@ def test_each_layout_skips_by_itself(tmp_path: Path, rows: pa.Table) -> None:
     assert 0 < by_layout[1] < rows.num_rows
     survivors = pa.Table.from_batches(read.batches()).num_rows
     assert survivors < min(by_layout.values())
+
+
+@pytest.mark.parametrize(
+    ("condition", "mechanism"),
+    [("price = 50", PruneOutcome.STATISTICS), ("kind LIKE '%zeppelin%'", PruneOutcome.FEATURES)],
+)
+def test_what_empties_one_layout_is_credited_with_the_others(
+    tmp_path: Path, rows: pa.Table, condition: str, mechanism: PruneOutcome
+) -> None:
+    conditions = ["kind = 'air'", "price > 60", "kind LIKE '%zeppelin%'"]
+    layouts = [replace(GROUPS[0], features=(0, 2)), replace(GROUPS[1], features=(1,)), replace(GROUPS[2], features=())]
+    place = rows.schema.get_field_index("price")
+    prices = pa.array([Decimal(100 * (i % 2)) for i in range(rows.num_rows)], rows.schema.field(place).type)
+    two_prices = rows.set_column(place, rows.schema.field(place), prices)
+    table = build(tmp_path, two_prices, building(SCHEMA, conditions, layouts=layouts))
+    (plan,) = table.scan(f"SELECT id, price FROM t WHERE {condition}").reads[0].pruned
+    assert not plan.read.any()
+    assert len(plan.choice) == 2
+    offered = plan.outcome != PruneOutcome.OTHER_LAYOUT
+    assert set(plan.outcome[offered]) == {mechanism}
+    assert plan.needed_without_features.any() == (mechanism is PruneOutcome.FEATURES)
 
 
 def test_one_layout_needs_no_tids(tmp_path: Path, rows: pa.Table) -> None:
@@ -119,7 +126,7 @@ def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) 
     table = layout_table(tmp_path, rows, OVERLAPPING)
     (plan,) = table.scan("SELECT count(*) FROM t").reads[0].pruned
     assert sum(plan.rows_by_layout(plan.read).values()) == rows.num_rows
-    assert plan.amount(Fate.READ).bytes == 0
+    assert plan.size(PruneOutcome.READ).bytes == 0
 
 
 @pytest.mark.unshadowed("a data file is forged")

@@ -16,30 +16,8 @@ from layoutopt.cli.console import BAD_USAGE
 from layoutopt.errors import DataFileError, QueryError, SchemaError
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_position
+from tests.scan.queries import QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-
-QUERIES = [
-    "SELECT * FROM t",
-    "SELECT count(*) FROM t",
-    "SELECT id, price FROM t WHERE kind = 'air'",
-    "SELECT id FROM t WHERE kind IN ('air', 'rail') AND price > 60",
-    "SELECT id FROM t WHERE kind LIKE 'sh%p' OR id = 15",
-    "SELECT id, score FROM t WHERE score > 0.25",
-    "SELECT id FROM t WHERE score <= 0",
-    "SELECT id FROM t WHERE NOT score < 0.5",
-    "SELECT id FROM t WHERE kind IS NULL AND year = 1995",
-    "SELECT id FROM t WHERE seen >= '2020-03-01 00:00:00' AND day < date '1995-01-01'",
-    "SELECT kind, count(*) AS n, sum(price) AS total FROM t WHERE year = 1994 GROUP BY kind ORDER BY kind",
-    "SELECT a.id, b.id AS other FROM t a JOIN t b ON a.price = b.price WHERE a.kind = 'air' AND b.kind = 'rail'",
-    "WITH c AS (SELECT id, kind FROM t WHERE price > 50) SELECT x.id FROM c x JOIN c y ON x.id = y.id AND y.id > 9",
-    "SELECT id FROM t WHERE id IN (SELECT id FROM t WHERE kind = 'ship') AND year = 1996",
-    "SELECT a.id FROM t a LEFT JOIN t b ON a.id = b.id AND b.kind = 'air' WHERE b.id IS NULL",
-    "SELECT id FROM t WHERE kind = 'no such kind'",
-    "WITH c AS (SELECT * FROM t WHERE kind = 'air' UNION ALL SELECT * FROM t WHERE id = 7) SELECT price FROM c",
-    "WITH c AS (SELECT * FROM t) SELECT count(*) AS n FROM c",
-    "SELECT x.price FROM (SELECT DISTINCT kind, price, year FROM t) x WHERE x.year = 1995",
-    "SELECT id FROM t WHERE kind = 'air' UNION ALL SELECT id FROM t WHERE price > 90",
-]
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +111,21 @@ def test_duckdb_relation_is_the_callers(table: Table, rows: pa.Table) -> None:
     relation = table.scan("SELECT id FROM t WHERE kind = 'air'").to_duckdb(connection)
     assert relation.count("*").fetchall() == [(len(expected("SELECT id FROM t WHERE kind = 'air'", rows)),)]
     assert len(relation.fetchall()) == len(expected("SELECT id FROM t WHERE kind = 'air'", rows))
+
+
+def test_a_duckdb_relation_has_the_names_of_the_answer(table: Table) -> None:
+    scan = table.scan("SELECT id AS Id, price AS `The Price` FROM t WHERE kind = 'air'")
+    assert scan.to_duckdb(duckdb.connect()).columns == scan.to_arrow().column_names == ["Id", "The Price"]
+    twice = table.scan("SELECT id, id AS ID FROM t WHERE kind = 'air'").to_duckdb(duckdb.connect())
+    assert len(twice.columns) == 2
+
+
+def test_answers_as_frames(table: Table) -> None:
+    scan = table.scan("SELECT id AS Id, kind FROM t WHERE kind = 'air'")
+    answer = scan.to_arrow()
+    for frame in (scan.to_pandas(), scan.to_polars()):
+        assert list(frame.columns) == ["Id", "kind"]
+        assert list(frame["Id"]) == answer["Id"].to_pylist()
 
 
 def test_files_are_readable_by_anybody(table: Table, rows: pa.Table) -> None:

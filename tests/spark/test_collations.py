@@ -18,7 +18,7 @@ from layoutopt.spark.core.source import check_partition_column, open_source, sch
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
-from tests.spark.session.test_enabling import answer, skipped
+from tests.spark.session.answers import answer, skipped
 from tests.spark.settings import UNCOMPILED, compared_here
 
 if TYPE_CHECKING:

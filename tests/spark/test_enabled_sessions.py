@@ -17,7 +17,7 @@ from layoutopt.errors import NotATableError, QueryError
 from layoutopt.spark import disable, enable, last_scans, register, unregister
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.spark.session.test_enabling import answer, skipped
+from tests.spark.session.answers import answer, skipped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

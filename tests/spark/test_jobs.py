@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
-from layoutopt.cli.jobs import run_job
-from layoutopt.config.settings import VacuumSettings
+from layoutopt.cli.jobs import run_job, teller
+from layoutopt.config.settings import LoadSettings, VacuumSettings
 from layoutopt.model.layout import Plan
 from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document, simple_rows
@@ -102,6 +103,22 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     assert run_job("job", VacuumSettings, body, ["--table", "t"]) == 1
     said = capsys.readouterr().err
     assert said == "layoutopt: /data/table/0.json: No space left on device; check the path and the disk\n"
+
+
+@pytest.mark.parametrize("target", ["-", None])
+def test_with_events_on_stderr_all_that_a_job_says_is_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str | None
+) -> None:
+    def body(spark: SparkSession, settings: LoadSettings) -> None:
+        teller(settings.log_json)("half done")
+        raise KeyboardInterrupt("nothing was committed")
+
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: SimpleNamespace(stop=lambda: None))
+    words = ["--source", "s", "--table", "t", *(["--log-json", target] if target else [])]
+    assert run_job("job", LoadSettings, body, words) == 130
+    lines = capsys.readouterr().err.splitlines()
+    said = [json.loads(line)["sentence"] for line in lines] if target else lines
+    assert said == ["half done", f"{'' if target else 'layoutopt: '}interrupted: nothing was committed"]
 
 
 def test_planning_and_featurising_from_a_configuration(place: Path) -> None:

@@ -15,8 +15,8 @@ from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.spark.session.read import spark_sql
 from tests.scan.builder import build, building
 from tests.scan.destroyed import without_values_of_rows
+from tests.scan.layouts import ONE_FEATURE_EACH
 from tests.scan.tables import SCHEMA, expected, same, some_rows
-from tests.scan.test_late import GROUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ def rows() -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path, rows: pa.Table) -> Table:
-    return build(tmp_path, rows, building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=GROUPS))
+    return build(tmp_path, rows, building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=ONE_FEATURE_EACH))
 
 
 @pytest.mark.unshadowed("values that are skipped are destroyed")

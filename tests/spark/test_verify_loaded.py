@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.snapshot import FileDigest
 from layoutopt.cli.app import main
 from layoutopt.cli.console import FAILED
 from layoutopt.config.settings import AnalyzeSettings
@@ -24,6 +20,7 @@ from layoutopt.methods.proposals import PlanRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
+from tests.spark.rewriting import found, recommit, rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DATA = Path(__file__).parents[2] / "data"
-Change = Callable[[pa.Table, list[int]], pa.Table]
 
 
 @pytest.fixture(scope="module", params=["sop", "gsop"])
@@ -55,34 +51,6 @@ def table(loaded: Path, tmp_path: Path) -> Path:
 def victim(table: Path) -> Path:
     """A data file of several blocks."""
     return Path(next(file for file in open_table(str(table)).files() if pq.read_metadata(file).num_row_groups > 2))
-
-
-def found(table: Path) -> set[tuple[str, str]]:
-    """The problems: each check, and the file in which it failed."""
-    return {(problem.check, Path(problem.file).name) for problem in verify(open_table(str(table))).problems}
-
-
-def recommit(table: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Change the newest load's blocks as if a loader had committed them so, digests and all."""
-    before = open_table(str(table)).catalog.snapshot
-    (file,) = (table / "_layoutopt/blocks").iterdir()
-    pq.write_table(change(pq.read_table(file)), file)
-    data = file.read_bytes()
-    files = {p: FileDigest.of(data) if p.startswith("_layoutopt/blocks/") else d for p, d in before.files.items()}
-    snapshot = table / "_layoutopt/snapshots" / f"{before.number}.json"
-    snapshot.write_bytes(snapshot_json.dumps(replace(before, files=files)))
-
-
-def rewrite(file: Path, change: Change) -> None:
-    """Write a file's changed content with row groups of the sizes that it had; the catalog knows no footers then."""
-    recommit(file.parents[4], lambda blocks: blocks.drop_columns(["footer"]))
-    metadata = pq.read_metadata(file)
-    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    content, start = change(pq.read_table(file), sizes), 0
-    with pq.ParquetWriter(file, content.schema) as writer:
-        for size in sizes:
-            writer.write_table(content.slice(start, size), row_group_size=size)
-            start += size
 
 
 def test_what_was_just_loaded_is_as_it_should_be(table: Path) -> None:

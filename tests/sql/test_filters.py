@@ -28,28 +28,10 @@ from layoutopt.model.predicates import (
     describe,
     disjunction,
 )
-from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, to_key
 from layoutopt.sql.scans import TableScan, scans_of
+from tests.sql.schemas import SCHEMA, TYPES
 from tests.workload.oracle import holds
-
-TYPES = {
-    "i": "int",
-    "b": "bigint",
-    "d": "date",
-    "ts": "timestamp",
-    "n": "timestamp_ntz",
-    "s": "string",
-    "x": "double",
-    "f": "float",
-    "p": "decimal(15,2)",
-    "flag": "boolean",
-    "arr": "array<int>",
-    "c": "char(3)",
-    "l": "string collate UTF8_LCASE",
-    "st": "struct<f:int>",
-}
-SCHEMA = Schema(tuple(Column(name, kind) for name, kind in TYPES.items()))
 
 
 def scan(condition: str, **options: object) -> TableScan:

@@ -243,8 +243,13 @@ def _create_local(target: Path, data: bytes) -> None:
                 "exclusively there; put the table on another"
             ) from error
         _sync_folder(target.parent)
+    except OSError as error:
+        if error.filename == str(temporary):
+            error.filename = str(target)  # nobody knows the other
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # on a read-only mount even a file that is not there can't be removed
+            temporary.unlink()
 
 
 def _make_folders(folder: Path) -> None:

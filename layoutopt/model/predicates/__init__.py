@@ -33,7 +33,7 @@ from layoutopt.model.predicates.nodes import (
     order_of,
 )
 from layoutopt.model.predicates.normal import conjunction, disjunction, like, negate, simplified
-from layoutopt.model.predicates.render import describe, to_sql
+from layoutopt.model.predicates.render import describe, describe_all, to_sql
 
 __all__ = [
     "ANY_CHAR",
@@ -63,6 +63,7 @@ __all__ = [
     "columns_of",
     "conjunction",
     "describe",
+    "describe_all",
     "disjunction",
     "like",
     "like_text",

@@ -71,6 +71,19 @@ def describe(x: Noun) -> str:
     return _text(x, _SHORT)
 
 
+def describe_all(predicates: Sequence[Predicate]) -> str:
+    """Predicates that must all hold, as those of a feature, in a short text for people.
+
+    >>> a, b, c = (InSet(Col(name, "int"), ValueSet.point(1)) for name in "abc")
+    >>> describe_all([Predicate((a,)), Predicate((b, c))])
+    'a = 1 AND (b = 1 OR c = 1)'
+    """
+    if len(predicates) == 1:
+        return describe(predicates[0])
+    nodes = [predicate.node for predicate in predicates]
+    return _joined([_text(node, _SHORT) for node in nodes], "AND", nodes)
+
+
 def _text(x: Noun, style: _Style) -> str:
     match x:
         case Col() | Const() | Call():

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import Settings
+from layoutopt.spark.core.java import start_java, without_log
 
 # Only what a session started here gets; spark-submit's and an existing session's settings win over them.
 LOCAL_DEFAULTS: Final = {
@@ -21,8 +22,6 @@ LOCAL_DEFAULTS: Final = {
     # What is bound there must be asked for there: large task results are fetched from this address.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
-    # What fails becomes one sentence; Spark's own account of it, a page of Java, would bury that.
-    "spark.log.level": "OFF",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Routing rows is one job whose tasks are the segments: nobody should coalesce them.
@@ -73,11 +72,12 @@ _UTC_NAMES: Final = frozenset(
 )
 
 
-def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
+def spark_session(app: str = "layoutopt", debug: bool = False, /, **conf: str) -> SparkSession:
     """The running session, the one that spark-submit prepared, or a new local one on all cores.
 
     Args:
         app: the application's name.
+        debug: whether a new session says all that Spark and Java have to say; else what fails is an exception alone.
         conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They win over all others.
     """
     given = {key.replace("__", "."): value for key, value in conf.items()}
@@ -93,6 +93,9 @@ def spark_session(app: str = "layoutopt", **conf: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.master("local[*]")
         given = LOCAL_DEFAULTS | given
+        if not debug:
+            given = without_log(given)
+            start_java(given)
     for key, value in given.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

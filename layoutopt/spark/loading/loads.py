@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,6 +18,7 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
@@ -48,7 +48,6 @@ from layoutopt.spark.loading.source_files import (
     source_partitions,
 )
 
-DEFAULT_PLAN = Path("plan.json")
 _GLOB = re.compile(r"[*?\[\]{}\\,]")  # a path with one of these is a pattern to Spark
 
 
@@ -146,12 +145,15 @@ def load_by(
         AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not given.
         MissingPartitionError: the source has no rows for a named partition, or none in the range.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+        KeyboardInterrupt: somebody pressed Ctrl-C; says what had been committed by then.
     """
     watch = Stages(say)
     done: list[LoadReport] = []
     already: list[str] = []
+    before: Table | None = None
     try:
         with watch.stage("all", "looking at the source"):
+            before = _newest(settings)
             asked = _look(spark, settings, say, log)
             for group in _groups(asked):
                 report = _load_group(asked, group, already)
@@ -160,11 +162,21 @@ def load_by(
     except LayoutoptError as error:
         _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
         raise
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(_committed_since(before, settings)) from error
     result = LoadsReport(
         settings.table_path, asked.plan.digest, tuple(done), tuple(sorted(already)), watch.seconds["all"]
     )
     _sum_up(log, settings, result, watch)
     return result
+
+
+def _committed_since(before: Table | None, settings: LoadSettings) -> str:
+    """What an interrupted load leaves, in a few words."""
+    now = _newest(settings)
+    if now is None or (before is not None and before.catalog.snapshot.number == now.catalog.snapshot.number):
+        return "nothing was committed"
+    return f"`layoutopt history {settings.table_path}` lists what was committed; the same command loads the rest"
 
 
 def _sum_up(
@@ -209,11 +221,7 @@ def _newest(settings: LoadSettings) -> Table | None:
 def _plan(settings: LoadSettings, table: Table | None) -> Plan:
     if settings.plan is None and table is not None and table.catalog.partitions:
         return current_plan(table.catalog)
-    path = settings.plan or DEFAULT_PLAN
-    try:
-        plan = Plan.loads(path.read_bytes())
-    except OSError as error:
-        raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `layoutopt plan`") from error
+    plan = read_plan(settings.plan or DEFAULT_PLAN)
     if table is not None:
         _check_plan(plan, table)
     return plan
@@ -304,7 +312,7 @@ def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[Source
         source=repr(settings.source),
         values=values,
         whole=whole or plan.partition_by is None,
-        origins={asked.key(partition): partition.origin for partition in todo},
+        fingerprints={asked.key(partition): partition.fingerprint for partition in todo},
         rows={asked.key(partition): partition.rows for partition in todo},
     )
     rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
@@ -345,7 +353,7 @@ def _is_same(asked: _Asked, partition: SourcePartition) -> bool:
     entry = asked.entry(partition)
     if entry is None or asked.table is None or not _plan_fits(asked, entry):
         return False
-    if entry.source == partition.origin:
+    if entry.source == partition.fingerprint:
         return True
     if not partition.files:
         return entry.rows == 0

@@ -228,3 +228,15 @@ def test_a_store_with_renames_only_creates_exclusively_too(monkeypatch: pytest.M
     with pytest.raises(FileExistsError):
         files.write_new("a/f", b"z")
     assert files.read_bytes("a/f") == b"x"
+
+
+def test_a_read_only_mount_is_named_by_its_own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *args: object, **more: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    (tmp_path / "a").mkdir()
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only file system") as caught:
+        TableFiles(str(tmp_path)).write_new("a/1.json", b"one")
+    assert caught.value.filename == str(tmp_path / "a" / "1.json")

@@ -32,11 +32,12 @@ from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sql.scans import TableScan, scans_of
-from tests.inspect.test_audit import logged, shrunk
+from tests.inspect.logs import logged
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
+from tests.scan.corruptions import shrunk
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS, OVERLAPPING
 
 AIR = "SELECT id FROM t WHERE kind = 'air'"
 SCHEMES = pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
@@ -184,9 +185,7 @@ def test_a_layout_that_lacks_rows_is_found(tmp_path: Path, rows: pa.Table, monke
 
 def test_a_segment_dropped_by_mistake_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = built(tmp_path, rows, GROUPS)
-    monkeypatch.setattr(
-        prune, "_drop_lone_segments", lambda source, _, fate: fate.__setitem__(source.segment_of == 1, 2)
-    )
+    monkeypatch.setattr(prune, "_in_every_layout", lambda source, _, read: read & (source.segment_of != 1))
     with pytest.raises(SkippingError):
         wrong.sql("SELECT id, price FROM t")
 

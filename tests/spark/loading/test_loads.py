@@ -346,3 +346,26 @@ def test_the_command_says_what_it_did_and_exits_as_documented(
     assert written["seconds"] > 0
     assert events.events("load")[0]["rows"] == 80
     assert main(["load", source, table, "--log-json", os.devnull + "/x", "--plan", plan]) == BAD_USAGE
+
+
+def interrupting(word: str, times: int = 1) -> Callable[[str], None]:
+    """Progress that is interrupted when a stage of that name begins for the last of so many times."""
+    seen: list[str] = []
+
+    def say(sentence: str) -> None:
+        seen.append(sentence)
+        if sum(word in each for each in seen) == times:
+            raise KeyboardInterrupt
+
+    return say
+
+
+def test_an_interrupted_load_says_what_was_committed(spark: SparkSession, place: Path) -> None:
+    given = {"source": str(place / "source"), "table": str(place / "table"), "plan": place / "plan.json"}
+    settings = make_settings(LoadSettings, given | {"partition": [f"dt={DAYS[0]}", f"dt={DAYS[1]}"]})
+    with pytest.raises(KeyboardInterrupt, match=r"^nothing was committed$"):
+        load_by(spark, settings, interrupting("writing"))
+    with pytest.raises(KeyboardInterrupt, match=r"history .* lists what was committed"):
+        load_by(spark, settings, interrupting("writing", times=2))
+    assert Catalog.open(str(place / "table")).snapshot.number == 0
+    assert len(load_by(spark, settings).loads) == 1

@@ -22,8 +22,8 @@ from layoutopt.spark.session.datasource import register_format
 from layoutopt.sql.scans import TableScan, scans_of
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS
 
 pytestmark = pytest.mark.spark
 

@@ -10,9 +10,9 @@ import pytest
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.datasource import register_format
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS
-from tests.spark.session.test_enabling import answer
+from tests.spark.session.answers import answer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

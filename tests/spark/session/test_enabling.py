@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +11,12 @@ import pytest
 
 from layoutopt.spark import disable, enable, last_scans, register
 from tests.scan.builder import build, building, by_position
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS
+from tests.spark.session.answers import answer, skipped
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -115,14 +115,6 @@ def _enabled(session: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSe
 def _add_dim(session: SparkSession) -> None:
     kinds = [("air", 1), ("ship", 2), (None, 3), ("no such kind", 4)]
     session.createDataFrame(kinds, "kind string, n int").createOrReplaceTempView("dim")
-
-
-def answer(df: DataFrame) -> list[str]:
-    return sorted(json.dumps(row.asDict(), default=repr, sort_keys=True) for row in df.collect())
-
-
-def skipped(session: SparkSession) -> int:
-    return sum(scan.skipped.blocks for scan in last_scans(session))
 
 
 @pytest.mark.parametrize("sql", SKIPPING.values(), ids=SKIPPING)

@@ -18,8 +18,8 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.read import block_condition, read_to_dataframe, scan_to_dataframe, spark_sql
 from tests.scan.builder import build, building, by_position
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-from tests.scan.test_layouts import GROUPS, OVERLAPPING
 from tests.spark.tables import document, every_type, is_value, plan_of
 
 if TYPE_CHECKING:

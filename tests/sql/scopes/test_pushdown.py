@@ -6,7 +6,7 @@ import pytest
 
 from layoutopt.sql.scans import scans_of
 from layoutopt.sql.scopes.pushdown import rejects_nulls
-from tests.sql.test_filters import SCHEMA
+from tests.sql.schemas import SCHEMA
 
 
 @pytest.mark.parametrize(

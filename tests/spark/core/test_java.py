@@ -1,0 +1,36 @@
+"""A session of ours starts without a word of Java or Spark, and what keeps it from starting is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import QUICK_JAVA
+
+pytestmark = pytest.mark.spark
+
+START = """
+import sys
+from layoutopt.spark.core.sessions import spark_session
+conf = {"spark.driver.memory": sys.argv[2], "spark.driver.extraJavaOptions": sys.argv[3]}
+print(spark_session("test", sys.argv[1] == "debug", **conf).range(3).count())
+"""
+
+
+def started(mode: str, memory: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", START, mode, memory, QUICK_JAVA]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_a_session_starts_without_a_word_unless_asked() -> None:
+    quiet = started("quiet", "1g")
+    assert (quiet.stdout, quiet.stderr) == ("3\n", "")
+    assert "WARN" in started("debug", "1g").stderr
+
+
+def test_why_java_does_not_start_is_said() -> None:
+    failed = started("quiet", "nonsense")
+    assert failed.returncode != 0
+    assert "nonsense" in failed.stderr.partition("Traceback")[0]
