@@ -22,6 +22,7 @@ from layoutopt.catalog.block_index import (
     plain_texts,
 )
 from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.layout import Plan
@@ -43,7 +44,7 @@ def encode_blocks(blocks: pa.Table) -> bytes:
 
 def _integers(name: str, meaning: str) -> cached_property[Ints]:
     """A column of the block index as a property, int64[n]."""
-    column = cached_property[Ints](lambda table: np.asarray(_combined(table.block_index[name]), dtype=np.int64))
+    column = cached_property[Ints](lambda table: np.asarray(one_chunk(table.block_index[name]), dtype=np.int64))
     column.__doc__ = meaning
     return column
 
@@ -74,7 +75,7 @@ class BlockTable:
 
         def child(i: int) -> pa.StructArray:
             found = stats.type.get_field_index(f"c{i}") >= 0
-            return _combined(pc.struct_field(stats, f"c{i}")) if found else _unknown(table.num_rows)
+            return one_chunk(pc.struct_field(stats, f"c{i}")) if found else _unknown(table.num_rows)
 
         return cls._checked(table, plan, child, where)
 
@@ -100,7 +101,7 @@ class BlockTable:
                 read = file.read(columns=[f"stats.c{i}"])
             except (pa.ArrowException, OSError) as error:
                 raise damaged(where, str(error)) from error
-            return _combined(pc.struct_field(read["stats"], f"c{i}")) if read.num_columns else _unknown(table.num_rows)
+            return one_chunk(pc.struct_field(read["stats"], f"c{i}")) if read.num_columns else _unknown(table.num_rows)
 
         return cls._checked(table, plan, child, where)
 
@@ -121,7 +122,7 @@ class BlockTable:
 
     def _coded(self, name: str) -> tuple[tuple[str, ...], Ints]:
         """A text column as its distinct values and each block's index in them."""
-        coded = _combined(self.block_index[name]).dictionary_encode()
+        coded = one_chunk(self.block_index[name]).dictionary_encode()
         return tuple(coded.dictionary.to_pylist()), np.asarray(coded.indices, dtype=np.int64)
 
     @cached_property
@@ -171,7 +172,7 @@ class BlockTable:
     def words(self) -> Words:
         """The union vectors, uint64[n, w]; all ones where unknown."""
         width = words_for(self.n_features)
-        lists = _combined(self.block_index["words"])
+        lists = one_chunk(self.block_index["words"])
         words = np.full((self.n, width), ALL_ONES, dtype=np.uint64)
         words[np.asarray(lists.is_valid())] = (
             np.asarray(lists.flatten(), dtype=np.int64).view(np.uint64).reshape(-1, width)
@@ -275,14 +276,6 @@ class _LazyBounds(Mapping[str, ColumnBounds]):
 
     def __len__(self) -> int:
         return len(self._table.schema.names)
-
-
-def _combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _unknown(n: int) -> pa.StructArray:

@@ -108,28 +108,30 @@ def _stored_keys(array: ArrowValues, type: str) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if key_kind(type) in ("str", "bytes"):
-        return _one_chunk(array.cast(pa.large_binary()))
+        return one_chunk(array.cast(pa.large_binary()))
     if type == "boolean":
-        return _one_chunk(array.cast(pa.bool_()).cast(pa.int64()))
+        return one_chunk(array.cast(pa.bool_()).cast(pa.int64()))
     if type in _INTEGERS:
-        return _one_chunk(array.cast(pa.int64()))
+        return one_chunk(array.cast(pa.int64()))
     if type == "date":
-        return _one_chunk(array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()))
+        return one_chunk(array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()))
     if type in ("timestamp", "timestamp_ntz"):
         zone = array.type.tz if pa.types.is_timestamp(array.type) else None
-        return _one_chunk(array.cast(pa.timestamp("us", zone)).cast(pa.int64()))
+        return one_chunk(array.cast(pa.timestamp("us", zone)).cast(pa.int64()))
     if type in FLOATS:
-        return _stored_floats(_one_chunk(array.cast(pa.float64())))
+        return _stored_floats(one_chunk(array.cast(pa.float64())))
     digits = decimal_digits(type)
     assert digits is not None, type  # the last type with int keys
-    return _unscaled(_one_chunk(array.cast(pa.decimal128(*digits))), type)
+    return _unscaled(one_chunk(array.cast(pa.decimal128(*digits))), type)
 
 
-def _one_chunk(array: ArrowValues) -> pa.Array:
+def one_chunk(array: ArrowValues) -> pa.Array:
+    """The values as one array; of a single chunk, or none, nothing is copied."""
     if not isinstance(array, pa.ChunkedArray):
         return array
-    combined = array.combine_chunks()
-    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+    if array.num_chunks == 1:
+        return array.chunk(0)
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
 
 
 def _stored_floats(values: pa.Array) -> pa.Array:

@@ -118,6 +118,11 @@ class _InterruptedError(Exception):
     """Somebody pressed Ctrl-C; the text says what a verb had done by then."""
 
 
+def interruption(error: KeyboardInterrupt) -> str:
+    """That somebody pressed Ctrl-C, and what had been done by then if the error says so."""
+    return ": ".join(["interrupted", *map(str, error.args)])
+
+
 class Body(Protocol[Taken]):
     """What a verb does: a function of its settings and the session."""
 
@@ -153,7 +158,7 @@ def add_verb(
                 body(make_settings(kind, values), Session(conf, as_json, wanted, debug))
             except KeyboardInterrupt as error:
                 # Left to typer it would end without a word.
-                raise _InterruptedError(": ".join(["interrupted", *map(str, error.args)])) from error
+                raise _InterruptedError(interruption(error)) from error
 
         flags = [_flag(name, field, by_place) for name, field in kind.model_fields.items()]
         run.__signature__ = inspect.Signature([*flags, *_common_flags()])  # type: ignore[attr-defined]  # what typer reads
@@ -210,23 +215,17 @@ def _keyword(name: str, annotation: Any, default: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _alternatives(field: FieldInfo) -> list[Any]:
-    """The types that a setting may have, None left out; `X | Y` and `Annotated` unwrapped."""
-    found, left = [], [field.annotation]
-    while left:
-        each = left.pop()
-        if typing.get_origin(each) is Annotated:
-            left.append(typing.get_args(each)[0])
-        elif type(None) in typing.get_args(each):
-            left += [t for t in typing.get_args(each) if t is not type(None)]
-        else:
-            found.append(each)
-    return found
+def _kind(annotation: Any) -> Any:
+    """The type that a setting may have besides None, out of `X | None` and `Annotated`."""
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Annotated or type(None) in parts:
+        return _kind(next(part for part in parts if part is not type(None)))
+    return annotation
 
 
 def _type(field: FieldInfo) -> Any:
     """The type that the command line parses; everything else is text, which the settings validate."""
-    (kind,) = _alternatives(field)
+    kind = _kind(field.annotation)
     if typing.get_origin(kind) is tuple:
         return list[str]
     return bool if kind is bool else str
@@ -234,7 +233,7 @@ def _type(field: FieldInfo) -> Any:
 
 def _metavar(field: FieldInfo) -> str:
     """What stands for the value in the help: the choices, or the kind of value."""
-    (kind,) = _alternatives(field)
+    kind = _kind(field.annotation)
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
@@ -260,6 +259,8 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     if "--debug" not in words and not logging.root.handlers:
         # Libraries log the tracebacks of errors that are told in one sentence here.
         logging.root.addHandler(logging.NullHandler())
+        if logging.lastResort is not None:  # how a log was read is told all the same
+            logging.getLogger("layoutopt.workload").addHandler(logging.lastResort)
     try:
         code = app(args=words, prog_name=program, standalone_mode=False)
     except Exception as error:

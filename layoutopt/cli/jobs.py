@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from layoutopt.cli.console import INTERRUPTED, Session, add_verb, run_app
+from layoutopt.cli.console import INTERRUPTED, Session, add_verb, interruption, run_app
 from layoutopt.cli.opening import start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.errors import LayoutoptError
@@ -35,20 +35,16 @@ def run_job(
 
     def job(settings: Verb, session: Session) -> None:
         tell = teller(getattr(settings, "log_json", None))
+        spark = start_spark(session, f"layoutopt-{name}")
         try:
-            spark = start_spark(session, f"layoutopt-{name}")
-            try:
-                body(spark, settings)
-            finally:
-                spark.stop()
+            body(spark, settings)
         except (LayoutoptError, KeyboardInterrupt) as error:
             if tell is say:
                 raise
-            if isinstance(error, LayoutoptError):
-                tell(str(error))
-                raise typer.Exit(error.exit_code) from error
-            tell(": ".join(["interrupted", *map(str, error.args)]))
-            raise typer.Exit(INTERRUPTED) from error
+            tell(str(error) if isinstance(error, LayoutoptError) else interruption(error))
+            raise typer.Exit(getattr(error, "exit_code", INTERRUPTED)) from error
+        finally:
+            spark.stop()
 
     job.__doc__ = body.__doc__
     add_verb(app, kind, example=f"spark-submit jobs/{name}.py --conf conf/tpch.toml", by_place=False)(job)

@@ -7,7 +7,7 @@ import typer
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import start_spark
 from layoutopt.config.reading import make_settings
-from layoutopt.config.settings import DEFAULT_PLAN, LoadSettings, ReloadSettings
+from layoutopt.config.settings import LoadSettings, ReloadSettings
 from layoutopt.errors import SettingError
 
 verbs = typer.Typer()
@@ -49,7 +49,7 @@ def _check_plan_is_there(settings: LoadSettings) -> None:
     """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
     from layoutopt.catalog.paths import MARKER
     from layoutopt.catalog.storage.filesystem import TableFiles
-    from layoutopt.config.documents import read_plan
+    from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 
     if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
         read_plan(settings.plan or DEFAULT_PLAN)

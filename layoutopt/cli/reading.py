@@ -43,7 +43,7 @@ def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table
     if settings.engine == "spark":
         return scan.to_spark(start_spark(session)).toArrow()
     keep_what_is_loaded()
-    return scan.to_arrow()
+    return scan.to_arrow(settings.engine)
 
 
 @add_verb(

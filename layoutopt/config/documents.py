@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
 from layoutopt.errors import PlanError
-from layoutopt.model.document import FEATURES_FORMAT, FeaturesDocument
-from layoutopt.model.layout import PLAN_FORMAT, Plan
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import Document
+from layoutopt.model.layout import Plan
 
-Document = TypeVar("Document")
+Found = TypeVar("Found", bound=Document)
 
-_KINDS: Final = {
-    FEATURES_FORMAT: ("a features file", "layoutopt analyze"),
-    PLAN_FORMAT: ("a plan", "layoutopt plan"),
+DEFAULT_PLAN: Final = Path("plan.json")
+
+_KINDS: Final[dict[type[Document], tuple[str, str]]] = {
+    FeaturesDocument: ("a features file", "layoutopt analyze"),
+    Plan: ("a plan", "layoutopt plan"),
 }
 
 
@@ -25,7 +27,7 @@ def read_features(path: Path) -> FeaturesDocument:
     Raises:
         PlanError: the file can't be read, or holds something else; the message names it.
     """
-    return _read(path, FEATURES_FORMAT, FeaturesDocument.loads)
+    return _read(path, FeaturesDocument)
 
 
 def read_plan(path: Path) -> Plan:
@@ -34,29 +36,30 @@ def read_plan(path: Path) -> Plan:
     Raises:
         PlanError: the file can't be read, or holds something else; the message names it.
     """
-    return _read(path, PLAN_FORMAT, Plan.loads)
+    return _read(path, Plan)
 
 
-def _read(path: Path, wanted: str, loads: Callable[[bytes], Document]) -> Document:
+def _read(path: Path, wanted: type[Found]) -> Found:
     kind, maker = _KINDS[wanted]
     try:
         data = path.read_bytes()
     except OSError as error:
         raise PlanError(f"{str(path)!r} can't be read ({error.strerror}); make it with `{maker}`") from error
     try:
-        return loads(data)
+        return wanted.loads(data)
     except PlanError as error:
-        found = _format_of(data)
-        if found == wanted:
+        found = _kind_of(data)
+        if found is wanted:
             raise PlanError(f"{str(path)!r} can't be used: {error}") from error
-        other = f"{_KINDS[found][0]}, not {kind}" if found in _KINDS else f"no {kind.split(' ', 1)[1]}"
+        other = f"no {kind.split(' ', 1)[1]}" if found is None else f"{_KINDS[found][0]}, not {kind}"
         raise PlanError(f"{str(path)!r} is {other}; give a file that `{maker}` wrote") from error
 
 
-def _format_of(data: bytes) -> str:
-    """What a document says it is; empty where it says nothing."""
+def _kind_of(data: bytes) -> type[Document] | None:
+    """What a document says it is; None where it says nothing."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        return ""
-    return str(value.get("format", "")) if isinstance(value, dict) else ""
+        return None
+    named = value.get("format") if isinstance(value, dict) else None
+    return next((kind for kind in _KINDS if kind.form.constants["format"] == named), None)

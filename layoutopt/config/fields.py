@@ -6,8 +6,17 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.fields import FieldInfo
+
+from layoutopt.extensions import Kind, names
 
 
 def _listed(value: object) -> object:
@@ -56,6 +65,15 @@ class Positional:
 
 
 Place = Annotated[Text, Positional()]
+
+
+def or_installed(kind: Kind) -> WrapValidator:
+    """Lets a setting of choices name what another package adds, too."""
+
+    def check(value: object, choices: ValidatorFunctionWrapHandler) -> object:
+        return value if value in names(kind, {}) else choices(value)
+
+    return WrapValidator(check)
 
 
 class VerbSettings(BaseModel):

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings
+from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings, or_installed
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
@@ -16,11 +16,11 @@ Method = Literal[
     "input-order", "sort", "range", "zorder", "hilbert", "qdtree", "predicate-sort", "auto",
 ]  # fmt: skip
 
+Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
 Cost = Literal["cells", "bytes"]
 
 
 Source = Annotated[Place, Field(description="the rows: a path that Spark reads (Parquet)")]
-DEFAULT_PLAN: Final = Path("plan.json")
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
 Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
 Dialect = Annotated[
@@ -84,7 +84,7 @@ class PlanSettings(VerbSettings):
     source: Source
     features: Path = Field(Path("features.json"), description="what `analyze` wrote")
     partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
-    method: Method = Field(
+    method: Annotated[Method, or_installed("methods")] = Field(
         "auto",
         description="how rows are put into blocks; `auto` tries the methods on a sample and takes the one by which "
         "queries held back read the fewest bytes",
@@ -94,7 +94,7 @@ class PlanSettings(VerbSettings):
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
         "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
     )
-    partitioner: Literal["ward", "ward-refined", "portfolio", "qdtree"] = Field(
+    partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
         "portfolio",
         description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
         "really skip, never worse than `ward` for the log",
@@ -189,7 +189,9 @@ class QuerySettings(SnapshotSettings):
 
     table_path: TablePath
     sql: Place = Field(description="the query, in Spark's SQL; the table is called by its name in the plan")
-    engine: Literal["duckdb", "spark"] = Field("duckdb", description="what computes the answer")
+    engine: Annotated[Literal["duckdb", "spark"], or_installed("engines")] = Field(
+        "duckdb", description="what computes the answer"
+    )
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
     )

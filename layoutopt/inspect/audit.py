@@ -14,10 +14,10 @@ import numpy as np
 
 from layoutopt.model.query import Query
 from layoutopt.scan.matches import Matches, Progress, Question, find_matches, questions_of
-from layoutopt.scan.prune import Fate
+from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
 
-_NAMES = {Fate.PARTITION: "partition", Fate.FEATURES: "features", Fate.STATISTICS: "statistics"}
+_NAMES = {PruneOutcome.PARTITION: "partition", PruneOutcome.FEATURES: "features", PruneOutcome.STATISTICS: "statistics"}
 _MOST_PROBLEMS = 1000
 _ONLY_SPARK = "only Spark can evaluate it as Spark does"
 
@@ -109,8 +109,8 @@ def _judge(table: Table, found: Matches, asked: Sequence[Question], proved: dict
     blocks = source.blocks
     for index, each in enumerate(asked):
         (pruned,) = (plan for plan in table.decide(each.root, each.columns) if plan.source is source)
-        for fate, mechanism in _NAMES.items():
-            skipped = pruned.fate == fate
+        for outcome, mechanism in _NAMES.items():
+            skipped = pruned.outcome == outcome
             wrong = np.flatnonzero(skipped & found.block[:, index])
             proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(each.ids)
             for block in wrong.tolist():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from layoutopt.scan.prune import Amount, Fate
+from layoutopt.scan.prune import PruneOutcome, ScanSize
 
 if TYPE_CHECKING:
     from layoutopt.scan.table import Scan
 
-_ON_PATH = tuple(fate for fate in Fate if fate is not Fate.OTHER_LAYOUT)
+_ON_PATH = tuple(outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT)
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def dry_run(scan: Scan) -> DryRun:
         CatalogError: a blocks file is damaged.
     """
     plans = [plan for read in scan.reads for plan in read.pruned]
-    read, total = Amount(), Amount()
+    read, total = ScanSize(), ScanSize()
     for plan in plans:
-        read, total = read + plan.amount(Fate.READ), total + plan.amount(*_ON_PATH)
+        read, total = read + plan.size(PruneOutcome.READ), total + plan.size(*_ON_PATH)
     return DryRun(
         scan.table.name, scan.table.catalog.snapshot.number,
         read.bytes, read.blocks, read.rows, total.bytes, total.blocks, total.rows,

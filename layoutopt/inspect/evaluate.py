@@ -15,8 +15,8 @@ from layoutopt.inspect.indicators import geometric_means, indicators
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Node
 from layoutopt.model.query import Query
-from layoutopt.scan.amounts import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
-from layoutopt.scan.prune import Fate, PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.sizes import MECHANISMS, layout_json, size_json, size_over, subsumed_by
 from layoutopt.scan.table import Table
 
 Progress = Callable[[int, int], None]
@@ -83,12 +83,12 @@ def _evaluate_one(
         "rows_scanned": scanned,
         "cells_scanned": sum(_cells(plan) for plan in pruned),
         "tids_scanned": sum(_tids(plan) for plan in pruned),
-        "bytes_scanned": sum(plan.amount(Fate.READ).bytes for plan in pruned),
+        "bytes_scanned": sum(plan.size(PruneOutcome.READ).bytes for plan in pruned),
         "blocks_total": sum(_blocks_on_path(plan) for plan in pruned),
-        "blocks_scanned": sum(plan.amount(Fate.READ).blocks for plan in pruned),
+        "blocks_scanned": sum(plan.size(PruneOutcome.READ).blocks for plan in pruned),
         "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
         "footer_bytes": sum(footers.bytes_of(plan) for plan in pruned),
-        "skipped_by": {name: amount_json(amount_over(pruned, fate)) for name, fate in MECHANISMS.items()},
+        "skipped_by": {name: size_json(size_over(pruned, outcome)) for name, outcome in MECHANISMS.items()},
         "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
         "subsumed_by": subsumed_by(table, root),
         "indicators": indicators(table.rows, scanned, matched, relevant),
@@ -173,7 +173,7 @@ def _tids(pruned: PrunedPlan) -> int:
 
 
 def _blocks_on_path(pruned: PrunedPlan) -> int:
-    return int((pruned.fate != Fate.OTHER_LAYOUT).sum())
+    return int((pruned.outcome != PruneOutcome.OTHER_LAYOUT).sum())
 
 
 class _Footers:

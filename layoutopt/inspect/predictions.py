@@ -10,7 +10,7 @@ import numpy as np
 
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.predicted import of_the_plan
-from layoutopt.scan.prune import Fate
+from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
 
 
@@ -44,7 +44,7 @@ def compare(table: Table, evaluation: Mapping[str, Any]) -> dict[str, Any]:
 
     @cache
     def full_bytes(columns: tuple[str, ...]) -> int:
-        return sum(plan.amount(Fate.READ).bytes for plan in table.prune(TRUE, columns))
+        return sum(plan.size(PruneOutcome.READ).bytes for plan in table.prune(TRUE, columns))
 
     queries, totals = evaluation["queries"], evaluation["totals"]
     cells = sum(query["rows_total"] * len(query["columns"]) for query in queries)

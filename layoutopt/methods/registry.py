@@ -49,7 +49,7 @@ def check_request(request: PlanRequest) -> None:
     find_partitioner(request.partitioner)
     for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
         if (value := getattr(request, name)) < 1:
-            raise SettingError(f"{name} is {value}; give at least 1")
+            raise SettingError(f"--{name.replace('_', '-')} is {value}; give at least 1")
     budgets, choose = request.storage_budgets, request.choose
     if not budgets or min(budgets) < 1:
         raise SettingError(f"--storage-budget is {min(budgets, default=0):g}; give 1 (the table once) or more")

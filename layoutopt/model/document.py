@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from layoutopt.model.documents import canonical_bytes, read_document
+from layoutopt.model.documents import Document
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.records import Form, Record
 from layoutopt.model.schema import Schema
-
-FEATURES_FORMAT: Final = "layoutopt-features"
-FEATURES_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class SkippedStatement(Record):
 
 
 @dataclass(frozen=True)
-class FeaturesDocument(Record):
+class FeaturesDocument(Document):
     """The features of a workload with the queries that they were mined from.
 
     Attributes:
@@ -51,17 +48,4 @@ class FeaturesDocument(Record):
     queries: tuple[Query, ...]
     skipped: tuple[SkippedStatement, ...] = ()
     exclude_columns: tuple[str, ...] = ()
-    form: ClassVar = Form(constants={"format": FEATURES_FORMAT, "version": FEATURES_VERSION})
-
-    def dumps(self) -> bytes:
-        """The document's bytes: the same for equal documents, on every machine."""
-        return canonical_bytes(self.to_json())
-
-    @classmethod
-    def loads(cls, data: bytes | str) -> FeaturesDocument:
-        """The document of some bytes.
-
-        Raises:
-            PlanError: they are no features document, or one of another version.
-        """
-        return read_document(cls, data)
+    form: ClassVar = Form(constants={"format": "layoutopt-features", "version": 1})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, Literal, TypeVar, cast
+from functools import cached_property
+from typing import Final, Literal, Self, cast
 
 from layoutopt.errors import PlanError
 from layoutopt.model.records import Record, from_json
 
-Document = TypeVar("Document", bound=Record)
 _SIGNIFICANT_DIGITS: Final = 6
 LARGEST_COUNT: Final = 2**53
 """No count is larger: beyond it numbers are not exact in JSON."""
@@ -38,19 +38,32 @@ def rounded(number: float) -> float:
     return float(f"{number:.{_SIGNIFICANT_DIGITS}g}")
 
 
-def read_document(kind: type[Document], data: bytes | str) -> Document:
-    """The document of some bytes; its kind's form has the format and the one version that is known as constants.
+class Document(Record):
+    """A record with bytes of its own; its form's constants are the format's name and the one version that is known."""
 
-    Raises:
-        PlanError: the data is not JSON, another format or version, or damaged.
-    """
-    format, version = kind.form.constants["format"], kind.form.constants["version"]
-    value = _parsed(data, f"{format} document")
-    if not isinstance(value, Mapping) or value.get("format") != format:
-        raise PlanError(f"{data!r:.80} is no {format} document; give a file that layoutopt wrote")
-    if value.get("version") != version:
-        raise PlanError(f"the {format} document has version {value.get('version')!r:.80}, not {version}; write it anew")
-    return cast(Document, from_json(kind, value, f"{format} document"))
+    @cached_property
+    def _bytes(self) -> bytes:
+        return canonical_bytes(self.to_json())
+
+    def dumps(self) -> bytes:
+        """The document's bytes: the same for equal documents, on every machine."""
+        return self._bytes
+
+    @classmethod
+    def loads(cls, data: bytes | str) -> Self:
+        """The document of some bytes.
+
+        Raises:
+            PlanError: the data is not JSON, another format or version, or damaged.
+        """
+        format, version = cls.form.constants["format"], cls.form.constants["version"]
+        value = _parsed(data, f"{format} document")
+        if not isinstance(value, Mapping) or value.get("format") != format:
+            raise PlanError(f"{data!r:.80} is no {format} document; give a file that layoutopt wrote")
+        if value.get("version") != version:
+            found = f"{value.get('version')!r:.80}"
+            raise PlanError(f"the {format} document has version {found}, not {version}; write it anew")
+        return cast(Self, from_json(cls, value, f"{format} document"))
 
 
 def _parsed(data: bytes | str, what: str) -> object:

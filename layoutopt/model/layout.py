@@ -10,14 +10,12 @@ from math import isfinite
 from typing import Annotated, ClassVar, Final, get_args
 
 from layoutopt.errors import SchemaError
-from layoutopt.model.documents import LARGEST_COUNT, Codec, canonical_bytes, read_document, rounded
+from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, rounded
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.query import Query
 from layoutopt.model.records import As, Form, Record
 from layoutopt.model.schema import Schema
 
-PLAN_FORMAT: Final = "layoutopt-plan"
-PLAN_VERSION: Final = 1
 ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort")
 _DIGEST_CHARACTERS: Final = 16
 
@@ -176,7 +174,7 @@ CODECS: Final = get_args(Codec)
 
 
 @dataclass(frozen=True)
-class Plan(Record):
+class Plan(Document):
     """What a load applies to every partition of a table. It holds no blocking map.
 
     Attributes:
@@ -214,7 +212,7 @@ class Plan(Record):
     codec: str = "zstd"
     settings: Settings = field(default_factory=Settings)
     predicted: Mapping[str, float] = field(default_factory=dict)
-    form: ClassVar = Form(constants={"format": PLAN_FORMAT, "version": PLAN_VERSION})
+    form: ClassVar = Form(constants={"format": "layoutopt-plan", "version": 1})
 
     def __post_init__(self) -> None:
         for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
@@ -248,23 +246,6 @@ class Plan(Record):
         return hash(self.digest)
 
     @cached_property
-    def _bytes(self) -> bytes:
-        return canonical_bytes(self.to_json())
-
-    @cached_property
     def digest(self) -> str:
         """The plan's name: the first 16 hexadecimal digits of the SHA-256 of :meth:`dumps`."""
-        return hashlib.sha256(self._bytes).hexdigest()[:_DIGEST_CHARACTERS]
-
-    def dumps(self) -> bytes:
-        """The plan document: the same bytes for equal plans, on every machine."""
-        return self._bytes
-
-    @classmethod
-    def loads(cls, data: bytes | str) -> Plan:
-        """The plan of a document.
-
-        Raises:
-            PlanError: the document is no plan, or of another version.
-        """
-        return read_document(cls, data)
+        return hashlib.sha256(self.dumps()).hexdigest()[:_DIGEST_CHARACTERS]

@@ -48,12 +48,12 @@ def _shares(queries: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
     """What becomes of the blocks' rows in each query: read, or skipped by which mechanism."""
     rows = [_fates(query) for query in queries]
-    ordered = sorted(rows, key=lambda fates: fates["read"])
+    ordered = sorted(rows, key=lambda outcomes: outcomes["read"])
     figure, axes = _figure()
     places = list(range(len(ordered)))
     base = [0.0] * len(ordered)
     for name, colour in COLOURS.items():
-        heights = [fates[name] for fates in ordered]
+        heights = [outcomes[name] for outcomes in ordered]
         axes.bar(places, heights, bottom=base, width=1.0, color=colour, label=name, linewidth=0)
         base = [low + height for low, height in zip(base, heights, strict=True)]
     axes.set(xlabel="queries, by the share that they read", ylabel="share of the blocks' rows", ylim=(0, 1))

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from layoutopt.scan.amounts import MECHANISMS, amount_json, amount_over, layout_json, subsumed_by
 from layoutopt.scan.opened import OpenedTable
-from layoutopt.scan.prune import Amount, Fate, PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 from layoutopt.scan.reads import TableRead
+from layoutopt.scan.sizes import MECHANISMS, layout_json, size_json, size_over, subsumed_by
 from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
 
 
@@ -18,9 +18,9 @@ class ReadExplanation:
     """One mention of the table: what is read, what each mechanism skips, and why not more."""
 
     columns: tuple[str, ...]
-    total: Amount
-    read: Amount
-    skipped_by: Mapping[str, Amount]
+    total: ScanSize
+    read: ScanSize
+    skipped_by: Mapping[str, ScanSize]
     layouts: tuple[Mapping[str, Any], ...]
     subsumed_by: tuple[str, ...]
     conjuncts: tuple[Conjunct, ...]
@@ -65,12 +65,12 @@ def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explana
 def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
     unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable)
-    on_path = tuple(fate for fate in Fate if fate is not Fate.OTHER_LAYOUT)
+    on_path = tuple(outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT)
     return ReadExplanation(
         columns=tuple(read.scan.columns),
-        total=amount_over(read.pruned, *on_path),
-        read=amount_over(read.pruned, Fate.READ),
-        skipped_by={name: amount_over(read.pruned, fate) for name, fate in MECHANISMS.items()},
+        total=size_over(read.pruned, *on_path),
+        read=size_over(read.pruned, PruneOutcome.READ),
+        skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(subsumed_by(read.table, root)),
         conjuncts=tuple(explain_conjunct(read.table, node) for node in conjuncts_of(root)) + unusable,
@@ -90,9 +90,9 @@ def _path_json(pruned: PrunedPlan) -> dict[str, Any]:
 def _read_json(read: ReadExplanation) -> dict[str, Any]:
     return {
         "columns": list(read.columns),
-        "total": amount_json(read.total),
-        "read": amount_json(read.read),
-        "skipped_by": {name: amount_json(amount) for name, amount in read.skipped_by.items()},
+        "total": size_json(read.total),
+        "read": size_json(read.read),
+        "skipped_by": {name: size_json(amount) for name, amount in read.skipped_by.items()},
         "layouts": [dict(layout) for layout in read.layouts],
         "subsumed_by": list(read.subsumed_by),
         "conjuncts": [_conjunct_json(conjunct) for conjunct in read.conjuncts],

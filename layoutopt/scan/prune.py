@@ -29,7 +29,7 @@ from layoutopt.scan.path import LayoutChoice, ScanPath, choose_layouts, local_la
 from layoutopt.skipping.cannot_match import BlockStatistics, FeatureIndex, cannot_match
 
 
-class Fate(IntEnum):
+class PruneOutcome(IntEnum):
     """What becomes of a block; the first mechanism that skips it has it."""
 
     READ = 0
@@ -41,15 +41,15 @@ class Fate(IntEnum):
 
 
 @dataclass(frozen=True)
-class Amount:
+class ScanSize:
     """So many blocks, their rows, and the compressed bytes of the columns that the query reads in them."""
 
     blocks: int = 0
     rows: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.blocks + other.blocks, self.rows + other.rows, self.bytes + other.bytes)
+    def __add__(self, other: ScanSize) -> ScanSize:
+        return ScanSize(self.blocks + other.blocks, self.rows + other.rows, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,14 +120,14 @@ class PrunedPlan:
     Attributes:
         source: the blocks.
         path: which layouts give which columns, and what other paths would have read.
-        fate: a :class:`Fate` for each block, int8[n].
+        outcome: a :class:`PruneOutcome` for each block, int8[n].
         needed_without_features: blocks that would be read if there were no features, bool[n].
         bytes: compressed bytes of what the query reads in each block, tids included, int64[n].
     """
 
     source: PlanBlocks
     path: ScanPath
-    fate: npt.NDArray[np.int8]
+    outcome: npt.NDArray[np.int8]
     needed_without_features: Bits
     bytes: Ints
 
@@ -136,17 +136,17 @@ class PrunedPlan:
         """Which layouts give which columns."""
         return self.path.choice
 
-    def amount(self, *fates: Fate) -> Amount:
-        """Blocks, rows and bytes that had one of these fates."""
-        return sum((self._amounts[fate] for fate in fates), Amount())
+    def size(self, *outcomes: PruneOutcome) -> ScanSize:
+        """Blocks, rows and bytes that had one of these outcomes."""
+        return sum((self._sizes[outcome] for outcome in outcomes), ScanSize())
 
     @cached_property
-    def _amounts(self) -> tuple[Amount, ...]:
-        """What had each fate."""
-        chosen = [self.fate == fate for fate in Fate]
+    def _sizes(self) -> tuple[ScanSize, ...]:
+        """What had each outcome."""
+        chosen = [self.outcome == outcome for outcome in PruneOutcome]
         rows = self.source.blocks.rows
         return tuple(
-            Amount(int(np.count_nonzero(these)), int(rows[these].sum()), int(self.bytes[these].sum()))
+            ScanSize(int(np.count_nonzero(these)), int(rows[these].sum()), int(self.bytes[these].sum()))
             for these in chosen
         )
 
@@ -158,7 +158,7 @@ class PrunedPlan:
     @property
     def read(self) -> Bits:
         """The blocks to read, bool[n]."""
-        read: Bits = self.fate == Fate.READ
+        read: Bits = self.outcome == PruneOutcome.READ
         return read
 
 
@@ -183,23 +183,29 @@ def prune(
         by_features |= cannot_match(root, source.block_statistics, features, by_statistics=False)
         # Together they prove more only where some alternatives fall to features and the others to statistics.
         by_both = cannot_match(root, source.block_statistics, features) if _has_alternatives(root) else by_statistics
-    fate = np.full(blocks.n, Fate.READ, dtype=np.int8)
-    fate[by_both | by_statistics] = Fate.STATISTICS
-    fate[by_features] = Fate.FEATURES
-    fate[by_partition] = Fate.PARTITION
-    rows = np.bincount(blocks.layout, blocks.rows * (fate == Fate.READ), len(local)).astype(int).tolist()
+    by_any = by_partition | by_features | by_statistics | by_both
+    rows = np.bincount(blocks.layout, blocks.rows * ~by_any, len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
-    choice = path.choice
-    offered = np.isin(blocks.layout, [chosen.layout for chosen in choice])
-    fate[~offered] = Fate.OTHER_LAYOUT
-    read, left = fate == Fate.READ, offered & ~by_partition
-    alone = read & ~_in_every_layout(source, choice, read)
-    # Credited as blocks are: to features where they suffice, else to the statistics that had to come to their help.
-    fate[alone] = Fate.STATISTICS
-    fate[alone & ~_in_every_layout(source, choice, left & ~by_features)] = Fate.FEATURES
-    without_features = _in_every_layout(source, choice, left & ~by_statistics)
-    return PrunedPlan(source, path, fate, without_features, _bytes_read(blocks, choice))
+    offered = np.isin(blocks.layout, [chosen.layout for chosen in path.choice])
+    reached = offered & ~by_partition
+
+    def emptied(skipped: Bits) -> Bits:
+        """Blocks of segments of which some layout has nothing left once these are skipped: no row survives there."""
+        left = reached & ~skipped
+        return left & ~_in_every_layout(source, path.choice, left)
+
+    # The first that holds is what becomes of a block; each mechanism is credited with what it empties by itself.
+    by_help = by_statistics | by_both
+    outcomes = {
+        PruneOutcome.OTHER_LAYOUT: ~offered,
+        PruneOutcome.PARTITION: by_partition,
+        PruneOutcome.FEATURES: by_features | emptied(by_features),
+        PruneOutcome.STATISTICS: by_help | emptied(by_features | by_help),
+    }
+    outcome = np.select(list(outcomes.values()), list(outcomes), PruneOutcome.READ).astype(np.int8)
+    without_features = _in_every_layout(source, path.choice, reached & ~by_statistics)
+    return PrunedPlan(source, path, outcome, without_features, _bytes_read(blocks, path.choice))
 
 
 def _has_alternatives(node: Node) -> bool:

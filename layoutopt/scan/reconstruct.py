@@ -81,7 +81,9 @@ def _rows_by_tid(files: TableFiles, segment: SegmentRead, columns: Sequence[Colu
         present = np.intersect1d(present, found.of, assume_unique=True) if found.values.num_columns else present
         layouts.append(found)
     assert present is not None, "a segment has a layout"
-    values = {name: array for rows in layouts for name, array in _materialised(files, rows, columns, present).items()}
+    values = {
+        name: array for rows in layouts for name, array in _columns_of_rows(files, rows, columns, present).items()
+    }
     return pa.Table.from_arrays([values[column.name] for column in columns], names=[c.name for c in columns])
 
 
@@ -104,7 +106,7 @@ def _tested(files: TableFiles, rows: _Rows, columns: Sequence[Column], parts: Se
     return replace(rows, of=rows.tids[keep], values=values.filter(pa.array(keep)))
 
 
-def _materialised(
+def _columns_of_rows(
     files: TableFiles, rows: _Rows, columns: Sequence[Column], present: Ints
 ) -> dict[str, pa.ChunkedArray]:
     """The layout's columns for the rows present; only those not read yet are read."""

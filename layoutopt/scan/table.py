@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from layoutopt import extensions
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
     from layoutopt.scan.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
+
+
+DUCKDB: Final = "duckdb"
 
 
 def open_table(path: str, *, snapshot: int | None = None, as_of: str | None = None) -> Table:
@@ -128,13 +133,19 @@ class Scan:
 
         return explain(self.table, self.sql, self.reads)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, engine: str = DUCKDB) -> pa.Table:
         """The answer as an Arrow table.
 
+        Args:
+            engine: what computes it: ``duckdb``, or an :data:`Engine` of a package that is installed.
+
         Raises:
+            SettingError: there is no such engine.
             QueryError: the text might mean something else to DuckDB than to Spark.
             DataFileError: a data file is missing or damaged.
         """
+        if engine != DUCKDB:
+            return extensions.find("engines", engine, _ENGINES, "engine")(self)
         from layoutopt.scan.engine import run
 
         query = self._engine_query()
@@ -193,3 +204,8 @@ class Scan:
         portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone)
         sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
         return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
+
+
+Engine = Callable[[Scan], pa.Table]
+"""Computes the answer to a scan's text, in Spark's types, reading what the scan has left of the table."""
+_ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({DUCKDB: Scan.to_arrow})

@@ -23,8 +23,8 @@ from layoutopt.model.predicates import (
     describe_all,
 )
 from layoutopt.model.predicates.subsume import subsumes
-from layoutopt.scan.amounts import MECHANISMS, subsumed_by
 from layoutopt.scan.reasons import Reason, reason_of_problem
+from layoutopt.scan.sizes import MECHANISMS, subsumed_by
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
 
 if TYPE_CHECKING:

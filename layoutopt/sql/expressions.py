@@ -123,10 +123,10 @@ def cast_subject(given: Subject, to: str, context: Context) -> Subject:
     if to == "float" and given.type in ("int", "bigint"):
         # Spark's optimiser drops it below a cast to double, and compares the digits that it would have rounded
         raise Unusable("inexact", f"a cast from {given.type} to float rounds, or not, by where it stands")
-    return Subject(Call("try_cast", (materialised(given),), to), to)
+    return Subject(Call("try_cast", (explicit_cast(given),), to), to)
 
 
-def materialised(given: Subject) -> Expr:
+def explicit_cast(given: Subject) -> Expr:
     """The expression with its type as evaluated: a cast that was left out is written down."""
     if given.expr.type == given.type:
         return given.expr
@@ -174,10 +174,10 @@ def _argument(node: exp.Expr, kind: str, context: Context) -> Expr:
     if isinstance(given, TypedConstant):
         return const(cast_constant(given, kind, context.settings.time_zone))
     if kind == "timestamp" and given.type == "timestamp_ntz":
-        return materialised(given)  # hour() and the like take both
+        return explicit_cast(given)  # hour() and the like take both
     if kind == "string" and given.type == "binary":
         raise Unusable("coercion", f"{node.sql('spark')} is binary, where functions of strings mean something else")
-    return materialised(cast_subject(given, kind, context))
+    return explicit_cast(cast_subject(given, kind, context))
 
 
 def const(constant: TypedConstant) -> Const:
@@ -220,7 +220,7 @@ def _absolute(node: exp.Expr, context: Context) -> Subject:
         return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
     if not is_number(given.type):
         raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
-    return Subject(Call("abs", (materialised(given),), given.type), given.type)
+    return Subject(Call("abs", (explicit_cast(given),), given.type), given.type)
 
 
 def _trunc(node: exp.Expr, context: Context) -> Subject:
@@ -228,7 +228,7 @@ def _trunc(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
     if unit not in TRUNC_UNITS or given.type != "date":
         raise Unusable("unsupported-function", f"{node.sql('spark')} is followed for dates and plain units only")
-    return Subject(Call("trunc", (materialised(given), Const(unit, "string")), "date"), "date")
+    return Subject(Call("trunc", (explicit_cast(given), Const(unit, "string")), "date"), "date")
 
 
 def _date_trunc(node: exp.Expr, context: Context) -> Subject:
@@ -236,7 +236,7 @@ def _date_trunc(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
     if unit not in DATE_TRUNC_UNITS or given.type not in ("date", "timestamp"):
         raise Unusable("unsupported-function", f"{node.sql('spark')} is followed for dates and timestamps only")
-    moment = materialised(cast_subject(given, "timestamp", context))
+    moment = explicit_cast(cast_subject(given, "timestamp", context))
     return Subject(Call("date_trunc", (Const(unit, "string"), moment), "timestamp"), "timestamp")
 
 
@@ -248,7 +248,7 @@ def _coalesce(node: exp.Expr, context: Context) -> Subject:
     arguments = tuple(
         const(cast_constant(each, kind, context.settings.time_zone))
         if isinstance(each, TypedConstant)
-        else materialised(cast_subject(each, kind, context))
+        else explicit_cast(cast_subject(each, kind, context))
         for each in given
     )
     return Subject(Call("coalesce", arguments, kind), kind)
@@ -262,7 +262,7 @@ def _arithmetic(node: exp.Expr, context: Context) -> Subject:
     kind = "double" if isinstance(node, exp.Div) else common_type(left.type, right.type)
     if isinstance(node, exp.Mod) and kind == "double":
         raise Unusable("can-fail", f"{node.sql('spark')} is followed for integers only")
-    arguments = tuple(const(each) if isinstance(each, TypedConstant) else materialised(each) for each in (left, right))
+    arguments = tuple(const(each) if isinstance(each, TypedConstant) else explicit_cast(each) for each in (left, right))
     return Subject(Call(TRY_ARITHMETIC[type(node)], arguments, kind), kind)
 
 

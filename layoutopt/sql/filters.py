@@ -30,7 +30,7 @@ from layoutopt.sql.expressions import (
     Subject,
     cast_subject,
     const,
-    materialised,
+    explicit_cast,
     operand,
 )
 from layoutopt.sql.problems import Unusable, UnusableCondition
@@ -185,7 +185,7 @@ def _columns(left: Subject, operator: str, right: Subject, context: Context) -> 
     if is_integer(left.type) and is_integer(right.type):
         first, second = left.expr, right.expr  # whole numbers compare alike in any width
     else:
-        first, second = (materialised(cast_subject(side, kind, context)) for side in (left, right))
+        first, second = (explicit_cast(cast_subject(side, kind, context)) for side in (left, right))
     if operator in (">", ">="):
         first, second, operator = second, first, _MIRRORED[operator]
     return simplified(Comparison(first, operator, second))
@@ -287,7 +287,7 @@ def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
     arguments = []
     for argument in node.expressions:
         given = operand(argument, context)
-        arguments.append(const(given) if isinstance(given, TypedConstant) else materialised(given))
+        arguments.append(const(given) if isinstance(given, TypedConstant) else explicit_cast(given))
     call = Call(name, tuple(arguments), "boolean")
     return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
 

@@ -24,7 +24,7 @@ from layoutopt.model.predicates import (
     simplified,
 )
 from layoutopt.model.values import ValueSet
-from layoutopt.sql.expressions import Context, cast_subject, const, materialised, operand
+from layoutopt.sql.expressions import Context, cast_subject, const, explicit_cast, operand
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant
 from layoutopt.sql.types.preimage import in_set
@@ -105,7 +105,7 @@ def _text_and_pattern(node: exp.Expr, context: Context) -> tuple[Expr, str | Non
         raise Unusable("unsupported-expression", f"{node.this.sql('spark')} is a constant")
     if tested.type == "binary":
         raise Unusable("unordered-type", f"{node.this.sql('spark')} is binary, which is not matched as text here")
-    text = materialised(cast_subject(tested, "string", context))
+    text = explicit_cast(cast_subject(tested, "string", context))
     if not isinstance(pattern, TypedConstant):
         raise Unusable("unsupported-expression", f"{node.expression.sql('spark')} is no constant pattern")
     value = cast_constant(pattern, "string", context.settings.time_zone).value

@@ -6,11 +6,13 @@ import csv
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from types import MappingProxyType
+from typing import IO, Final
 
+from layoutopt import extensions
 from layoutopt.errors import LogError
 from layoutopt.sql.dialect import is_readable, split_statements
 
@@ -56,10 +58,12 @@ def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spa
         SettingError: unknown dialect.
     """
     path = Path(path)
-    readers = {".sql": _read_sql, ".jsonl": _read_jsonl, ".csv": _read_csv}
-    reader = readers.get(path.suffix.casefold())
-    if reader is None:
-        raise LogError(f"the log {str(path)!r} is no .sql, .jsonl or .csv file; rename or convert it")
+    suffix = path.suffix.casefold()
+    known = extensions.names("log_formats", _READERS)
+    if suffix not in known:
+        listed = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise LogError(f"the log {str(path)!r} is no {listed} file; rename or convert it")
+    reader = extensions.find("log_formats", suffix, _READERS, "log format")
     empty = True
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
@@ -147,3 +151,10 @@ def _text(value: object) -> str | None:
 
 def _one_statement(sql: str) -> str:
     return sql.strip().removesuffix(";").rstrip()
+
+
+LogReader = Callable[[IO[str], str, str], Iterator[LogEntry]]
+"""Reads an open log: the stream, the name of the column or key with the SQL, and the dialect."""
+_READERS: Final[Mapping[str, LogReader]] = MappingProxyType(
+    {".sql": _read_sql, ".jsonl": _read_jsonl, ".csv": _read_csv}
+)

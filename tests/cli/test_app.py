@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 import subprocess
@@ -87,6 +88,15 @@ def test_help_has_a_short_flag_and_one_style_of_values(verb: str, capsys: pytest
     assert main([*words, "--help"]) == DONE
     assert capsys.readouterr().out == short
     assert not re.findall(r"<\w+>|\b(?:PATH|STR|INTEGER|FLOAT|BOOLEAN)\b", short)
+
+
+README_COMMANDS = re.findall(r"^layoutopt .*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", README_COMMANDS)
+def test_the_commands_of_the_readme_parse(line: str) -> None:
+    _, verb, *words = shlex.split(line, comments=True)
+    commands()[verb].make_context(verb, words)
 
 
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +197,19 @@ def test_analyze_writes_features_and_prints_a_table(here: Path, capsys: pytest.C
     document = json.loads((here / "features.json").read_text(encoding="utf-8"))
     assert document["table"] == "sales"
     assert (here / "figure.png").stat().st_size > 1000
+
+
+def test_how_a_log_was_read_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # as outside of tests
+    monkeypatch.setattr(logging.getLogger("layoutopt.workload"), "handlers", [])
+    lines = [line for line in (here / "log.sql").read_text(encoding="utf-8").splitlines() if "sales" in line]
+    (here / "lines.sql").write_text("\n".join(line.rstrip(";") for line in lines), encoding="utf-8")
+    assert main(["analyze", "lines.sql", "--schema", "schema.sql"]) == DONE
+    said = capsys.readouterr()
+    assert f"each of its {len(lines)} lines was read as one" in said.err
+    assert f"of {len(lines)} statements used" in said.out
 
 
 def test_analyze_prints_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.prune import Fate
+from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
@@ -80,10 +80,10 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_older_partitions_are_skipped_by_a_filter_on_a_newer_column(table: Table) -> None:
     for condition, read_old in (("kind = 'air'", False), ("kind IS NULL", True), ("score > 1 OR price > 50", True)):
         (read,) = table.scan(where=condition, columns=["id"]).reads
-        fates = {pruned.source.plan.digest: pruned for pruned in read.pruned}
-        (old,) = [pruned for pruned in fates.values() if pruned.source.absent]
+        outcomes = {pruned.source.plan.digest: pruned for pruned in read.pruned}
+        (old,) = [pruned for pruned in outcomes.values() if pruned.source.absent]
         assert bool(old.read.any()) == read_old, condition
-        assert read_old or set(old.fate.tolist()) == {Fate.PARTITION}
+        assert read_old or set(old.outcome.tolist()) == {PruneOutcome.PARTITION}
 
 
 def test_both_plans_are_verified_evaluated_and_explained(table: Table) -> None:

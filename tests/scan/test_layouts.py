@@ -13,7 +13,7 @@ import pytest
 
 from layoutopt.errors import DataFileError
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.scan.prune import Fate
+from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.reconstruct import gather_positions, present_everywhere
 from layoutopt.scan.table import Table
 from tests.scan.builder import build, building
@@ -56,10 +56,10 @@ def test_each_layout_skips_by_itself(tmp_path: Path, rows: pa.Table) -> None:
 
 @pytest.mark.parametrize(
     ("condition", "mechanism"),
-    [("price = 50", Fate.STATISTICS), ("kind LIKE '%zeppelin%'", Fate.FEATURES)],
+    [("price = 50", PruneOutcome.STATISTICS), ("kind LIKE '%zeppelin%'", PruneOutcome.FEATURES)],
 )
 def test_what_empties_one_layout_is_credited_with_the_others(
-    tmp_path: Path, rows: pa.Table, condition: str, mechanism: Fate
+    tmp_path: Path, rows: pa.Table, condition: str, mechanism: PruneOutcome
 ) -> None:
     conditions = ["kind = 'air'", "price > 60", "kind LIKE '%zeppelin%'"]
     layouts = [replace(GROUPS[0], features=(0, 2)), replace(GROUPS[1], features=(1,)), replace(GROUPS[2], features=())]
@@ -70,9 +70,9 @@ def test_what_empties_one_layout_is_credited_with_the_others(
     (plan,) = table.scan(f"SELECT id, price FROM t WHERE {condition}").reads[0].pruned
     assert not plan.read.any()
     assert len(plan.choice) == 2
-    offered = plan.fate != Fate.OTHER_LAYOUT
-    assert set(plan.fate[offered]) == {mechanism}
-    assert plan.needed_without_features.any() == (mechanism is Fate.FEATURES)
+    offered = plan.outcome != PruneOutcome.OTHER_LAYOUT
+    assert set(plan.outcome[offered]) == {mechanism}
+    assert plan.needed_without_features.any() == (mechanism is PruneOutcome.FEATURES)
 
 
 def test_one_layout_needs_no_tids(tmp_path: Path, rows: pa.Table) -> None:
@@ -126,7 +126,7 @@ def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) 
     table = layout_table(tmp_path, rows, OVERLAPPING)
     (plan,) = table.scan("SELECT count(*) FROM t").reads[0].pruned
     assert sum(plan.rows_by_layout(plan.read).values()) == rows.num_rows
-    assert plan.amount(Fate.READ).bytes == 0
+    assert plan.size(PruneOutcome.READ).bytes == 0
 
 
 @pytest.mark.unshadowed("a data file is forged")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.model.feature import Settings
-from layoutopt.scan.prune import Fate, PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import scans_of
 from tests.scan.builder import build, building, by_position, holds
@@ -32,51 +32,51 @@ def pruned(table: Table, condition: str, settings: Settings | None = None) -> Pr
     return plan
 
 
-def blocks_with(plan: PrunedPlan, fate: Fate) -> int:
-    return plan.amount(fate).blocks
+def blocks_with(plan: PrunedPlan, outcome: PruneOutcome) -> int:
+    return plan.size(outcome).blocks
 
 
 def test_a_partition_is_skipped_by_its_bounds(table: Table) -> None:
     plan = pruned(table, "day >= date '1995-01-01' AND year = 1995")
-    assert plan.amount(Fate.PARTITION).rows == 200
-    assert plan.amount(Fate.READ, Fate.STATISTICS, Fate.FEATURES).rows == 100
+    assert plan.size(PruneOutcome.PARTITION).rows == 200
+    assert plan.size(PruneOutcome.READ, PruneOutcome.STATISTICS, PruneOutcome.FEATURES).rows == 100
 
 
 def test_features_skip_what_statistics_can_not(table: Table) -> None:
     plan = pruned(table, "kind LIKE '%p'")
     without = pruned(table, "kind LIKE '%l'")
-    assert blocks_with(plan, Fate.FEATURES) > 0
-    assert blocks_with(plan, Fate.STATISTICS) == 0
-    assert blocks_with(without, Fate.FEATURES) == 0
+    assert blocks_with(plan, PruneOutcome.FEATURES) > 0
+    assert blocks_with(plan, PruneOutcome.STATISTICS) == 0
+    assert blocks_with(without, PruneOutcome.FEATURES) == 0
     assert int(plan.needed_without_features.sum()) == plan.source.blocks.n
 
 
 def test_a_stricter_condition_uses_the_feature_that_follows(table: Table) -> None:
-    assert blocks_with(pruned(table, "kind = 'air'"), Fate.FEATURES) > 0
-    assert blocks_with(pruned(table, "price > 99.5"), Fate.FEATURES) > 0
-    assert blocks_with(pruned(table, "price > 49"), Fate.FEATURES) == 0
+    assert blocks_with(pruned(table, "kind = 'air'"), PruneOutcome.FEATURES) > 0
+    assert blocks_with(pruned(table, "price > 99.5"), PruneOutcome.FEATURES) > 0
+    assert blocks_with(pruned(table, "price > 49"), PruneOutcome.FEATURES) == 0
 
 
 def test_statistics_skip_what_no_feature_does(tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows.sort_by("id"), building(SCHEMA, CONDITIONS, blocking=by_position(30)))
     plan = pruned(table, "id = 200")
-    assert (blocks_with(plan, Fate.STATISTICS), blocks_with(plan, Fate.READ)) == (9, 1)
+    assert (blocks_with(plan, PruneOutcome.STATISTICS), blocks_with(plan, PruneOutcome.READ)) == (9, 1)
 
 
 def test_a_feature_and_a_statistic_skip_an_or_together(tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows.sort_by("id"), building(SCHEMA, ["kind = 'air'"], blocking=by_position(3)))
     plan = pruned(table, "kind = 'air' OR id > 150")
     bits = holds(rows.sort_by("id").slice(0, 150), ["kind = 'air'"])[:, 0].reshape(50, 3).any(axis=1)
-    assert blocks_with(plan, Fate.STATISTICS) == int((~bits).sum()) > 0
+    assert blocks_with(plan, PruneOutcome.STATISTICS) == int((~bits).sum()) > 0
 
 
 def test_fates_cover_every_block_once(table: Table) -> None:
     for condition in ("kind = 'air' AND year > 1994", "id BETWEEN 12 AND 18", "price IS NULL", "id < 0"):
         plan = pruned(table, condition)
-        amounts = [plan.amount(fate) for fate in Fate]
+        amounts = [plan.size(outcome) for outcome in PruneOutcome]
         assert sum(amount.blocks for amount in amounts) == plan.source.blocks.n
         assert sum(amount.rows for amount in amounts) == table.rows
-        assert plan.amount(*Fate).bytes == sum(amount.bytes for amount in amounts)
+        assert plan.size(*PruneOutcome).bytes == sum(amount.bytes for amount in amounts)
 
 
 def test_no_skipped_block_has_a_matching_row(table: Table, rows: pa.Table) -> None:
@@ -85,7 +85,7 @@ def test_no_skipped_block_has_a_matching_row(table: Table, rows: pa.Table) -> No
         matching = rows.filter(pa.array(holds(rows, [condition])[:, 0]))["id"].to_pylist()
         read = np.concatenate([np.zeros(0, int), *(batch["id"].to_numpy() for batch in _batches(table, condition))])
         assert set(matching) <= set(read.tolist())
-        assert plan.amount(Fate.READ).rows == len(read)
+        assert plan.size(PruneOutcome.READ).rows == len(read)
 
 
 def _batches(table: Table, condition: str) -> list[pa.RecordBatch]:
@@ -95,15 +95,15 @@ def _batches(table: Table, condition: str) -> list[pa.RecordBatch]:
 
 def test_features_of_other_settings_are_not_used(table: Table) -> None:
     other = pruned(table, "kind LIKE '%p'", Settings(time_zone="Europe/Berlin"))
-    assert blocks_with(other, Fate.FEATURES) == 0
-    assert blocks_with(other, Fate.READ) == other.source.blocks.n
+    assert blocks_with(other, PruneOutcome.FEATURES) == 0
+    assert blocks_with(other, PruneOutcome.READ) == other.source.blocks.n
 
 
 def test_bytes_are_those_of_the_columns_read(table: Table) -> None:
     (scan,) = scans_of("SELECT id, price FROM t", {"t": SCHEMA})
     (plan,) = table.prune(scan.filter.root, scan.columns)
     blocks = plan.source.blocks
-    assert plan.amount(Fate.READ).bytes == int((blocks.column_bytes("id") + blocks.column_bytes("price")).sum())
+    assert plan.size(PruneOutcome.READ).bytes == int((blocks.column_bytes("id") + blocks.column_bytes("price")).sum())
 
 
 def test_two_plans_are_pruned_each_by_its_own_features(tmp_path: Path, rows: pa.Table) -> None:
@@ -111,6 +111,6 @@ def test_two_plans_are_pruned_each_by_its_own_features(tmp_path: Path, rows: pa.
     build(tmp_path, years[0], building(SCHEMA, ["kind = 'air'"], partition_by="year"))
     table = build(tmp_path, years[1], building(SCHEMA, ["kind = 'rail'"], partition_by="year"), load_id="load-2")
     (scan,) = scans_of("SELECT id FROM t WHERE kind = 'rail'", {"t": SCHEMA})
-    skipping = [plan.amount(Fate.FEATURES).blocks for plan in table.prune(scan.filter.root, scan.columns)]
+    skipping = [plan.size(PruneOutcome.FEATURES).blocks for plan in table.prune(scan.filter.root, scan.columns)]
     assert sorted(skipping) == [0, 1]
     assert table.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 200}]

@@ -23,7 +23,7 @@ from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.checking.rows import SegmentRows, segment_rows
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.opened import OpenedTable
-from layoutopt.scan.prune import Fate, PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 
 
 def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:
@@ -126,7 +126,7 @@ def report_lost(plan: PrunedPlan, rows: SegmentRows, lost: Bits, what: str) -> N
             where = f"layout {choice.layout} lacks one, but is read for it"
             break
         if not plan.read[block]:
-            mechanism = Fate(plan.fate[block]).name.lower().replace("_", " ")
+            mechanism = PruneOutcome(plan.outcome[block]).name.lower().replace("_", " ")
             file = blocks.files[blocks.file[block]]
             where = f"block {int(blocks.block_id[block])} of {file!r} is skipped by {mechanism}"
             break

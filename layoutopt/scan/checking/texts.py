@@ -25,7 +25,7 @@ from layoutopt.scan.checking.rows import segment_rows
 from layoutopt.scan.engine import EngineQuery, Source, run
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.path import choose_layouts
-from layoutopt.scan.prune import Fate, PlanBlocks, PrunedPlan
+from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PruneOutcome
 from layoutopt.scan.reads import TableRead
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
@@ -133,8 +133,8 @@ def _all_blocks(source: PlanBlocks, columns: Sequence[str]) -> PrunedPlan:
     rows = np.bincount(blocks.layout, blocks.rows, layouts).astype(int).tolist()
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], [False] * layouts, rows)
     chosen = np.isin(blocks.layout, [choice.layout for choice in path.choice])
-    fate = np.where(chosen, Fate.READ, Fate.OTHER_LAYOUT).astype(np.int8)
-    return PrunedPlan(source, path, fate, chosen, np.zeros(blocks.n, dtype=np.int64))
+    outcome = np.where(chosen, PruneOutcome.READ, PruneOutcome.OTHER_LAYOUT).astype(np.int8)
+    return PrunedPlan(source, path, outcome, chosen, np.zeros(blocks.n, dtype=np.int64))
 
 
 def same_rows(left: pa.Table, right: pa.Table) -> bool:

@@ -26,7 +26,7 @@ _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
 
 
 @contextmanager
-def clear_failures(source: str) -> Iterator[None]:
+def translate_spark_errors(source: str) -> Iterator[None]:
     """Turn what Spark raises inside into a LayoutoptError; what is not recognised passes unchanged.
 
     Args:
@@ -41,7 +41,7 @@ def clear_failures(source: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        clear = clear_failure(str(error), source)
+        clear = translated(str(error), source)
         if clear is None:
             raise
         raise clear from error
@@ -51,7 +51,7 @@ def clear_failures(source: str) -> Iterator[None]:
         raise _disk_full() from error
 
 
-def clear_failure(text: str, source: str) -> LayoutoptError | None:
+def translated(text: str, source: str) -> LayoutoptError | None:
     """The error that a message of Spark stands for, or None."""
     ours = recovered(text)
     if ours is not None:

@@ -30,7 +30,7 @@ from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import quoted
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
@@ -57,7 +57,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
     if isinstance(source, DataFrame):
         df = source
     else:
-        with clear_failures(repr(str(source))):
+        with translate_spark_errors(repr(str(source))):
             df = parquet_reader(spark, merged=merged).parquet(str(source))
     _check_columns(df)
     return df
@@ -201,7 +201,7 @@ def _holds_special(type: DataType) -> bool:
 
 def measure_content(df: DataFrame, source: str) -> Content:
     """Rows and checksums by a pass of their own."""
-    with clear_failures(source):
+    with translate_spark_errors(source):
         row = df.agg(*content_columns(df)).first()
     if row is None:
         raise SourceError(f"the source {source} gave no answer to an aggregate; check Spark's log")

@@ -21,7 +21,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import checksum_column, conformed, schema_of
 from layoutopt.spark.loading.same_rows import sum_of_rows
@@ -67,7 +67,7 @@ def compare_with_source(rows: DataFrame, table: Table, source: str) -> SourceChe
         check_settings(rows.sparkSession, plan.settings, "the table")
     _check_schema(schema_of(rows), table.schema, source)
     rows, by = conformed(rows, table.schema, "the table"), table.catalog.snapshot.partition_by
-    with clear_failures(repr(source)):
+    with translate_spark_errors(repr(source)):
         counted = rows.count()
         sides = list(map(_sides, _joined(rows, _all_rows(rows.sparkSession, table), by).collect()))
     found = [problem for side in sides for problem in _problems(side, by, table.schema, source)]

@@ -12,7 +12,7 @@ from layoutopt.catalog.checks import Content, check_content, check_positions
 from layoutopt.catalog.entries import written_content, written_positions
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import ContentMismatchError
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import checksum_column, measure_content
 from layoutopt.spark.loading.job import Loading, Written
 from layoutopt.spark.session.read import STRICT
@@ -50,7 +50,7 @@ def _read_back_layout(one: Loading, blocks: pa.Table, layout: int, fields: Struc
     if not paths:
         return dict.fromkeys(fields.names, 0)
     columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
-    with clear_failures("the files just written"):
+    with translate_spark_errors("the files just written"):
         row = one.spark.read.schema(fields).options(**STRICT).parquet(*paths).agg(*columns).first()
     return {} if row is None else {name: int(row[name]) for name in fields.names}
 

@@ -21,7 +21,7 @@ from layoutopt.errors import BoundError
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import Plan
 from layoutopt.model.vectors import words_for
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import feature_words
 from layoutopt.spark.core.segments import Segment, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
@@ -57,7 +57,7 @@ class Basis:
         source: names the source in messages.
         values: of the partitions to load; None where the caller's texts say which, or nobody does.
         whole: whether these are all that the source has, so that no row of it may be left out.
-        origins: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
+        fingerprints: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
         rows: of partition keys, the rows that the caller counted in the source.
     """
 
@@ -65,7 +65,7 @@ class Basis:
     source: str
     values: tuple[PlainValue, ...] | None = None
     whole: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -131,7 +131,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         at=in_task,
     )
     observation = Observation(f"layoutopt {one.load_id}")
-    with clear_failures(one.source_name), compiled_in_parts(one.spark):
+    with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):
         result = _job(one, job, observation).toArrow()
         observed = content_of(observation.get, plan.schema.names)
     return _collected(one, result, empty, observed)

@@ -22,7 +22,7 @@ from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.model.layout import Plan
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.core.segments import (
     Cutter,
@@ -161,7 +161,7 @@ def load(
 
 
 def _count_segments(rows: DataFrame, name: str, plan: Plan, cutter: Cutter) -> tuple[Segment, ...]:
-    with clear_failures(name):
+    with translate_spark_errors(name):
         chunks = count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
     total = sum(chunk.rows for chunk in chunks)
     if total >= _MOST_ROWS:
@@ -192,7 +192,7 @@ def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) ->
 
 
 def _commit(one: Loading, base: Snapshot | None, blocks: pa.Table, whole_table: bool, at: CommitHook) -> Snapshot:
-    entries = [replace(entry, source=one.basis.origins.get(entry.key)) for entry in entries_of(one, blocks)]
+    entries = [replace(entry, source=one.basis.fingerprints.get(entry.key)) for entry in entries_of(one, blocks)]
     return commit_load(one.files, base, one.plan, one.load_id, entries, blocks, whole_table=whole_table, at=at)
 
 

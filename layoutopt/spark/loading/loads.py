@@ -18,8 +18,8 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.documents import read_plan
-from layoutopt.config.settings import DEFAULT_PLAN, LoadSettings
+from layoutopt.config.documents import DEFAULT_PLAN, read_plan
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,
@@ -312,7 +312,7 @@ def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[Source
         source=repr(settings.source),
         values=values,
         whole=whole or plan.partition_by is None,
-        origins={asked.key(partition): partition.origin for partition in todo},
+        fingerprints={asked.key(partition): partition.fingerprint for partition in todo},
         rows={asked.key(partition): partition.rows for partition in todo},
     )
     rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
@@ -353,7 +353,7 @@ def _is_same(asked: _Asked, partition: SourcePartition) -> bool:
     entry = asked.entry(partition)
     if entry is None or asked.table is None or not _plan_fits(asked, entry):
         return False
-    if entry.source == partition.origin:
+    if entry.source == partition.fingerprint:
         return True
     if not partition.files:
         return entry.rows == 0

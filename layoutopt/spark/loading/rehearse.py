@@ -29,7 +29,7 @@ from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.types import quoted
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import feature_words
 from layoutopt.spark.core.segments import count_chunks, cut_segments, in_input_order, with_positions, with_segments
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
@@ -76,7 +76,7 @@ def rehearse_together(
         plans = [_narrowed(plan, held) for plan in plans]
     positioned = with_positions(rows)
     name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-    with clear_failures(name), compiled_in_parts(spark):
+    with translate_spark_errors(name), compiled_in_parts(spark):
         chunks = count_chunks(positioned, first.partition_by, first.segment_rows)
         segments = cut_segments(chunks, first.segment_rows, in_input_order)
         names = PartitionNames.of(first.schema, first.partition_by)

@@ -19,7 +19,7 @@ from layoutopt.model.types import quoted
 from layoutopt.scan.prune import prune
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conformed, hashable_sql, measure_content
 from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan
@@ -64,6 +64,6 @@ def sum_of_rows(fields: Sequence[StructField]) -> SparkColumn:
 
 
 def _sum_of_rows(rows: DataFrame) -> int:
-    with clear_failures("the rows of a partition"):
+    with translate_spark_errors("the rows of a partition"):
         row = rows.agg(sum_of_rows(rows.schema.fields).alias("sum")).first()
     return 0 if row is None or row["sum"] is None else int(row["sum"])

@@ -1,7 +1,7 @@
 """Which files of a source hold which partitions: what tells a retry of a load from a load of new content.
 
-A partition's *origin* is a digest of its files' paths, sizes and times of change. Nothing but the partition column is
-read for it, and nothing at all where partitions are folders.
+A partition's *fingerprint* is a digest of its files' paths, sizes and times of change. Nothing but the partition column
+is read for it, and nothing at all where partitions are folders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.core.source import open_source, parquet_reader
 
@@ -50,7 +50,7 @@ class SourcePartition:
     rows: int = 0
 
     @property
-    def origin(self) -> str:
+    def fingerprint(self) -> str:
         """The digest of the files, 64 hexadecimal digits."""
         lines = [f"{file.uri}\n{file.size}\n{file.modified}\n" for file in self.files]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -75,7 +75,7 @@ def source_partitions(
         file["file_size"].alias("size"),
         F.unix_micros(file["file_modification_time"]).alias("modified"),
     )
-    with clear_failures(repr(source)):
+    with translate_spark_errors(repr(source)):
         found = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
     files: dict[PlainValue, list[SourceFile]] = {}
     rows_of: dict[PlainValue, int] = {}
@@ -100,7 +100,7 @@ def check_reachable(rows: DataFrame, source: str, partition_by: str, partitions:
         SourceError: rows would be left out: a text that is no UTF-8, or a source that changes meanwhile.
     """
     counted = sum(partition.rows for partition in partitions)
-    with clear_failures(repr(source)):
+    with translate_spark_errors(repr(source)):
         selected = of_partitions(rows, partition_by, [partition.value for partition in partitions]).count()
     if selected != counted:
         raise SourceError(
@@ -147,7 +147,7 @@ def read_partition(
         schema: of the plan.
     """
     paths = [unquote(file.uri) for file in partition.files]
-    with clear_failures(repr(source)):
+    with translate_spark_errors(repr(source)):
         try:
             found = _of_files(spark, source, rows, paths)
         except (

@@ -23,7 +23,7 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import Progress, features_within
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.sample_evaluation import (
@@ -158,7 +158,7 @@ def evaluation_on(
     by_predicates = {feature.predicates: feature for each in documents.values() for feature in each.features}
     features = FeatureSet(tuple(by_predicates.values()), one.features.settings)
     say("drawing rows to try plans on")
-    with clear_failures(repr(settings.source)):
+    with translate_spark_errors(repr(settings.source)):
         sample = draw_sample(rows, features, partition_by, settings.segment_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")

@@ -20,7 +20,7 @@ from layoutopt.model.predicates import Comparison
 from layoutopt.model.query import classes
 from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
-from layoutopt.spark.core.failures import clear_failures
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
@@ -64,7 +64,7 @@ def make_plan(
     queries = tuple(classes(document.queries))
     partitions: tuple[PartitionHistogram, ...] = ()
     unit: Unit | None = None
-    with clear_failures("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
+    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
         counting = Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say)
         if is_sampled(request.method):
             say("sampling feature vectors")

@@ -28,7 +28,7 @@ from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts, distinct, project
-from layoutopt.scan.prune import Fate, PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.featurize import feature_words
@@ -215,7 +215,7 @@ def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors)
     data = sum(of_layout * sum(cells[name] for name in columns) for of_layout, columns in read)
     tids = cells[TID] * sum(of_layout for of_layout, _ in read) if len(read) > 1 else 0.0
     chunks = np.array([len(layout.columns) for layout in pruned.source.plan.scheme.layouts])
-    looked_at = pruned.fate != Fate.PARTITION
+    looked_at = pruned.outcome != PruneOutcome.PARTITION
     catalog = float((chunks[blocks.layout] * factors.blocks)[looked_at].sum())
     return data + tids + CATALOG_BYTES_A_CHUNK * catalog
 

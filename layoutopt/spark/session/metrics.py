@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layoutopt.scan.amounts import MECHANISMS, amount_over
-from layoutopt.scan.prune import Amount, Fate
+from layoutopt.scan.prune import PruneOutcome, ScanSize
 from layoutopt.scan.reads import TableRead
+from layoutopt.scan.sizes import MECHANISMS, size_over
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,30 @@ class ScanMetrics:
     snapshot: int
     alias: str
     columns: tuple[str, ...]
-    total: Amount
-    read: Amount
-    skipped_by: Mapping[str, Amount]
+    total: ScanSize
+    read: ScanSize
+    skipped_by: Mapping[str, ScanSize]
     note: str = ""
 
     @classmethod
     def of(cls, name: str, read: TableRead) -> ScanMetrics:
         """The metrics of a read of the table that a session knows by this name."""
-        on_path = [fate for fate in Fate if fate is not Fate.OTHER_LAYOUT]
+        on_path = [outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT]
         return cls(
             table=name,
             path=read.table.catalog.files.root,
             snapshot=read.table.catalog.snapshot.number,
             alias=read.scan.alias,
             columns=read.scan.columns,
-            total=amount_over(read.pruned, *on_path),
-            read=amount_over(read.pruned, Fate.READ),
-            skipped_by={name: amount_over(read.pruned, fate) for name, fate in MECHANISMS.items()},
+            total=size_over(read.pruned, *on_path),
+            read=size_over(read.pruned, PruneOutcome.READ),
+            skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         )
 
     @property
-    def skipped(self) -> Amount:
+    def skipped(self) -> ScanSize:
         """What is not read, by all mechanisms together."""
-        total = Amount()
+        total = ScanSize()
         for amount in self.skipped_by.values():
             total += amount
         return total

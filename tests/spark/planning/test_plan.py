@@ -137,7 +137,7 @@ class TestMakePlan:
             make_plan(spark, source, doc, PlanRequest(method="magic"))
         with pytest.raises(SettingError, match="'wart'"):
             make_plan(spark, source, doc, PlanRequest(partitioner="wart"))
-        with pytest.raises(SettingError, match="block_rows is 0"):
+        with pytest.raises(SettingError, match="--block-rows is 0"):
             make_plan(spark, source, doc, PlanRequest(block_rows=0))
         with pytest.raises(SettingError, match="leave --by out"):
             make_plan(spark, source, doc, PlanRequest(by=("id",)))

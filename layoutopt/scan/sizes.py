@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from layoutopt.model.predicates import Node, describe
+from layoutopt.model.predicates import Node, describe_all
 from layoutopt.scan.opened import OpenedTable
-from layoutopt.scan.prune import Amount, Fate, PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 
-MECHANISMS = {"partition": Fate.PARTITION, "features": Fate.FEATURES, "statistics": Fate.STATISTICS}
+MECHANISMS = {
+    "partition": PruneOutcome.PARTITION,
+    "features": PruneOutcome.FEATURES,
+    "statistics": PruneOutcome.STATISTICS,
+}
 """What skips blocks, in the order of trying."""
 
 
-def amount_over(pruned: Sequence[PrunedPlan], *fates: Fate) -> Amount:
-    """Blocks, rows and bytes of these fates over all plans."""
-    total = Amount()
+def size_over(pruned: Sequence[PrunedPlan], *outcomes: PruneOutcome) -> ScanSize:
+    """Blocks, rows and bytes of these outcomes over all plans."""
+    total = ScanSize()
     for plan in pruned:
-        total += plan.amount(*fates)
+        total += plan.size(*outcomes)
     return total
 
 
-def amount_json(amount: Amount) -> dict[str, int]:
+def size_json(amount: ScanSize) -> dict[str, int]:
     """An amount as JSON."""
     return {"blocks": amount.blocks, "rows": amount.rows, "bytes": amount.bytes}
 
@@ -38,6 +42,5 @@ def subsumed_by(table: OpenedTable, root: Node) -> list[str]:
     for source in table.sources:
         features = source.features_under(table.settings)
         for position in features.subsuming(root) if features is not None else ():
-            predicates = source.plan.features.features[position].predicates
-            found[" AND ".join(describe(predicate) for predicate in predicates)] = None
+            found[describe_all(source.plan.features.features[position].predicates)] = None
     return list(found)

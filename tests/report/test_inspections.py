@@ -1,0 +1,64 @@
+"""What `verify` and `drift` print."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+from rich.console import Console
+
+from layoutopt.inspect.audit import AuditReport, Loss
+from layoutopt.inspect.drift import Drift
+from layoutopt.inspect.verify import Problem, SourceCheck, VerifyReport
+from layoutopt.report.inspections import print_audit, print_drift, print_verify
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=300))
+    return out.getvalue()
+
+
+def audit(by_filter: int, *losses: Loss) -> str:
+    report = AuditReport("t", 3, 9, 9 - by_filter - 1, by_filter, ((8, "no reason"),), 1000, {"features": 7}, losses)
+    return printed(lambda console: print_audit(console, report))
+
+
+def test_an_audit_says_what_it_proved_and_how() -> None:
+    said = audit(0)
+    assert "t, snapshot 3: no query loses a row" in said
+    assert "8 of 9 queries audited over 1,000 rows; skips proved: 7 by features" in said
+    assert "not audited: query 8: no reason" in said
+    assert "less strictly" not in said
+    assert "of these 2 less strictly: their own text needs Spark" in audit(2)
+
+
+def test_an_audit_names_what_is_lost() -> None:
+    said = audit(0, Loss("features", 5, "a.parquet", tuple(range(12))), Loss("layout", -1, "layout 1 of x", (3,)))
+    assert "2 blocks are skipped wrongly" in said
+    assert (
+        "features: block 5 of a.parquet is skipped, but has rows of the queries 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …" in said
+    )
+    assert "layout: layout 1 of x lacks rows of the queries 3" in said
+
+
+def test_a_check_says_what_it_compared() -> None:
+    report = VerifyReport("t", 0, 2, 3, 1000, (), ("files outside the sample",))
+    said = printed(lambda console: print_verify(console, report))
+    assert "2 files, 3 blocks, 1,000 rows read; all as it should be" in said
+    assert "not checked: files outside the sample" in said
+    same = report.against(SourceCheck("s", 1000, 2, 1000, 0, ()))
+    assert "every row of s is there: 1,000 rows" in printed(lambda console: print_verify(console, same))
+    other = report.against(SourceCheck("s", 1000, 2, 999, 1, (Problem("source", "p1", "\x1b[2Jbad"),)))
+    said = printed(lambda console: print_verify(console, other))
+    assert "the table 999: 1 differences" in said
+    assert "source: p1: \\x1b[2Jbad" in said
+
+
+def test_a_plan_that_fits_is_told_so() -> None:
+    def said(then: float, now: float) -> str:
+        return printed(lambda console: print_drift(console, Drift("t", "0123456789abcdef", then, now, 5, 6), 0.1))
+
+    assert "The plan still fits: 5.0% less is skipped, and up to 10.0% less is allowed (--most)" in said(0.9, 0.85)
+    assert "no less is skipped" in said(0.85, 0.9)
+    assert "fits" not in said(0.9, 0.5)
