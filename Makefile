@@ -4,9 +4,10 @@ SF ?= 0.1
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bench test test-long lint format clean
+.PHONY: help install java demo tpch bench check test test-long lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,23 +36,43 @@ tpch: install  ## every method on the streams of the thesis's chapters; resumes 
 bench: install  ## micro-benchmarks: partitioner, catalog check, load against a plain rewrite
 	$(BIN)/layoutopt bench micro
 
+check: install  ## lint, and the tests and doctests that need no Spark: before every commit
+	@$(MAKE) --no-print-directory --jobs=2 lint quick-tests
+
+quick-tests: install
+	$(BIN)/pytest -q -n 2 --dist loadscope -m "not long and not spark"
+
 test: install  ## all fast tests and doctests
 	$(BIN)/pytest -q -n 2 --dist loadscope
 
 test-long: install  ## the tests that take minutes
 	$(BIN)/pytest -q -m long
 
-lint: install  ## ruff, mypy --strict and the import contracts
+lint: install ruff mypy contracts  ## ruff, mypy --strict and the import contracts
+
+ruff: install
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .
+
+mypy: install
 	$(BIN)/mypy
+
+contracts: install
 	$(BIN)/lint-imports
+
+docs: install $(DOCS_STAMP)  ## the documentation as a site, build/docs/index.html; warnings are errors
+	rm -rf docs/api
+	$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/docs
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
 
 format: install  ## rewrite the code as ruff formats it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove .venv, build/ and every cache
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist docs/api *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
