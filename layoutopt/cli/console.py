@@ -268,8 +268,6 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
             traceback.print_exc()
         return _fail(error)
     except KeyboardInterrupt:
-        code = INTERRUPTED
-    if code == INTERRUPTED:
         return _say("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else DONE
 
