@@ -28,8 +28,8 @@ class Spark4(Spark):
 
         STRING_ESCAPES = ["'", "\\", '"']  # noqa: RUF012 (sqlglot's own way; the first is how strings are written)
 
-    class Parser(Spark.Parser):
-        """Spark's grammar, without a word in the host's log on statements that are no queries: whoever asked is told."""
+    class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
+        """Spark's grammar, without a word in the host's log on what is no query: whoever asked is told."""
 
         def _warn_unsupported(self) -> None:
             pass

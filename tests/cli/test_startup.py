@@ -76,7 +76,8 @@ def state():
     return (
         list(sys.meta_path), list(sys.path), list(sys.path_hooks), dict(os.environ), os.getcwd(), gc.get_threshold(),
         gc.isenabled(), gc.get_freeze_count(),
-        list(warnings.filters), logging.getLogger().handlers[:], logging.getLogger("sqlglot").level, locale.setlocale(locale.LC_ALL),
+        list(warnings.filters), logging.getLogger().handlers[:], logging.getLogger("sqlglot").level,
+        locale.setlocale(locale.LC_ALL),
         [signal.getsignal(each) for each in signal.valid_signals()], sys.excepthook, sys.getrecursionlimit(),
         pyarrow.cpu_count(), pyarrow.io_thread_count(), sys.stdout, sys.stderr, numpy.geterr(),
     )
