@@ -208,10 +208,12 @@ def outcome_for_all(type_name: str, operator: str, constant: TypedConstant) -> b
 
     >>> outcome_for_all("int", "<", TypedConstant(Decimal(2**63), "decimal(19,0)"))
     True
+    >>> outcome_for_all("int", ">", TypedConstant(Decimal("9223372036854775807.5"), "decimal(20,1)"))
+    False
     >>> outcome_for_all("bigint", "=", TypedConstant(Decimal(2**63), "decimal(19,0)")) is None
     True
     """
     value = constant.value
     if not is_integer(type_name) or operator not in ("<", "<=", ">", ">=") or not isinstance(value, Decimal):
         return None
-    return None if -(1 << 63) <= value < 1 << 63 else (value > 0) == (operator in ("<", "<="))
+    return None if -(1 << 63) <= value <= (1 << 63) - 1 else (value > 0) == (operator in ("<", "<="))
