@@ -212,6 +212,10 @@ class BlockTable:
         """The column's sum of hash(tid, value) in each block, int64[n]; -1 where it is absent or unknown."""
         return self._numbers(name, "tid_sum")
 
+    def column_nans(self, name: str) -> Ints:
+        """How many NaN values of a float column each block has, int64[n]; -1 where that is unknown."""
+        return self._numbers(name, "nans")
+
     @cached_property
     def _numbers(self) -> Callable[[str, str], Ints]:
         return cache(self._read_numbers)

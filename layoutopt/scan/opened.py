@@ -13,7 +13,7 @@ from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
@@ -73,6 +73,17 @@ class OpenedTable:
     def partitions_out(self, root: Node) -> Bits:
         """The partitions in which no row can match, bool[n_partitions]."""
         return cannot_match(root, self.partition_statistics, None)
+
+    def may_hold_nans(self, column: Column, layout: int) -> bool:
+        """Whether a float or double column may have a NaN in the rows of a layout, or isn't known to have none."""
+        for source in self.sources:
+            blocks = source.blocks
+            if blocks.schema.get(column.name) is None:
+                continue  # it came after this plan: NULL in all its rows
+            here = (blocks.layout == layout) & blocks.has_column(column.name)
+            if (blocks.column_nans(column.name)[here] != 0).any():
+                return True
+        return False
 
     def files(self, layout: int = 0) -> tuple[str, ...]:
         """The paths or URLs of the snapshot's data files of one layout, sorted.

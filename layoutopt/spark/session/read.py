@@ -2,15 +2,15 @@
 together from several.
 
 Spark skips row groups by a filter on ``_block`` that it pushes to Parquet. Pushdown loses NaN rows of float columns
-(Spark compares with min/max, which leave NaN out), so float columns, and structs that hold some, are read through an
-identity that Spark can't push through; every other filter of the query may be pushed.
+(Spark compares with min/max, which leave NaN out), so float columns that may hold one, and structs of floats, are read
+through an identity that Spark can't push through; every other filter of the query may be pushed.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from layoutopt.model.types import quoted, type_sql
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import SegmentRead
@@ -46,6 +47,9 @@ STRICT = {
     "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
+# Parquet's reader finds 0.0 and -0.0 different in a dictionary, where Spark finds them equal.
+_NO_DICTIONARIES = {"parquet.filter.dictionary.enabled": "false"}
+_FLOATS = ("float", "double")
 
 
 def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
@@ -143,8 +147,9 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
 def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
     """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
     schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
+    options = STRICT | (_NO_DICTIONARIES if any(column.type in _FLOATS for column in columns) else {})
     with own_parquet_reader(spark):
-        return spark.read.schema(schema).options(**STRICT).parquet(*paths)
+        return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
@@ -159,8 +164,12 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
         blocks += of.block_id[pruned.read].tolist()
         complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
     rows = parquet_files(spark, paths, read.columns)
+    layouts = {choice.layout for pruned in read.pruned for choice in pruned.choice}
     present = {column.name for column in read.columns}
-    texts = [unpushable(c) if c.name in present else _or_null(c, present) for c in read.table.schema.columns]
+    texts = [
+        readable(read.table, column, layouts) if column.name in present else _or_null(column, present)
+        for column in read.table.schema.columns
+    ]
     return projected(spark, rows, texts, "" if complete else block_condition(sorted(blocks)))
 
 
@@ -190,12 +199,19 @@ def _range_tree(starts: list[int], ends: list[int]) -> str:
     return f"({bounds} AND ({_range_tree(starts[:half], ends[:half])} OR {_range_tree(starts[half:], ends[half:])}))"
 
 
-def unpushable(column: SchemaColumn) -> str:
+def readable(table: OpenedTable, column: SchemaColumn, layouts: Iterable[int]) -> str:
+    """A column of these layouts as a text for Spark; where it may hold a NaN, one that is not pushed to Parquet."""
+    if column.type in _FLOATS and not any(table.may_hold_nans(column, layout) for layout in layouts):
+        return quoted(column.name)
+    return _unpushable(column)
+
+
+def _unpushable(column: SchemaColumn) -> str:
     """The column; where it holds floats, in an expression that is the column itself, but is not pushed to Parquet."""
     name = quoted(column.name)
-    if column.type in ("float", "double"):
+    if column.type in _FLOATS:
         return f"nanvl({name}, {name}) AS {name}"
-    if "struct<" in column.type and ("float" in column.type or "double" in column.type):
+    if "struct<" in column.type and any(each in column.type for each in _FLOATS):
         return f"CASE WHEN {name} IS NOT NULL THEN {name} END AS {name}"
     return name
 

@@ -19,7 +19,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
-from layoutopt.spark.session.read import block_condition, null_columns, parquet_files, projected, unpushable
+from layoutopt.spark.session.read import block_condition, null_columns, parquet_files, projected, readable
 
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
@@ -30,8 +30,9 @@ def make_layout_view(spark: SparkSession, table: Table, layout: int) -> str:
     rows = parquet_files(spark, table.files(layout), table.schema.columns)
     # Views hide a file's metadata, so its name is taken first. Its path would be written in more than one way.
     with_file = rows.select("*", rows.metadataColumn("_metadata")["file_name"].alias(_FILE))
+    texts = [readable(table, column, [layout]) for column in table.schema.columns]
     name = f"_layoutopt_files_{uuid.uuid4().hex}"
-    projected(spark, with_file, [*map(unpushable, table.schema.columns), BLOCK, _FILE]).createTempView(name)
+    projected(spark, with_file, [*texts, BLOCK, _FILE]).createTempView(name)
     return name
 
 
