@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from sqlglot import exp
 
@@ -37,6 +38,8 @@ class TableScan:
         columns: the columns that the statement reads there, in schema order, those of the filter included.
         filter: what holds of every row that counts.
         unusable: conditions on this table alone that the filter leaves out, each with its reason.
+        plain: whether the filter only compares columns with constants, as the text has it, so that an engine by itself
+            finds out by minima and maxima what it excludes.
         span: [start, end) of the table's name in the text; None where the text is not Spark's.
     """
 
@@ -45,6 +48,7 @@ class TableScan:
     columns: tuple[str, ...]
     filter: Filter
     unusable: tuple[UnusableCondition, ...] = ()
+    plain: bool = False
     span: Span | None = None
 
     @property
@@ -109,11 +113,28 @@ def _scan(
         node, left_out = _filter_part(placed, item, context)
         nodes.append(node)
         unusable += left_out
-    columns = tuple(name for name in item.schema.names if name in item.columns)
-    span = span_of(item.reference) if spans and item.reference is not None else None
     return TableScan(
-        item.table, item.alias, columns, Filter.of(conjunction(nodes)), tuple(dict.fromkeys(unusable)), span
+        table=item.table,
+        alias=item.alias,
+        columns=tuple(name for name in item.schema.names if name in item.columns),
+        filter=Filter.of(conjunction(nodes)),
+        unusable=tuple(dict.fromkeys(unusable)),
+        plain=all(_is_plain(placed.condition) for placed in conditions),
+        span=span_of(item.reference) if spans and item.reference is not None else None,
     )
+
+
+_COMPARING: Final = (
+    exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In, exp.Is,
+    exp.Null, exp.Boolean, exp.Literal, exp.Neg, exp.Column, exp.Identifier,
+)  # fmt: skip
+
+
+def _is_plain(condition: exp.Expr) -> bool:
+    """Whether a condition has comparisons with constants, AND, OR and NOT alone."""
+    if isinstance(condition, exp.Cast):
+        return isinstance(condition.this, exp.Literal)  # DATE '2020-01-01'
+    return isinstance(condition, _COMPARING) and all(map(_is_plain, condition.iter_expressions()))
 
 
 def _filter_part(placed: Placed, item: FromItem, context: Context) -> tuple[Node, list[UnusableCondition]]:

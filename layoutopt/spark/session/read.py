@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,18 +26,18 @@ from layoutopt.model.types import quoted, type_sql
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
-from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.session.checking import check_answer
+from layoutopt.spark.session.conditions import blocks_of, choose
+from layoutopt.spark.session.pushdown import FLOATS, readable
 from layoutopt.sql.references import splice_relations
 
 log = logging.getLogger("layoutopt.spark")
 
-_MOST_RANGES = 64  # of blocks in a condition: the code that Spark makes of it grows with them
 # A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
 # Pages have checksums; footers, whose digests only layoutopt knows, are the business of `verify` here.
 # Dates are written as they are: no session's mode for files of unknown writers may move those before 1582.
@@ -49,7 +49,6 @@ STRICT = {
 }
 # Parquet's reader finds 0.0 and -0.0 different in a dictionary, where Spark finds them equal.
 _NO_DICTIONARIES = {"parquet.filter.dictionary.enabled": "false"}
-_FLOATS = ("float", "double")
 
 
 def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
@@ -147,73 +146,25 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
 def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
     """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
     schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
-    options = STRICT | (_NO_DICTIONARIES if any(column.type in _FLOATS for column in columns) else {})
+    options = STRICT | (_NO_DICTIONARIES if any(column.type in FLOATS for column in columns) else {})
     with own_parquet_reader(spark):
         return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
-    files = read.table.catalog.files
-    paths: list[str] = []
-    blocks: list[int] = []
-    complete = True
-    for pruned in read.pruned:
-        of = pruned.source.blocks
-        opened = sorted(set(of.file[pruned.read].tolist()))
-        paths += [files.full_path(of.files[index]) for index in opened]
-        blocks += of.block_id[pruned.read].tolist()
-        complete &= all(bool(pruned.read[of.file == index].all()) for index in opened)
-    rows = parquet_files(spark, paths, read.columns)
+    blocks, files = blocks_of(read)
+    chosen = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False)
+    table = read.table.catalog.files
+    rows = parquet_files(
+        spark, [table.full_path(files[index]) for index in np.unique(blocks.file[blocks.needed])], read.columns
+    )
     layouts = {choice.layout for pruned in read.pruned for choice in pruned.choice}
     present = {column.name for column in read.columns}
     texts = [
         readable(read.table, column, layouts) if column.name in present else _or_null(column, present)
         for column in read.table.schema.columns
     ]
-    return projected(spark, rows, texts, "" if complete else block_condition(sorted(blocks)))
-
-
-def block_condition(blocks: Sequence[int]) -> str:
-    """That a row is of one of these blocks (ascending), as a text.
-
-    Each row group of a file is checked against it on its own, so ranges stand in a tree by whose bounds most row groups
-    are left out after a few comparisons. Of very many ranges the tree has the union with the gaps between neighbours;
-    a list, which Spark checks by rows, then has the blocks themselves.
-    """
-    numbers = np.array(blocks, dtype=np.int64)
-    gaps = np.diff(numbers)
-    cuts = np.flatnonzero(gaps > 1)
-    widest = np.sort(cuts[np.argsort(gaps[cuts], kind="stable")[-(_MOST_RANGES - 1) :]])
-    starts, ends = np.r_[0, widest + 1], np.r_[widest, len(numbers) - 1]
-    tree = _range_tree(numbers[starts].tolist(), numbers[ends].tolist())
-    return tree if len(cuts) < _MOST_RANGES else f"{tree} AND {BLOCK} IN ({', '.join(map(str, blocks))})"
-
-
-def _range_tree(starts: list[int], ends: list[int]) -> str:
-    """That a row's block is in one of these ranges (ascending, both ends included)."""
-    low, high = starts[0], ends[-1]
-    bounds = f"{BLOCK} = {low}" if low == high else f"{BLOCK} BETWEEN {low} AND {high}"
-    if len(starts) == 1:
-        return bounds
-    half = len(starts) // 2
-    return f"({bounds} AND ({_range_tree(starts[:half], ends[:half])} OR {_range_tree(starts[half:], ends[half:])}))"
-
-
-def readable(table: OpenedTable, column: SchemaColumn, layouts: Iterable[int]) -> str:
-    """A column of these layouts as a text for Spark; where it may hold a NaN, one that is not pushed to Parquet."""
-    if column.type in _FLOATS and not any(table.may_hold_nans(column, layout) for layout in layouts):
-        return quoted(column.name)
-    return _unpushable(column)
-
-
-def _unpushable(column: SchemaColumn) -> str:
-    """The column; where it holds floats, in an expression that is the column itself, but is not pushed to Parquet."""
-    name = quoted(column.name)
-    if column.type in _FLOATS:
-        return f"nanvl({name}, {name}) AS {name}"
-    if "struct<" in column.type and any(each in column.type for each in _FLOATS):
-        return f"CASE WHEN {name} IS NOT NULL THEN {name} END AS {name}"
-    return name
+    return projected(spark, rows, texts, chosen.condition)
 
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:

@@ -19,7 +19,9 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
-from layoutopt.spark.session.read import block_condition, null_columns, parquet_files, projected, readable
+from layoutopt.spark.session.conditions import blocks_of, choose
+from layoutopt.spark.session.pushdown import readable
+from layoutopt.spark.session.read import null_columns, parquet_files, projected
 
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
@@ -57,35 +59,21 @@ def _nothing(schema: Schema) -> str:
 
 def _arm(read: TableRead, layout: int, view: str) -> str:
     """The rows that one layout gives; an empty text where it gives none."""
-    blocks: list[int] = []
-    chosen: set[str] = set()
-    others: set[str] = set()
-    complete = True
-    for pruned in read.pruned:
-        of = pruned.source.blocks
-        here = of.layout == layout
-        wanted = pruned.read & here
-        opened = np.zeros(len(of.files), dtype=np.bool_)
-        opened[of.file[wanted]] = True
-        blocks += of.block_id[wanted].tolist()
-        chosen |= {_name(of.files[index]) for index in np.flatnonzero(opened)}
-        others |= {_name(of.files[index]) for index in np.unique(of.file[here & ~opened[of.file]])}
-        complete &= bool((wanted | ~opened[of.file]).all())
-    if not blocks:
+    blocks, files = blocks_of(read, layout)
+    if not blocks.needed.any():
         return ""
+    names = [path.rsplit("/", 1)[-1] for path in files]
+    opened = np.unique(blocks.file[blocks.needed])
+    can_name_files = len(opened) <= _MOST_FILES and len(set(names)) == len(names)
+    chosen = choose(blocks, len(read.columns), can_name_files)
     conditions = []
-    if others and len(chosen) <= _MOST_FILES:
-        conditions.append(f"{_FILE} IN ({', '.join(map(_literal, sorted(chosen)))})")
-    # Names of files need not be unique, numbers of blocks are.
-    if not complete or chosen & others or (others and not conditions):
-        conditions.append(f"({block_condition(sorted(blocks))})")
+    if chosen.files is not None:
+        conditions.append(f"{_FILE} IN ({', '.join(_literal(names[index]) for index in chosen.files)})")
+    if chosen.condition:
+        conditions.append(f"({chosen.condition})")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    names = ", ".join(quoted(name) for name in read.table.schema.names)
-    return f"SELECT {names} FROM {quoted(view)}{where}"
-
-
-def _name(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
+    columns = ", ".join(quoted(name) for name in read.table.schema.names)
+    return f"SELECT {columns} FROM {quoted(view)}{where}"
 
 
 def _literal(text: str) -> str:

@@ -1,0 +1,92 @@
+"""The condition by which Spark leaves out row groups: all that is needed, nothing forbidden, and the cheapest way."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.arrays import Bits
+from layoutopt.spark.session.conditions import Candidates, Choice, choose, range_tree
+
+pytestmark = pytest.mark.unshadowed("where skipping is checked, nothing is read in vain")
+
+NEEDED, SPARE, FORBIDDEN = "nsf"
+BLOCKS = st.lists(
+    st.tuples(st.sampled_from([NEEDED, SPARE, FORBIDDEN]), st.integers(0, 3), st.sampled_from([0, 1, 700, 100_000])),
+    min_size=1, max_size=300,
+)  # fmt: skip
+
+
+def candidates(blocks: list[tuple[str, int, int]], first: int = 0) -> Candidates:
+    kinds = np.array([kind for kind, _, _ in blocks])
+    file, rows = (np.array([block[i] for block in blocks], dtype=np.int64) for i in (1, 2))
+    ids = first + 2 * np.arange(len(blocks), dtype=np.int64)  # numbers between belong to other layouts
+    return Candidates(ids, file, rows, kinds == NEEDED, kinds == SPARE)
+
+
+def blocks_read(blocks: Candidates, choice: Choice) -> Bits:
+    """Which blocks pass, by evaluating the text of the condition."""
+    opened = np.ones(len(blocks.ids), bool) if choice.files is None else np.isin(blocks.file, choice.files)
+    if not choice.condition:
+        return opened
+    test = re.sub(r"BETWEEN (\d+) AND (\d+)", r"in range(\1, \2 + 1)", choice.condition)
+    test = test.replace(" = ", " == ").replace("AND", "and").replace("OR", "or")
+    asked = np.array([eval(test, {"_block": int(each), "range": range}) for each in blocks.ids], dtype=np.bool_)
+    read: Bits = opened & asked
+    return read
+
+
+@given(BLOCKS, st.integers(0, 2**62), st.integers(0, 60), st.booleans())
+def test_all_that_is_needed_is_read_and_nothing_that_is_forbidden(
+    blocks: list[tuple[str, int, int]], first: int, columns: int, can_name_files: bool
+) -> None:
+    given_blocks = candidates([(NEEDED, 0, 5), *blocks], first)
+    choice = choose(given_blocks, columns, can_name_files)
+    read = blocks_read(given_blocks, choice)
+    assert read[given_blocks.needed].all()
+    assert not read[~given_blocks.needed & ~given_blocks.spare].any()
+    assert given_blocks.rows[read].sum() == choice.rows
+
+
+def test_where_nearly_all_is_needed_nothing_is_asked() -> None:
+    choice = choose(candidates([(NEEDED, 0, 10_000)] * 95 + [(SPARE, 0, 10_000)] * 5), columns=2)
+    assert choice.condition == ""
+    assert choice.files is None
+
+
+def test_where_much_is_skipped_it_is_asked_for() -> None:
+    choice = choose(candidates([(NEEDED, 0, 10_000)] * 10 + [(SPARE, 0, 10_000)] * 90), columns=2)
+    assert choice.condition == "_block BETWEEN 0 AND 18"
+
+
+def test_rows_that_the_querys_own_filter_skips_are_not_asked_for() -> None:
+    choice = choose(candidates([(NEEDED, 0, 10_000)] * 10 + [(SPARE, 0, 0)] * 90), columns=2)
+    assert choice.condition == ""
+
+
+def test_no_more_ranges_than_are_compiled_where_all_are_alike() -> None:
+    choice = choose(candidates([(NEEDED, 0, 10_000), *[(SPARE, 0, 10_000)] * 9] * 40), columns=2)
+    assert choice.condition.count("_block BETWEEN") + choice.condition.count("_block =") <= 2 * 16
+    widely = choose(candidates([(NEEDED, 0, 10_000), *[(SPARE, 0, 10_000)] * 999] * 40), columns=2)
+    assert widely.rows == 400_000  # so much is skipped that a slow condition pays
+
+
+def test_files_without_a_needed_block_stay_shut() -> None:
+    blocks = candidates([(NEEDED, 0, 100)] * 3 + [(SPARE, file, 1000) for file in range(1, 30) for _ in range(100)])
+    choice = choose(blocks, columns=2)
+    assert choice.files is not None
+    assert choice.files.tolist() == [0]
+    assert choice.condition == ""
+    assert choose(blocks, columns=2, can_name_files=False).condition == "_block BETWEEN 0 AND 4"
+
+
+@given(st.sets(st.integers(0, 400), min_size=1))
+def test_a_tree_of_ranges_holds_for_just_these(chosen: set[int]) -> None:
+    numbers = sorted(chosen)
+    test = range_tree(numbers, numbers).replace(" = ", " == ").replace("AND", "and").replace("OR", "or")
+    test = re.sub(r"BETWEEN (\d+) and (\d+)", r"in range(\1, \2 + 1)", test)
+    assert {each for each in range(-2, 403) if eval(test, {"_block": each, "range": range})} == chosen
