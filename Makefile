@@ -40,7 +40,7 @@ check: install  ## lint, and the tests and doctests that need no Spark: before e
 	@$(MAKE) --no-print-directory --jobs=2 lint quick-tests
 
 quick-tests: install
-	$(BIN)/pytest -q -n 2 --dist loadscope -m "not long and not spark"
+	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope -m "not long and not slow and not spark"
 
 test: install  ## all fast tests and doctests
 	$(BIN)/pytest -q -n 2 --dist loadscope

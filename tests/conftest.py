@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from layoutopt.scan.check_switch import SWITCH, TALLY
+from tests.effort import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 collect_ignore_glob = ["fixtures/older/*.py"]
 
 # Shared machines make single examples slow now and then: a deadline would test the machine.
-settings.register_profile("layoutopt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "layoutopt", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("layoutopt")
 
 # Tests spend Java's time in compiling what runs once: the quick compiler alone, and no collector's threads.

@@ -27,6 +27,7 @@ from layoutopt.model.values import ValueSet
 from layoutopt.scan.table import open_table
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.effort import examples
 from tests.model.conditions import read_noun
 from tests.scan.builder import build, building
 
@@ -77,7 +78,7 @@ def test_hostile_column_names_are_quoted_everywhere(tmp_path: Path) -> None:
     assert table.scan(columns=names).to_arrow().to_pydict() == {name: [1, 2, 3] for name in names}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.one_of(st.sampled_from(HOSTILE_TEXTS), st.text(max_size=30)).filter(bool),
     st.one_of(st.sampled_from(HOSTILE_TEXTS), st.text(max_size=30)),

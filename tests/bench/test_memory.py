@@ -51,6 +51,7 @@ def test_a_peak_is_remembered_after_the_memory_was_freed_and_children_count() ->
     assert peaks_of([started.pid, child]) == []
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_named_with_what_it_said() -> None:
     with pytest.raises(LayoutoptError, match=r"`layoutopt history` failed: layoutopt: there is nothing at"):
         run_layoutopt("history", "/nonexistent/table")

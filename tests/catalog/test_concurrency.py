@@ -161,6 +161,7 @@ def crowd_with_readers(tmp_path: Path, rounds: int) -> None:
     print(f"{len(outcomes) - refused} loads succeeded, {refused} were refused, {sum(reads)} reads")  # noqa: T201
 
 
+@pytest.mark.slow
 def test_loaders_and_readers_at_once(tmp_path: Path) -> None:
     crowd_with_readers(tmp_path, rounds=4)
 

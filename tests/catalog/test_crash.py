@@ -117,6 +117,7 @@ def kill_everywhere(folder: Path, sample: bool) -> dict[str, int]:
     return killed
 
 
+@pytest.mark.slow
 def test_killed_at_some_steps_nothing_is_lost(tmp_path: Path) -> None:
     killed = kill_everywhere(tmp_path, sample=True)
     assert sum(killed.values()) >= 20, killed

@@ -14,6 +14,7 @@ from layoutopt.features.mine import MOST_TRANSACTIONS, find_candidates
 from layoutopt.model.predicates import Constant, InSet, Predicate
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query
+from tests.effort import examples
 from tests.features.workloads import (
     BOTH,
     EXAMPLE_1,
@@ -106,7 +107,7 @@ LITERALS = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.lists(LITERALS, min_size=1, max_size=3), min_size=1, max_size=8), st.integers(1, 3))
 def test_every_frequent_set_is_helped_by_a_candidate_as_strict(filters: list[list[InSet]], threshold: int) -> None:
     queries = workload(*filters)

@@ -18,6 +18,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.inspect.condition import block_conditions, condition_sql
 from layoutopt.scan.table import Table
+from tests.effort import examples
 from tests.scan.builder import build, building, by_vector
 from tests.scan.destroyed import without_bytes_of_other_blocks
 from tests.scan.layouts import GROUPS
@@ -42,7 +43,7 @@ def answers(sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sets(st.integers(-5, 60)), st.data())
 def test_the_condition_keeps_exactly_the_blocks_to_read(numbers: set[int], data: st.DataObject) -> None:
     ids = np.array(sorted(numbers), dtype=np.int64)

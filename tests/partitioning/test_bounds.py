@@ -10,12 +10,13 @@ from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.objective import scanned
 from layoutopt.partitioning.registry import find_partitioner
+from tests.effort import examples
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, segments
 
 
 @given(segment=segments(max_vectors=25), seed=st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_no_blocks_of_vectors_scan_less(segment: Segment, seed: int) -> None:
     vectors, min_rows = segment.vectors, segment.min_rows
     objective = skip_set_objective(segment, seed)

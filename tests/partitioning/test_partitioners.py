@@ -13,6 +13,7 @@ from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.partitioning.objective import FeatureObjective, scanned
 from layoutopt.partitioning.partition import Partition, assign_rows
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
+from tests.effort import examples
 from tests.partitioning.segments import Segment, random_segment, segments
 
 SLOW = ("portfolio", "portfolio-high")
@@ -61,7 +62,7 @@ def test_the_same_arguments_give_the_same_partition(name: str, segment: Segment,
 
 @pytest.mark.parametrize("name", SLOW)
 @given(segment=segments(), seed=st.integers(0, 3))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_those_that_search_long_pass_the_suite_too(name: str, segment: Segment, seed: int) -> None:
     partition, again = partition_of(name, segment, seed), partition_of(name, segment, seed)
     np.testing.assert_array_equal(partition.block, again.block)

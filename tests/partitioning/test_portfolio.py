@@ -33,6 +33,7 @@ def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, 
     assert (sizes < min_rows).sum() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
 def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "has_hypergraphs", lambda: installed and has_hypergraphs())
@@ -77,6 +78,7 @@ def test_greedy_cuts_find_the_only_cuts_that_help() -> None:
     assert len(set(leaves.tolist())) == 4
 
 
+@pytest.mark.slow
 def test_a_qdtree_scans_less_than_chance_and_no_less_than_the_portfolio() -> None:
     segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
     objective = skip_set_objective(segment, 1)

@@ -12,6 +12,7 @@ from layoutopt.model.vectors import VectorCounts, distinct, pack
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.ward import cluster, ward
 from layoutopt.partitioning.weights import integer_weights
+from tests.effort import examples
 
 
 def naive_clusters(bits: np.ndarray, sizes: list[int], weights: list[Fraction], min_rows: int) -> list[int]:
@@ -52,7 +53,7 @@ def clusterings(draw: st.DrawFn) -> tuple[np.ndarray, list[int], list[int], int]
 
 
 @given(clusterings())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_clusters_are_those_of_the_pseudo_code(case: tuple[np.ndarray, list[int], list[int], int]) -> None:
     bits, sizes, weights, min_rows = case
     exact = integer_weights(np.array(weights, dtype=np.float64), sum(sizes))

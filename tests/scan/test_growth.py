@@ -20,6 +20,7 @@ from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.effort import examples
 from tests.scan.builder import build, building
 from tests.scan.generated import conditions
 from tests.scan.tables import SCHEMA, expected, same, some_rows
@@ -59,7 +60,7 @@ def as_read(rows: pa.Table) -> pa.Table:
 LAYOUTS = st.sampled_from([(None, None), (OLD_GROUPS, None), (None, NEW_GROUPS), (OLD_GROUPS, NEW_GROUPS)])
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(LAYOUTS, conditions, st.integers(0, 3), st.sampled_from(WHAT))
 def test_a_scan_over_both_plans_returns_exactly_the_rows_that_match(
     layouts: tuple[list[Layout] | None, list[Layout] | None], condition: str, seed: int, what: str

@@ -20,6 +20,7 @@ from layoutopt.scan.files import read_file
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
+from tests.effort import examples
 from tests.scan.builder import Building, build, building
 from tests.scan.generated import buildings, conditions
 from tests.scan.layouts import ONE_FEATURE_EACH
@@ -83,7 +84,7 @@ def test_columns_of_the_filter_are_read_once(table: Table, read: Counter[str]) -
     assert read["kind"] == read["id"] <= (plan.read & (plan.source.blocks.layout == 0)).sum()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(buildings(), conditions, st.integers(0, 3))
 def test_all_rows_that_match_are_given_and_none_that_a_layout_excludes(
     plan: Building, condition: str, seed: int

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from layoutopt.scan.matching import matching_rows
 from layoutopt.sql.scans import scans_of
+from tests.effort import examples
 from tests.scan.builder import Building, build, holds
 from tests.scan.generated import buildings, conditions
 from tests.scan.tables import SCHEMA, expected, same, some_rows
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(buildings(), conditions, st.integers(0, 3), st.sampled_from(["id", "id, price, kind", "count(*) AS n", "*"]))
 def test_a_scan_returns_exactly_the_rows_that_match(plan: Building, condition: str, seed: int, what: str) -> None:
     rows = some_rows(60, seed)
@@ -25,7 +26,7 @@ def test_a_scan_returns_exactly_the_rows_that_match(plan: Building, condition: s
         assert same(table.sql(sql).to_pylist(), expected(sql, rows))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(conditions, st.integers(0, 5))
 def test_matching_rows_agrees_with_an_engine(condition: str, seed: int) -> None:
     rows = some_rows(40, seed)

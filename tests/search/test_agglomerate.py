@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Floats
 from layoutopt.search.agglomerate import agglomerate
+from tests.effort import examples
 
 Groups = dict[int, tuple[list[int], np.ndarray, float]]
 
@@ -37,7 +38,7 @@ def naively(readers: np.ndarray, weight: np.ndarray, size: np.ndarray, most: int
     return [members for members, _, _ in groups.values()]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 9), st.integers(1, 6), st.none() | st.integers(1, 5), st.integers(0, 10_000))
 def test_the_pair_that_gains_most_is_merged_again_and_again(n: int, queries: int, most: int | None, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -14,10 +14,11 @@ from layoutopt.search.costs import families_of, few_families
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem
 from layoutopt.search.replication import ReplicationSearch, scheme_of_layouts
+from tests.effort import examples
 from tests.search.problems import WARD, crossing, found_by, problems, random_problem
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems(), st.sampled_from([1.0, 1.3, 3.0]))
 def test_selective_copies_stay_within_the_budget(problem: Problem, budget: float) -> None:
     _, search = found_by(problem)
@@ -37,7 +38,7 @@ def test_a_selective_copy_holds_what_one_feature_requests() -> None:
     assert found.cost < cost
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems(), st.integers(1, 3))
 def test_full_copies_store_the_table_so_often(problem: Problem, copies: int) -> None:
     _, search = found_by(problem)
@@ -55,6 +56,7 @@ def test_each_full_copy_is_for_one_family() -> None:
     assert search.full_copies(1).cost > found.cost
 
 
+@pytest.mark.slow
 def test_full_copies_of_many_families_take_a_bounded_number_of_partitionings() -> None:
     """Hardly two queries read the same columns: pairs of families are thousands, pairs of a few clusters are not."""
     problem = random_problem(3, n_columns=12, n_features=8, n_queries=60, max_vectors=20)

@@ -12,11 +12,12 @@ from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles, whole
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows
+from tests.effort import examples
 from tests.search.problems import WARD, problems, random_problem
 
 
 @given(problems())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_grouping_reads_less_than_the_rows_that_are_needed(problem: Problem) -> None:
     exact = ComputedRows(problem, WARD)
     for groups in (whole(problem), singles(problem)):

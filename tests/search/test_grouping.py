@@ -15,6 +15,7 @@ from layoutopt.search.grouping import Group, column_classes, cost_of, served_by
 from layoutopt.search.merging import Pairs, merge_bottom_up, starting_groups
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, remembered
+from tests.effort import examples
 from tests.model.costs import workload_cost
 from tests.search.problems import WARD, problems, random_problem
 
@@ -119,7 +120,7 @@ def test_a_merges_change_is_the_difference_of_the_objective(case: tuple[Problem,
         assert before + pairs.change(i, j) == pytest.approx(cost_of(problem, after, rows_read))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problems())
 def test_merging_passes_from_classes_to_one_group_by_best_estimated_pairs(problem: Problem) -> None:
     estimate, exact = block_estimate(problem), ComputedRows(problem, WARD)

@@ -17,12 +17,13 @@ from layoutopt.search.gsop import scheme_of, search_groups, singles, whole
 from layoutopt.search.local import choose_features
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import ComputedRows, Estimate
+from tests.effort import examples
 from tests.search.problems import WARD, problems, random_problem
 
 estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "selectivity", "full"])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(problems(), estimates)
 def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem: Problem, estimate: Estimate) -> None:
     found = search_groups(problem, WARD, estimate)
@@ -35,7 +36,7 @@ def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem:
         assert sorted(c for group in passed.groups for c in group) == list(range(len(problem.columns)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(problems(), estimates)
 def test_the_same_problem_has_the_same_scheme(problem: Problem, estimate: Estimate) -> None:
     first, second = (search_groups(one, WARD, estimate) for one in (problem, replace(problem)))

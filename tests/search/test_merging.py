@@ -17,10 +17,11 @@ from layoutopt.search.merging import Pairs, starting_groups
 from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, least_rows
+from tests.effort import examples
 from tests.search.problems import WARD, problems, random_problem
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problems(), st.integers(1, 5))
 def test_starting_groups_are_unions_of_classes_and_as_few_as_asked_for(problem: Problem, most: int) -> None:
     classes, start = column_classes(problem), starting_groups(problem, most)
@@ -46,7 +47,7 @@ def worse_with_every_reader(problem: Problem) -> RowsRead:
     return lambda served: of_query * served.sum() * served
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problems())
 def test_bounds_leave_out_no_pair_that_is_better(problem: Problem) -> None:
     groups, estimate = column_classes(problem), worse_with_every_reader(problem)
@@ -60,7 +61,7 @@ def test_bounds_leave_out_no_pair_that_is_better(problem: Problem) -> None:
     assert every.change(*some) == pytest.approx(every.change(*every.best()))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(problems())
 def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> None:
     asked: set[bytes] = set()
@@ -81,7 +82,7 @@ def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> No
     assert len(asked) <= before + 2
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problems(), st.floats(0.0, 1.0))
 def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: float) -> None:
     exact = ComputedRows(problem, WARD)
@@ -94,7 +95,7 @@ def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: 
         assert found == pytest.approx(cost)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(problems())
 def test_moves_are_schemes_with_their_exact_objectives(problem: Problem) -> None:
     exact = ComputedRows(problem, WARD)

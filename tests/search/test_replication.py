@@ -17,10 +17,11 @@ from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import scheme_of_layouts
 from layoutopt.skipping.skip_sets import membership
+from tests.effort import examples
 from tests.search.problems import WARD, crossing, found_by, problems, random_problem, shares_of
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problems(), st.sampled_from([1.0, 1.1, 1.5, 2.0, 4.0]), st.booleans())
 def test_within_the_budget_and_never_worse_than_gsop(problem: Problem, budget: float, in_bytes: bool) -> None:
     n = len(problem.columns)
@@ -34,7 +35,7 @@ def test_within_the_budget_and_never_worse_than_gsop(problem: Problem, budget: f
         assert found.cells == pytest.approx(found.storage)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems())
 def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -> None:
     _, search = found_by(problem)
@@ -56,7 +57,7 @@ def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -
         assert isinstance(layout.blocking, ByVectors) or layout.blocking == ByOrder("input")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(problems())
 def test_the_same_problem_has_the_same_scheme(problem: Problem) -> None:
     first, second = (found_by(one)[1].best(1.5).layouts for one in (problem, replace(problem)))
@@ -108,6 +109,7 @@ def test_classes_are_told_apart_in_what_a_layout_serves() -> None:
     assert {layout.serves for layout in scheme.layouts} == {(1, 2, 3, 4, 5), (0, 6, 7, 8)}
 
 
+@pytest.mark.slow
 def test_many_families_are_searched_as_few() -> None:
     problem = random_problem(4, n_columns=8, n_queries=32)
     assert len(families_of(problem)) > 24
@@ -138,7 +140,7 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
     assert few.evaluate(layout).rows.sum() < 0.9 * many.evaluate(layout).rows.sum()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(problems())
 def test_more_storage_never_reads_more(problem: Problem) -> None:
     _, search = found_by(problem)

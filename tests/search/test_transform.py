@@ -13,6 +13,7 @@ from layoutopt.search.costs import Costs
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.problem import Problem, thinned
 from layoutopt.search.transform import improve, merge, merge_replicate, replicate
+from tests.effort import examples
 from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
 
@@ -101,7 +102,7 @@ def test_thinned_samples_stand_for_as_many_rows(problem: Problem) -> None:
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(overlapping())
 def test_improving_gains_and_stays_within_the_budget(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case

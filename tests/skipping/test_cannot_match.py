@@ -33,6 +33,7 @@ from layoutopt.model.predicates import (
 from layoutopt.model.values import ValueSet, compare, to_key
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, FeatureBits, FeatureIndex, cannot_match
+from tests.effort import examples
 
 Row = dict[str, Any]
 TYPES = {"a": "int", "b": "int", "x": "double", "s": "string"}
@@ -189,7 +190,7 @@ def features_of(conditions: Sequence[Condition]) -> FeatureSet:
 
 
 @given(blocks_of_rows, trees, st.lists(leaves, max_size=5), st.integers(0, 50), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_block_with_a_matching_row_is_never_skipped(
     blocks: list[list[Row]], condition: Condition, features: list[Condition], seed: int, exact: bool
 ) -> None:
@@ -387,7 +388,7 @@ def test_feature_bits_are_those_of_the_words() -> None:
 
 
 @given(blocks_of_rows, st.lists(trees, min_size=2, max_size=6), st.lists(leaves, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_remembered_of_other_filters_changes_nothing(
     blocks: list[list[Row]], conditions: list[Condition], features: list[Condition]
 ) -> None:

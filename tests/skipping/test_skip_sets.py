@@ -16,6 +16,7 @@ from layoutopt.model.values import ValueSet, compare
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, cannot_match
 from layoutopt.skipping.skip_sets import SkipSet, SkipSetFinder, membership, skip_set_table
+from tests.effort import examples
 from tests.model.conditions import Both, Condition, Either, In, Not, col, conditions, leaves, to_node
 
 
@@ -63,7 +64,7 @@ def filters_with_features(draw: st.DrawFn) -> tuple[Node, FeatureSet]:
     return to_node(asked), features_of(*(to_node(one) for one in chosen))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(filters_with_features())
 def test_a_filter_skips_where_all_features_of_some_skip_set_are_0(case: tuple[Node, FeatureSet]) -> None:
     node, features = case

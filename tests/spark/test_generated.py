@@ -25,6 +25,7 @@ from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.sql.scans import scans_of
+from tests.effort import examples
 from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
 from tests.spark.settings import UNCOMPILED, compared_here
@@ -164,7 +165,7 @@ BLOCKINGS = st.sampled_from([by_vector, by_position(7), by_position(30)])
 QUIET = settings(suppress_health_check=list(HealthCheck), phases=[Phase.generate], deadline=None, database=None)
 
 
-@settings(QUIET, max_examples=4, derandomize=True)
+@settings(QUIET, max_examples=examples(4), derandomize=True)
 @given(st.lists(CONDITIONS, min_size=60, max_size=60), BLOCKINGS)
 def test_generated_conditions(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
@@ -173,7 +174,7 @@ def test_generated_conditions(
 
 
 @pytest.mark.long
-@settings(QUIET, max_examples=60)
+@settings(QUIET, max_examples=examples(60))
 @given(st.lists(CONDITIONS, min_size=80, max_size=80), BLOCKINGS)
 def test_many_generated_conditions(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
@@ -198,7 +199,7 @@ def groups(features: int) -> list[Layout]:
     return [Layout(names, local, names, ByVectors()) for names, local in dealt]
 
 
-@settings(QUIET, max_examples=2, derandomize=True)
+@settings(QUIET, max_examples=examples(2), derandomize=True)
 @given(st.lists(CONDITIONS, min_size=30, max_size=30), BLOCKINGS)
 def test_generated_conditions_over_column_groups(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
@@ -207,7 +208,7 @@ def test_generated_conditions_over_column_groups(
 
 
 @pytest.mark.long
-@settings(QUIET, max_examples=30)
+@settings(QUIET, max_examples=examples(30))
 @given(st.lists(CONDITIONS, min_size=60, max_size=60), BLOCKINGS)
 def test_many_generated_conditions_over_column_groups(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking

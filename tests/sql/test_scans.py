@@ -15,6 +15,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, scans_of
+from tests.effort import examples
 from tests.workload.oracle import holds
 
 T = Schema((Column("a", "int"), Column("b", "int"), Column("c", "string"), Column("st", "struct<f:int>")))
@@ -424,7 +425,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[objec
     return sorted(connection.execute(text).fetchall(), key=repr)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(sql=_queries())
 def test_prefiltered_and_pruned_tables_give_the_same_answer(database: duckdb.DuckDBPyConnection, sql: str) -> None:
     spliced = sql

@@ -100,6 +100,7 @@ def test_analysis_does_not_depend_on_the_dialect_for_meaning() -> None:
     assert [q.filter for q in spark.queries] == [q.filter for q in other.queries]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLIC_BI.is_dir(), reason="the Public BI workloads are not beside the project")
 def test_public_bi_is_analysed_and_every_other_query_has_a_reason() -> None:
     statements = used = with_condition = with_filter = 0

@@ -25,6 +25,7 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.values import ValueSet, compare
+from tests.effort import examples
 from tests.model.conditions import Condition, Row, col, conditions, rows, to_node, truth
 from tests.model.evaluator import holds
 
@@ -127,7 +128,7 @@ def test_a_large_or_of_ands_is_cut_and_its_single_columns_survive() -> None:
 
 
 @given(conditions("ijsd", 8), st.integers(1, 8), st.lists(rows("ijsrd"), min_size=1, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_rows_that_pass_the_filter_pass_every_predicate(condition: Condition, bound: int, table: list[Row]) -> None:
     predicates = Filter.of(to_node(condition), max_clauses=bound).predicates
     assert len(predicates) <= bound
@@ -137,7 +138,7 @@ def test_rows_that_pass_the_filter_pass_every_predicate(condition: Condition, bo
 
 
 @given(conditions("ij", 4), st.lists(rows("ij"), min_size=1, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_small_filters_are_the_conjunction_of_their_predicates(condition: Condition, table: list[Row]) -> None:
     root = to_node(condition)
     predicates = Filter.of(root).predicates

@@ -22,6 +22,7 @@ from layoutopt.model.predicates.like import (
     matches,
     parse_like,
 )
+from tests.effort import examples
 from tests.model.evaluator import _matches as matches_by_definition
 
 SHORT = ["".join(letters) for length in range(7) for letters in product("ab", repeat=length)]
@@ -53,14 +54,14 @@ def test_special_characters_survive_as_text(text: str) -> None:
 
 
 @given(PATTERNS, PATTERNS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_inclusion_is_never_wrong(general: Pattern, specific: Pattern) -> None:
     if includes(general, specific):
         assert _language(specific) <= _language(general)
 
 
 @given(PATTERNS, PATTERNS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_disjointness_is_exact(first: Pattern, second: Pattern) -> None:
     # A shortest common string has no letter that only wildcards of both patterns take, so it is among the short ones.
     assert are_disjoint(first, second) == _language(first).isdisjoint(_language(second))

@@ -26,6 +26,7 @@ from layoutopt.model.predicates import (
     parse_like,
 )
 from layoutopt.model.values import ValueSet, compare
+from tests.effort import examples
 from tests.model.conditions import (
     Between,
     Both,
@@ -49,7 +50,7 @@ from tests.model.evaluator import holds
 
 
 @given(conditions(), st.lists(rows(), min_size=1, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_tree_holds_for_exactly_the_rows_for_which_the_condition_is_true(
     condition: Condition, table: list[Row]
 ) -> None:
@@ -58,7 +59,7 @@ def test_a_tree_holds_for_exactly_the_rows_for_which_the_condition_is_true(
 
 
 @given(leaves(), st.lists(rows(), min_size=1, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_the_negation_of_a_leaf_holds_for_exactly_the_rows_for_which_it_is_false(
     leaf: Condition, table: list[Row]
 ) -> None:

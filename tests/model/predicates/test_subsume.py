@@ -26,6 +26,7 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.predicates.subsume import implies, subsumes
 from layoutopt.model.values import ValueSet, compare
+from tests.effort import examples
 from tests.model.conditions import VALUES, Condition, Either, Row, col, conditions, leaves, rows, to_node
 from tests.model.evaluator import holds
 
@@ -166,7 +167,7 @@ def test_a_feature_subsumes_only_if_all_its_predicates_do() -> None:
 
 
 @given(conditions("ijs", 5), conditions("ijs", 4), st.lists(rows("ijs"), min_size=5, max_size=15))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_is_claimed_holds_on_every_row(specific: Condition, general: Condition, table: list[Row]) -> None:
     # The disjunction with the specific condition makes claims frequent.
     for target in (to_node(general), to_node(Either((specific, general)))):
@@ -177,7 +178,7 @@ def test_what_is_claimed_holds_on_every_row(specific: Condition, general: Condit
 
 
 @given(leaves("s"), leaves("s"))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_claims_about_strings_hold_for_all_sample_strings(specific: Condition, general: Condition) -> None:
     node, target = to_node(specific), predicate_of(to_node(general))
     if target is not None and implies(node, target):
@@ -186,7 +187,7 @@ def test_claims_about_strings_hold_for_all_sample_strings(specific: Condition, g
 
 
 @given(leaves("t"), leaves("t"))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_for_one_column_of_whole_numbers_every_consequence_is_found(specific: Condition, general: Condition) -> None:
     node, target = to_node(specific), predicate_of(to_node(general))
     every_row: list[Row] = [{"t": value} for value in (*range(-128, 128), None)]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.values import NAN_KEY, Interval, ValueSet, compare, domain, from_key, successor, to_key
+from tests.effort import examples
 from tests.model.conditions import CONSTANTS, OPERATORS, TYPES, VALUES, Compare, truth
 
 UNIVERSE = range(-3, 8)
@@ -37,7 +38,7 @@ def _is_canonical(intervals: tuple[Any, ...]) -> bool:
 
 
 @given(SETS, SETS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_the_algebra_is_that_of_sets(a: ValueSet, b: ValueSet) -> None:
     every = set(UNIVERSE)
     assert _members(a.union(b)) == _members(a) | _members(b)
@@ -116,7 +117,7 @@ def test_comparisons_hold_for_exactly_the_values_that_compare_so(name: str) -> N
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.floats(), st.sampled_from(OPERATORS))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whole_numbers_are_compared_with_doubles_as_doubles(value: int, constant: float, op: str) -> None:
     assert compare(op, constant, "bigint").contains(value) == truth(Compare("b", op, constant), {"b": value})
 
@@ -127,7 +128,7 @@ def test_where_doubles_are_sparse_several_whole_numbers_are_equal_to_one(a: int,
 
 
 @given(st.integers(-9999, 9999), st.floats(-1100, 1100) | st.integers(-9999, 9999).map(lambda n: n / 10))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_decimals_are_compared_with_doubles_as_doubles(unscaled: int, constant: float) -> None:
     value = Decimal(unscaled).scaleb(-1)
     for op in OPERATORS:
@@ -137,7 +138,7 @@ def test_decimals_are_compared_with_doubles_as_doubles(unscaled: int, constant: 
 
 
 @given(st.floats(width=32), st.floats(), st.sampled_from(OPERATORS))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_floats_are_compared_as_doubles(value: float, constant: float, op: str) -> None:
     found = compare(op, constant, "float").contains(to_key(value, "float"))
     assert found == truth(Compare("f", op, constant), {"f": value})
