@@ -132,9 +132,11 @@ _COMPARING: Final = (
 
 def _is_plain(condition: exp.Expr) -> bool:
     """Whether a condition has comparisons with constants, AND, OR and NOT alone."""
-    if isinstance(condition, exp.Cast):
-        return isinstance(condition.this, exp.Literal)  # DATE '2020-01-01'
-    return isinstance(condition, _COMPARING) and all(map(_is_plain, condition.iter_expressions()))
+    nodes = condition.walk(prune=lambda node: isinstance(node, exp.Cast))
+    return all(
+        isinstance(node.this, exp.Literal) if isinstance(node, exp.Cast) else isinstance(node, _COMPARING)
+        for node in nodes
+    )
 
 
 def _filter_part(placed: Placed, item: FromItem, context: Context) -> tuple[Node, list[UnusableCondition]]:
