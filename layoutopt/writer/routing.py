@@ -24,6 +24,7 @@ from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
+from layoutopt.partitioning.seriation import in_reading_order
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 
@@ -195,7 +196,9 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     min_rows = _min_rows(plan, blocking)
     partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
     joined = int((kept != np.arange(len(kept))).sum())
-    return _written(rows, assign_rows(partition, inverse, order), partition.n_blocks, joined)
+    in_order = in_reading_order(unpack(partition.unions(pairs), n_guides), guides.weights)
+    block = np.argsort(in_order)[assign_rows(partition, inverse, order)]
+    return _written(rows, block, partition.n_blocks, joined)
 
 
 def _min_rows(plan: Plan, blocking: ByVectors) -> int:
