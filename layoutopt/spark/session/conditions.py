@@ -35,8 +35,8 @@ _RANGE: Final = 5e-9
 """Seconds more for each range of blocks in a condition."""
 _UNCOMPILED: Final = 5e-6
 """Seconds a row where the code of the condition is too long to be compiled."""
-_NAME: Final = 60e-9
-"""Seconds to compare the name of a row's file with a list."""
+_NAME: Final = 250e-9
+"""Seconds to put what is known of its file beside a row, and to compare the file's name with a list."""
 _FILE: Final = 3e-3
 """Seconds to open a file, and to read its footer."""
 _COMPILED: Final = 16

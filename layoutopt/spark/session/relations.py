@@ -1,14 +1,16 @@
 """Relations that stand for what a scan leaves over, as texts over views of a table's files that are made once.
 
 Planning a query must cost little where the query itself is quick. So the files of a snapshot's layout are listed once
-for a session and kept as a view with two more columns, the block and the file of each row; a query reads a SELECT over
-it. Spark leaves out files by the one before it starts, and row groups by the other while it reads.
+for a session and kept as views; a query reads one of them, or a SELECT over it. Spark leaves out files by their names
+before it starts, and row groups by their blocks while it reads. Each has its price: where a view shows the names of
+files, Spark puts all that it knows of a file beside each row. So there is a view for each need.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,47 +23,71 @@ from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.pushdown import readable
-from layoutopt.spark.session.read import null_columns, parquet_files, projected
+from layoutopt.spark.session.read import null_columns, parquet_files
 
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
 
 
-def make_layout_view(spark: SparkSession, table: Table, layout: int) -> str:
-    """Lists the files of a layout, and makes a view of all their rows; returns its name."""
+@dataclass(frozen=True)
+class LayoutViews:
+    """Views of all rows of a layout's files, by name: with the table's columns alone, with their blocks, and with
+    their blocks and files."""
+
+    rows: str
+    blocks: str
+    files: str
+
+
+def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutViews:
+    """Lists the files of a layout, and makes views of all their rows."""
     rows = parquet_files(spark, table.files(layout), table.schema.columns)
-    # Views hide a file's metadata, so its name is taken first. Its path would be written in more than one way.
-    with_file = rows.select("*", rows.metadataColumn("_metadata")["file_name"].alias(_FILE))
     texts = [readable(table, column, [layout]) for column in table.schema.columns]
-    name = f"_layoutopt_files_{uuid.uuid4().hex}"
-    projected(spark, with_file, [*texts, BLOCK, _FILE]).createTempView(name)
-    return name
+    name = f"_layoutopt_{uuid.uuid4().hex}"
+    views = LayoutViews(f"{name}_rows", f"{name}_blocks", f"{name}_files")
+    rows.selectExpr(*texts).createTempView(views.rows)
+    rows.selectExpr(*texts, BLOCK).createTempView(views.blocks)
+    # A file's path would be written in more than one way.
+    rows.selectExpr(*texts, BLOCK, f"_metadata.file_name AS {_FILE}").createTempView(views.files)
+    return views
 
 
-def relation_of(read: TableRead, views: Mapping[int, str]) -> str:
-    """A query in parentheses whose rows are those that survive, with all columns of the table.
+def relation_of(read: TableRead, views: Mapping[int, LayoutViews]) -> str:
+    """What to read in the table's place, with all its columns: a view, or a query in parentheses.
 
     Args:
         read: what is left of the table; each of its segments is read from one layout.
-        views: a view for each layout that is read.
+        views: those of each layout that is read.
     """
     schema = read.table.schema
     if not read.columns:
         rows = sum(int(plan.source.blocks.rows[plan.read].sum()) for plan in read.pruned)
         return f"({_nothing(schema)} FROM range({rows}))"
-    arms = [_arm(read, layout, view) for layout, view in sorted(views.items())]
-    return f"({' UNION ALL '.join(arm for arm in arms if arm) or f'{_nothing(schema)} FROM range(0)'})"
+    arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(read, layout, of)) is not None]
+    if len(arms) == 1 and not arms[0].where:
+        return quoted(arms[0].view)
+    columns = ", ".join(quoted(name) for name in schema.names)
+    texts = [f"SELECT {columns} FROM {quoted(arm.view)}{arm.where}" for arm in arms]
+    return f"({' UNION ALL '.join(texts) or f'{_nothing(schema)} FROM range(0)'})"
 
 
 def _nothing(schema: Schema) -> str:
     return f"SELECT {', '.join(null_columns(schema.columns))}"
 
 
-def _arm(read: TableRead, layout: int, view: str) -> str:
-    """The rows that one layout gives; an empty text where it gives none."""
+@dataclass(frozen=True)
+class _Arm:
+    """The rows that one layout gives: of a view, those that meet a condition."""
+
+    view: str
+    where: str
+
+
+def _arm(read: TableRead, layout: int, views: LayoutViews) -> _Arm | None:
+    """The rows that one layout gives; None where it gives none."""
     blocks, files = blocks_of(read, layout)
     if not blocks.needed.any():
-        return ""
+        return None
     names = [path.rsplit("/", 1)[-1] for path in files]
     opened = np.unique(blocks.file[blocks.needed])
     can_name_files = len(opened) <= _MOST_FILES and len(set(names)) == len(names)
@@ -71,9 +97,9 @@ def _arm(read: TableRead, layout: int, view: str) -> str:
         conditions.append(f"{_FILE} IN ({', '.join(_literal(names[index]) for index in chosen.files)})")
     if chosen.condition:
         conditions.append(f"({chosen.condition})")
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    columns = ", ".join(quoted(name) for name in read.table.schema.names)
-    return f"SELECT {columns} FROM {quoted(view)}{where}"
+    if not conditions:
+        return _Arm(views.rows, "")
+    return _Arm(views.blocks if chosen.files is None else views.files, f" WHERE {' AND '.join(conditions)}")
 
 
 def _literal(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import session_settings
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.read import read_to_dataframe
-from layoutopt.spark.session.relations import layouts_read, make_layout_view, relation_of
+from layoutopt.spark.session.relations import LayoutViews, layouts_read, make_layout_views, relation_of
 from layoutopt.sql.references import References
 from layoutopt.sql.scans import TableScan
 
@@ -49,7 +49,7 @@ class Registered:
     name: str
     table: Table
     handle: Any
-    layouts: dict[int, str]
+    layouts: dict[int, LayoutViews]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,12 +181,12 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
 
 def layout_views(
     spark: SparkSession, known: SessionTables, entry: Registered, layouts: Sequence[int]
-) -> dict[int, str]:
-    """A view of all files of each layout; made once for a snapshot."""
+) -> dict[int, LayoutViews]:
+    """The views of all files of each layout; made once for a snapshot."""
     with known.lock:
         for layout in layouts:
             if layout not in entry.layouts:
-                entry.layouts[layout] = make_layout_view(spark, entry.table, layout)
+                entry.layouts[layout] = make_layout_views(spark, entry.table, layout)
     return {layout: entry.layouts[layout] for layout in layouts}
 
 
@@ -232,7 +232,7 @@ def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
     if only is None:
         frame = read_to_dataframe(spark, read)
     else:
-        layouts = {layout: make_layout_view(spark, table, layout) for layout in only}
+        layouts = {layout: make_layout_views(spark, table, layout) for layout in only}
         frame = SparkSession.sql(spark, f"SELECT * FROM {relation_of(read, layouts)}")
     frame.createOrReplaceTempView(name)
     return Registered(name, table, view_handle(spark, name), layouts)
@@ -240,8 +240,9 @@ def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
 
 def _forget(spark: SparkSession, entry: Registered) -> None:
     """Drops the views that nobody but us reads; plans made over them keep what they have."""
-    for view in entry.layouts.values():
-        spark.catalog.dropTempView(view)
+    for views in entry.layouts.values():
+        for view in astuple(views):
+            spark.catalog.dropTempView(view)
 
 
 def _whole(table: Table, spark: SparkSession) -> TableRead:
