@@ -1,9 +1,9 @@
 """The condition by which Spark leaves out row groups: the one under which a query is predicted to take the least time.
 
 Spark skips a row group where the condition can't hold between the minima and maxima in its footer, and then asks the
-condition of every row that it reads. So a condition that names every block costs more than it saves: Java's compiler
-gives up on code of more than 8,000 bytes, which some forty ranges make, and each row then takes 20 times as long.
-Here blocks between two that are needed are read along where that is cheaper, and where the query's own filter skips
+condition of every row that it reads. Java compiles no code of more than 8,000 bytes, which some fifty ranges in a row
+or twenty-five in a tree make: each row then takes many times as long, though less in a tree, of which it sees a branch.
+So blocks between two that are needed are read along where that is cheaper, and where the query's own filter skips
 nearly as much by minima and maxima, nothing is asked at all. Rows that are read in vain are left out by the query's
 own filter.
 
@@ -25,23 +25,26 @@ from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.reads import TableRead
 from layoutopt.spark.session.pushdown import is_pushable
 
-_ROW: Final = 120e-9
+_ROW: Final = 60e-9
 """Seconds to read a row of no columns, and to give it to the query."""
-_VALUE: Final = 80e-9
+_VALUE: Final = 25e-9
 """Seconds to read one value of it."""
-_TEST: Final = 90e-9
+_TEST: Final = 20e-9
 """Seconds to read a row's block, and to find that a condition holds."""
-_RANGE: Final = 5e-9
-"""Seconds more for each range of blocks in a condition."""
-_UNCOMPILED: Final = 5e-6
-"""Seconds a row where the code of the condition is too long to be compiled."""
-_NAME: Final = 250e-9
+_RANGE: Final = 0.5e-9
+"""Seconds more for each range in a row of them."""
+_TREE: Final = 150e-9
+"""Seconds more in a tree of ranges."""
+_LARGE_TREE: Final = 3e-6
+"""Seconds more in a tree of more than a hundred ranges."""
+_NAME: Final = 150e-9
 """Seconds to put what is known of its file beside a row, and to compare the file's name with a list."""
 _FILE: Final = 3e-3
 """Seconds to open a file, and to read its footer."""
-_COMPILED: Final = 16
-"""How many ranges are compiled for sure, whatever else the query asks."""
-_RANGES: Final = (1, 2, 4, 8, _COMPILED, 64, 256, 1024)
+_MOST_IN_A_ROW: Final = 24
+"""How many ranges in a row are surely compiled, whatever else the query asks of a row."""
+_MOST_IN_A_TREE: Final = 100
+_RANGES: Final = (1, 2, 4, 8, 16, _MOST_IN_A_ROW, _MOST_IN_A_TREE, 1000)
 """How many ranges are tried."""
 
 
@@ -127,7 +130,8 @@ class Choice:
         """That a row is of one of these blocks, as a text; empty where nothing is asked."""
         if self.starts is None or self.ends is None:
             return ""
-        return range_tree(self.starts.tolist(), self.ends.tolist())
+        starts, ends = self.starts.tolist(), self.ends.tolist()
+        return range_tree(starts, ends) if len(starts) > _MOST_IN_A_ROW else ranges_in_a_row(starts, ends)
 
 
 def choose(blocks: Candidates, columns: int, can_name_files: bool = True) -> Choice:
@@ -194,10 +198,28 @@ def _of_ranges(blocks: Candidates, here: Bits, columns: int, files: Ints | None,
 
 def _seconds(blocks: Candidates, here: Bits, columns: int, files: Ints | None, rows: int, ranges: int) -> float:
     opened = len(np.unique(blocks.file[here]))
-    a_row = _ROW + _VALUE * columns + (_NAME if files is not None else 0)
-    if ranges:
-        a_row += _TEST + _RANGE * ranges if ranges <= _COMPILED else _UNCOMPILED
+    a_row = _ROW + _VALUE * columns + (_NAME if files is not None else 0) + _test_seconds(ranges)
     return opened * _FILE + rows * a_row
+
+
+def _test_seconds(ranges: int) -> float:
+    """How long a condition of so many ranges takes for a row."""
+    if ranges <= _MOST_IN_A_ROW:
+        return _TEST + _RANGE * ranges if ranges else 0.0
+    return _TEST + (_TREE if ranges <= _MOST_IN_A_TREE else _LARGE_TREE)
+
+
+def ranges_in_a_row(starts: Sequence[int], ends: Sequence[int]) -> str:
+    """That a row's block is in one of these ranges (both ends included).
+
+    >>> ranges_in_a_row([3, 9], [5, 9])
+    '_block BETWEEN 3 AND 5 OR _block = 9'
+    """
+    return " OR ".join(map(_range, starts, ends))
+
+
+def _range(low: int, high: int) -> str:
+    return f"{BLOCK} = {low}" if low == high else f"{BLOCK} BETWEEN {low} AND {high}"
 
 
 def range_tree(starts: Sequence[int], ends: Sequence[int]) -> str:
@@ -209,8 +231,8 @@ def range_tree(starts: Sequence[int], ends: Sequence[int]) -> str:
     '(_block BETWEEN 3 AND 9 AND (_block BETWEEN 3 AND 5 OR _block = 9))'
     """
     low, high = starts[0], ends[-1]
-    bounds = f"{BLOCK} = {low}" if low == high else f"{BLOCK} BETWEEN {low} AND {high}"
     if len(starts) == 1:
-        return bounds
+        return _range(low, high)
     half = len(starts) // 2
-    return f"({bounds} AND ({range_tree(starts[:half], ends[:half])} OR {range_tree(starts[half:], ends[half:])}))"
+    first, second = range_tree(starts[:half], ends[:half]), range_tree(starts[half:], ends[half:])
+    return f"({_range(low, high)} AND ({first} OR {second}))"
