@@ -148,64 +148,53 @@ def choose(blocks: Candidates, columns: int, can_name_files: bool = True) -> Cho
         blocks = replace(blocks, spare=np.zeros_like(blocks.spare))
     opened = np.unique(blocks.file[blocks.needed])
     of_opened = np.isin(blocks.file, opened)
-    choices = _choices(blocks, np.ones(len(blocks.ids), dtype=np.bool_), columns, None)
+    choices = [_choice(blocks, np.ones_like(of_opened), columns, None)]
     if can_name_files and not of_opened.all():
-        choices += _choices(blocks, of_opened, columns, opened)
+        choices.append(_choice(blocks, of_opened, columns, opened))
     return min(choices, key=lambda choice: choice.seconds)
 
 
-def _choices(blocks: Candidates, here: Bits, columns: int, files: Ints | None) -> list[Choice]:
-    """What can be asked of the blocks of some files."""
-    gaps = _gaps(blocks, here)
-    found = [_of_ranges(blocks, here, columns, files, gaps, most) for most in _RANGES]
+def _choice(blocks: Candidates, here: Bits, columns: int, files: Ints | None) -> Choice:
+    """What to ask of the blocks of some files: nothing, or that a block is in some ranges."""
+    opening = len(np.unique(blocks.file[here])) * _FILE
+    a_row = _ROW + _VALUE * columns + (_NAME if files is not None else 0)
+    chosen = _ranges(blocks, here, a_row)
+    ranges = replace(chosen, files=files, seconds=opening + chosen.seconds)
     if (blocks.needed | blocks.spare | ~here).all():
         rows = int(blocks.rows[here].sum())
-        found.append(Choice(files, None, None, rows, _seconds(blocks, here, columns, files, rows, 0)))
-    return found
+        if opening + rows * a_row <= ranges.seconds:
+            return Choice(files, None, None, rows, opening + rows * a_row)
+    return ranges
 
 
-@dataclass(frozen=True, eq=False)
-class _Gaps:
-    """Between the needed blocks: ``needed`` int64[k] their places; of the k - 1 gaps between them the ``rows`` that
-    are read where they are not cut out, int64[k - 1], and whether they ``must`` be, bool[k - 1]."""
+def _ranges(blocks: Candidates, here: Bits, a_row: float) -> Choice:
+    """The ranges of blocks by which the rows between them are left out that are worth it.
 
-    needed: Ints
-    rows: Ints
-    must: Bits
-
-
-def _gaps(blocks: Candidates, here: Bits) -> _Gaps:
+    Blocks that must not be read are always cut out; of the other gaps between needed blocks, the widest.
+    """
     needed = np.flatnonzero(blocks.needed)
-    read = np.r_[0, np.cumsum(np.where(here & ~blocks.needed, blocks.rows, 0))]
+    vain = np.r_[0, np.cumsum(np.where(here & ~blocks.needed, blocks.rows, 0))]
     forbidden = np.r_[0, np.cumsum(here & ~blocks.needed & ~blocks.spare)]
-    rows, must = np.diff(read[needed]), np.diff(forbidden[needed]) > 0
-    return _Gaps(needed, rows, must)
+    gaps, must = np.diff(vain[needed]), np.diff(forbidden[needed]) > 0
+    free = np.flatnonzero(~must & (gaps > 0))
+    widest = free[np.argsort(-gaps[free], kind="stable")]
+    left = int(gaps[free].sum()) - np.r_[0, np.cumsum(gaps[widest])]
+    ever, least = int(must.sum()), int(blocks.rows[needed].sum())
 
+    def seconds(cuts: int) -> float:
+        return float(least + left[cuts]) * (a_row + _test_seconds(1 + ever + cuts))
 
-def _of_ranges(blocks: Candidates, here: Bits, columns: int, files: Ints | None, gaps: _Gaps, most: int) -> Choice:
-    """The ranges, at most so many unless more are a must, between which the most rows are left out."""
-    free = np.flatnonzero(~gaps.must & (gaps.rows > 0))
-    left = max(most - 1 - int(gaps.must.sum()), 0)
-    widest = free[np.argsort(-gaps.rows[free], kind="stable")[:left]]
-    cuts = np.sort(np.r_[np.flatnonzero(gaps.must), widest])
-    starts, ends = gaps.needed[np.r_[0, cuts + 1]], gaps.needed[np.r_[cuts, len(gaps.needed) - 1]]
-    kept = np.ones(len(gaps.rows), dtype=np.bool_)
-    kept[cuts] = False
-    rows = int(blocks.rows[blocks.needed].sum() + gaps.rows[kept].sum())
-    seconds = _seconds(blocks, here, columns, files, rows, len(starts))
-    return Choice(files, blocks.ids[starts], blocks.ids[ends], rows, seconds)
-
-
-def _seconds(blocks: Candidates, here: Bits, columns: int, files: Ints | None, rows: int, ranges: int) -> float:
-    opened = len(np.unique(blocks.file[here]))
-    a_row = _ROW + _VALUE * columns + (_NAME if files is not None else 0) + _test_seconds(ranges)
-    return opened * _FILE + rows * a_row
+    tried = sorted({min(max(most - 1 - ever, 0), len(widest)) for most in _RANGES})
+    best = min(tried, key=seconds)
+    cuts = np.sort(np.r_[np.flatnonzero(must), widest[:best]])
+    starts, ends = needed[np.r_[0, cuts + 1]], needed[np.r_[cuts, len(needed) - 1]]
+    return Choice(None, blocks.ids[starts], blocks.ids[ends], int(least + left[best]), seconds(best))
 
 
 def _test_seconds(ranges: int) -> float:
     """How long a condition of so many ranges takes for a row."""
     if ranges <= _MOST_IN_A_ROW:
-        return _TEST + _RANGE * ranges if ranges else 0.0
+        return _TEST + _RANGE * ranges
     return _TEST + (_TREE if ranges <= _MOST_IN_A_TREE else _LARGE_TREE)
 
 
