@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SourceError, TableError, recovered
+from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SettingError, SourceError, TableError, recovered
+from layoutopt.spark.core.workers import WITHOUT_US
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _BROKEN_FILE = re.compile(
@@ -36,6 +37,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
         SourceError: a file of the source is missing, truncated or no Parquet; names it.
         SchemaError: the source has a type that Spark refuses.
         BoundError: memory ran out.
+        SettingError: Spark's workers run a Python without layoutopt.
         TableError: the disk is full.
     """
     try:
@@ -58,6 +60,8 @@ def translated(text: str, source: str) -> LayoutoptError | None:
         return ours
     if _NO_SPACE.search(text):
         return _disk_full()
+    if WITHOUT_US in text:
+        return SettingError(text[text.index(WITHOUT_US) :].splitlines()[0])
     if _NO_MEMORY.search(text):
         return BoundError("memory ran out while a segment was written; lower segment_rows or give Spark more memory")
     if _NANOSECONDS.search(text):

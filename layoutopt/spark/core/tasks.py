@@ -6,16 +6,14 @@ columns travel by their places. The new names are part of the projection below t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from layoutopt.model.columns import SEGMENT
-
-Batches = Iterable[pa.RecordBatch]
-Task = Callable[[Batches], Iterator[pa.RecordBatch]]
+from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 
 
 def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> DataFrame:
@@ -30,7 +28,7 @@ def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> Dat
     names = rows.columns
     places = [f"c{place}" for place in range(len(names))]
     by_segment = rows.toDF(*places).repartitionById(max(1, segments), places[names.index(SEGMENT)])
-    return by_segment.mapInArrow(partial(_named, task, names), schema)
+    return map_in_workers(by_segment, partial(_named, task, names), schema)
 
 
 def _named(task: Task, names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.workers import own_python
 from layoutopt.spark.session.read import schema_ddl
 
 _MOST_PARTITIONS: Final = 64
@@ -42,7 +43,8 @@ def register_format(spark: SparkSession) -> None:
     # Spark looks for the name in the thread's active session, which may be another one that has it already.
     jvm: Any = spark._jvm
     jvm.SparkSession.setActiveSession(java)
-    spark.dataSource.register(LayoutoptSource)
+    with own_python(spark):
+        spark.dataSource.register(LayoutoptSource)
 
 
 class LayoutoptSource(ds.DataSource):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
+from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.pushdown import FLOATS, readable
@@ -171,15 +172,13 @@ def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRe
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
     numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
     reader = _segment_reader(read.table.catalog.files.root, list(segments), list(read.columns), read.scan.filter.root)
-    return numbers.mapInArrow(reader, schema_ddl(read.columns))
+    return map_in_workers(numbers, reader, schema_ddl(read.columns))
 
 
-def _segment_reader(
-    root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _segment_reader(root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
             yield from read_segments(TableFiles(root), chosen, columns, condition=condition, checked=checked)

@@ -1,0 +1,63 @@
+"""Sessions that users make: workers are of the driver's Python, and say what they lack where they can't be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+pytestmark = pytest.mark.spark
+
+READ = """
+import sys
+from pyspark.sql import SparkSession
+from layoutopt import spark as skipping
+settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "512m"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+skipping.register(spark, "t", sys.argv[1])
+skipping.enable(spark)
+print(len(spark.sql("SELECT id, price, score FROM t WHERE price > 60 AND kind = 'air'").collect()), "rows")
+print(spark.read.format("layoutopt").load(sys.argv[1]).count(), "in all")
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("groups")
+    build(root, some_rows(), building(SCHEMA, CONDITIONS, layouts=GROUPS))
+    return root
+
+
+def read(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a program prints that reads the table in a session of its own."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    return subprocess.run(
+        [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, env={**inherited, **environment}
+    )
+
+
+def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho this is another Python >&2\nexit 3\n")
+    other.chmod(0o755)
+    done = read(path, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert done.stdout.split("\n")[1] == "300 in all", done.stderr[-2000:]
+    assert int(done.stdout.split()[0]) > 0
+
+
+def test_workers_without_layoutopt_say_so(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['layoutopt'] = None\n")
+    other = tmp_path / "python-without"
+    other.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    done = read(path, PYSPARK_PYTHON=str(other))
+    assert done.returncode != 0
+    assert "RuntimeError: Spark's workers run a Python without layoutopt (" in done.stderr
+    assert "install it there, or name one that has it by PYSPARK_PYTHON" in done.stderr
