@@ -117,8 +117,8 @@ def _hash_values(array: pa.Array, type: str) -> Hashes:
     return _hash_integers(_values(array, width).astype(np.int32, copy=False))
 
 
-def _hash_integers(values: npt.NDArray[np.int32] | Ints) -> Hashes:
-    """The hashes of ints or longs; where they lie close together, those of all values between are looked up."""
+def _hash_integers(values: npt.NDArray[Any]) -> Hashes:
+    """The hashes of int32[n] or int64[n]; where they lie close together, those of all between are looked up."""
     if len(values) > _PROBE:
         lowest, highest = int(values.min()), int(values.max())
         if highest - lowest < len(values) // 4:
@@ -159,7 +159,7 @@ def _hash_decimals(array: pa.Array, precision: int) -> Hashes:
     """Unscaled values: as longs where they fit by their type, else as the bytes of a ``BigInteger``."""
     halves = np.frombuffer(array.buffers()[1], "<i8", count=2 * len(array), offset=array.offset * 16)
     if precision <= _LONG_DECIMAL:
-        return _hash_integers(np.ascontiguousarray(halves[0::2], dtype=np.int64))
+        return _hash_integers(halves[0::2].astype(np.int64))
     return hash_texts(*_big_integer_bytes(halves))
 
 
