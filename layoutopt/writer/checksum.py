@@ -13,11 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.model.arrays import Bytes, Hashes, Ints, Places
+from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places
 from layoutopt.model.types import decimal_digits
 from layoutopt.writer.murmur3 import SEED, hash_texts, hash_words
-
-__all__ = ["SEED", "block_sums", "hash_array", "hash_words", "is_hashable", "sums_by_block"]
 
 # A text column is hashed by its distinct values where a probe of so many rows has at most half as many of them.
 _PROBE = 2_000
@@ -75,8 +73,8 @@ def block_sums(array: pa.Array | pa.ChunkedArray, offsets: Ints, type: str) -> I
     return sums_by_block(np.concatenate([np.zeros(0, np.uint32), *hashes]), offsets)
 
 
-def sums_by_block(hashes: Hashes, offsets: Ints) -> Ints:
-    """The sum of the hashes of each block, ``int64[n_blocks]``; blocks as in :func:`block_sums`."""
+def sums_by_block(hashes: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
+    """The sum of the hashes (or other numbers) of each block, ``int64[n_blocks]``; blocks as in :func:`block_sums`."""
     filled = np.diff(offsets) > 0
     sums = np.zeros(len(filled), dtype=np.int64)
     if filled.any():
