@@ -23,7 +23,7 @@ from layoutopt.model.types import decimal_digits
 from layoutopt.writer.checksum import sums_by_block
 
 Number = TypeVar("Number", bound=np.generic)
-# Values are put together by comparing them where a probe of so many has at most half as many distinct ones.
+# Values are put together by comparing them where a probe of so many has at most a quarter as many distinct ones.
 _PROBE = 1_000
 
 
@@ -106,7 +106,7 @@ def _may_repeat(array: pa.Array, type: str) -> bool:
         return True
     if type not in FLOATS and not pa.types.is_string(array.type) and not pa.types.is_large_string(array.type):
         return False
-    return len(array) > _PROBE and 2 * pc.count_distinct(array.slice(0, _PROBE)).as_py() <= _PROBE
+    return len(array) > _PROBE and 4 * pc.count_distinct(array.slice(0, _PROBE)).as_py() <= _PROBE
 
 
 def _by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:

@@ -38,7 +38,7 @@ Finding = tuple[str, str]
 _CELLS = 1 << 21
 _MOST_ROWS = 1 << 18
 # Pages of a text column hold codes and few texts where they have at most so many bytes a value.
-_CODED_BYTES = 6
+_CODED_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
