@@ -10,11 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layoutopt.model.arrays import Bytes, Hashes, Ints, Places
+from layoutopt.model.arrays import Bytes, Hashes, Ints
 
 SEED = 42
 # Rows mixed together: all arrays of one round stay in the second-level cache.
 _CHUNK = 16_384
+# Words of a text that are read at once, from whatever byte on.
+_RUN = 8
+_RUN_BYTES = 4 * _RUN
 _MOST_SHORT = np.iinfo(np.uint16).max
 
 
@@ -70,9 +73,14 @@ def hash_joined(states: Hashes, second: Hashes) -> Hashes:
 def hash_texts(data: Bytes, offsets: Ints) -> Hashes:
     """The hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``."""
     hashes = np.empty(len(offsets) - 1, np.uint32)
-    for start in range(0, len(hashes), _CHUNK):
-        stop = min(start + _CHUNK, len(hashes))
+    # Runs of words are read beyond a text's end, so the last ones get bytes to follow them.
+    followed = int(np.searchsorted(offsets[1:], len(data) - _RUN_BYTES, side="right"))
+    for start in range(0, followed, _CHUNK):
+        stop = min(start + _CHUNK, followed)
         hashes[start:stop] = _hash_some_texts(data, offsets[start : stop + 1])
+    last = offsets[followed:]
+    padded = np.concatenate([data[last[0] : last[-1]], np.zeros(_RUN_BYTES, np.uint8)])
+    hashes[followed:] = _hash_some_texts(padded, last - last[0])
     return hashes
 
 
@@ -83,8 +91,7 @@ def _hash_some_texts(data: Bytes, offsets: Ints) -> Hashes:
     backwards = longest - lengths
     longest_first = np.argsort(backwards.astype(np.uint16) if longest <= _MOST_SHORT else backwards, kind="stable")
     lengths = lengths[longest_first]
-    starts = offsets[:-1][longest_first] - offsets[0]
-    data = data[offsets[0] : offsets[-1]]
+    starts = offsets[:-1][longest_first]
     hashes = np.full(len(lengths), SEED, np.uint32)
     scratch = np.empty((2, len(hashes)), np.uint32)
     _mix_whole_words(hashes, data, starts, lengths // 4, scratch)
@@ -97,28 +104,14 @@ def _hash_some_texts(data: Bytes, offsets: Ints) -> Hashes:
 
 def _mix_whole_words(hashes: Hashes, data: Bytes, starts: Ints, n_words: Ints, scratch: Hashes) -> None:
     """Mix each text's whole words into its hash; texts come longest first, so those with a k-th word are a prefix."""
-    words, size = _words_at_any_byte(data)
-    places: Places = (starts % 4) * size + starts // 4
+    runs = np.ndarray(len(data) - _RUN_BYTES + 1, dtype=f"V{_RUN_BYTES}", buffer=data, strides=(1,))
     most = int(n_words[0]) if len(n_words) else 0
-    having = np.searchsorted(-n_words, -np.arange(1, most + 1), side="right")
-    for n in having.tolist():
-        found = words[places[:n]]
-        _scramble(found, scratch[0, :n], scratch[1, :n])
-        _join(hashes[:n], scratch[0, :n], scratch[1, :n])
-        places[:n] += 1
-
-
-def _words_at_any_byte(data: Bytes) -> tuple[Hashes, int]:
-    """The little-endian words from byte 0, 4, 8, ... on, then those from 1, 5, ..., and so on; and how many each are.
-
-    So the word at byte p is the (p % 4) * size + p // 4 -th, and the text's next one follows it.
-    """
-    size = len(data) // 4 + 1
-    shifted = np.zeros((4, 4 * size), np.uint8)
-    for shift in range(4):
-        part = data[shift : shift + 4 * size]
-        shifted[shift, : len(part)] = part
-    return shifted.view("<u4").reshape(-1), size
+    having = np.searchsorted(-n_words, -np.arange(1, most + 1), side="right").tolist()
+    for first in range(0, most, _RUN):
+        words = runs[starts[: having[first]] + 4 * first].view("<u4").reshape(-1, _RUN)
+        for k, n in enumerate(having[first : first + _RUN]):
+            _scramble(words[:n, k], scratch[0, :n], scratch[1, :n])
+            _join(hashes[:n], scratch[0, :n], scratch[1, :n])
 
 
 def _mix_tails(hashes: Hashes, data: Bytes, starts: Ints, sizes: Ints, scratch: Hashes) -> None:

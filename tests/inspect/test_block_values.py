@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from layoutopt.catalog.statistics import measure
@@ -97,7 +97,10 @@ def test_a_code_outside_its_dictionary_is_refused(code: int) -> None:
 def test_the_blocks_with_a_matching_row_are_found(
     condition: str, cuts: list[int], coded: bool, data: st.DataObject
 ) -> None:
-    feature = building(SCHEMA, [condition]).plan.features[0]
+    try:
+        feature = building(SCHEMA, [condition]).plan.features[0]
+    except ValueError:
+        reject()  # it holds for no row, or for all of them
     rows = some_rows(40)
     if coded:
         place = rows.schema.get_field_index("kind")
