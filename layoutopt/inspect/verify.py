@@ -170,7 +170,8 @@ def _checked_files(
     """The files with what came of them, in their order; some are read ahead, side by side."""
     workers = min(pa.cpu_count(), _MOST_WORKERS, max(len(chosen), 1))
     waiting: deque[tuple[PlanBlocks, FileToCheck, Future[CheckedFile]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
+    try:
         for source, file in _to_check(chosen):
             waiting.append((source, file, pool.submit(check_file, table.catalog.files, file, workers == 1)))
             if len(waiting) > 2 * workers:
@@ -178,6 +179,8 @@ def _checked_files(
                 yield source, file, checked.result()
         for source, file, checked in waiting:
             yield source, file, checked.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # whoever stops waits for no file that nobody has begun with
 
 
 def _to_check(chosen: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, FileToCheck]]:
