@@ -31,7 +31,7 @@ from layoutopt.scan.table import Table
 Progress = Callable[[int, int], None]
 MOST_PROBLEMS = 1000
 # Files read side by side; each holds some row groups in memory.
-_MOST_WORKERS = 8
+_MOST_WORKERS = 4
 _EXPECTED_AT_ONCE = 4096
 
 
