@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.errors import SchemaError
-from layoutopt.model.arrays import Bits, Keys
+from layoutopt.model.arrays import Bits, Ints, Keys
 from layoutopt.model.records import short
 from layoutopt.model.types import decimal_digits
 from layoutopt.model.values import float_keys, key_kind
@@ -52,7 +52,7 @@ def key_array(array: ArrowValues, type: str) -> Keys:
     """
     stored = stored_keys(array, type)
     if stored.type == pa.int64():
-        return np.asarray(pc.fill_null(stored, 0))
+        return np.asarray(filled(stored, 0))
     return _object_keys(stored, type)
 
 
@@ -135,8 +135,17 @@ def one_chunk(array: ArrowValues) -> pa.Array:
 
 
 def _stored_floats(values: pa.Array) -> pa.Array:
-    numbers = np.asarray(pc.fill_null(values, 0.0))
-    return pa.array(float_keys(numbers), mask=np.asarray(values.is_null()))
+    return _masked_like(values, float_keys(np.asarray(filled(values, 0.0))))
+
+
+def filled(values: pa.Array, value: float) -> pa.Array:
+    """The numbers with a value for each null; where there is none, the very array."""
+    return pc.fill_null(values, value) if values.null_count else values
+
+
+def _masked_like(values: pa.Array, keys: Ints) -> pa.Array:
+    """Keys as Arrow, null where the values are."""
+    return pa.array(keys, mask=np.asarray(values.is_null()) if values.null_count else None)
 
 
 def _unscaled(values: pa.Array, type: str) -> pa.Array:
@@ -145,4 +154,4 @@ def _unscaled(values: pa.Array, type: str) -> pa.Array:
         return pa.Array.from_buffers(_WIDE_DECIMAL, len(values), values.buffers(), offset=values.offset)
     words = np.frombuffer(values.buffers()[1], dtype="<i8").reshape(-1, 2)
     unscaled = words[values.offset : values.offset + len(values), 0]
-    return pa.array(unscaled, mask=np.asarray(values.is_null()))
+    return _masked_like(values, unscaled)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, decoded, key_storage, stored_keys
+from layoutopt.catalog.keys import FLOATS, ArrowValues, decoded, filled, key_storage, stored_keys
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, key_kind
@@ -149,29 +149,33 @@ def _mask(array: ArrowValues) -> Bits:
 
 def _count(mask: Bits, offsets: Ints) -> Ints:
     """How many of each block's rows the mask has, int64[n]; reduceat would count an empty block as its neighbour."""
+    if not mask.any():
+        return np.zeros(len(offsets) - 1, dtype=np.int64)
     running = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
     return np.diff(running[offsets])
 
 
 def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measured:
-    null = _mask(keys)
-    values = np.asarray(pc.fill_null(keys, 0))
-    nan = (values == NAN_KEY) & ~null if with_nans else np.zeros_like(null)
-    nulls, nans = _count(null, offsets), _count(nan, offsets)
-    left_out = null | nan
+    null = left_out = _mask(keys)
+    values = np.asarray(filled(keys, 0))
+    nulls, nans = _count(null, offsets), np.zeros(len(offsets) - 1, dtype=np.int64)
+    if with_nans:
+        nan = (values == NAN_KEY) & ~null
+        nans, left_out = _count(nan, offsets), null | nan
     empty = np.diff(offsets) - nulls - nans == 0
-    low = _reduce(np.minimum, np.where(left_out, _INT64.max, values), offsets)
-    high = _reduce(np.maximum, np.where(left_out, _INT64.min, values), offsets)
+    all_in = not left_out.any()
+    low = _reduce(np.minimum, values if all_in else np.where(left_out, _INT64.max, values), offsets)
+    high = _reduce(np.maximum, values if all_in else np.where(left_out, _INT64.min, values), offsets)
     return Measured(nulls, nans if with_nans else None, pa.array(low, mask=empty), pa.array(high, mask=empty))
 
 
 def _reduce(function: np.ufunc, values: Ints, offsets: Ints) -> Ints:
     """The function over each block's rows, int64[n]; what an empty block gets means nothing."""
-    filled = np.diff(offsets) > 0
-    reduced = np.zeros(len(filled), dtype=np.int64)
-    if filled.any():
+    has_rows = np.diff(offsets) > 0
+    reduced = np.zeros(len(has_rows), dtype=np.int64)
+    if has_rows.any():
         # Blocks with rows tile the array without a gap, so each one's end is the next one's start.
-        reduced[filled] = function.reduceat(values, offsets[:-1][filled])
+        reduced[has_rows] = function.reduceat(values, offsets[:-1][has_rows])
     return reduced
 
 

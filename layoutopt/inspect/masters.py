@@ -76,9 +76,11 @@ class TidsRead:
         rows = int(self._rows[place // len(self._layouts)])
         seen = self._seen.setdefault(place, np.zeros(rows, dtype=np.bool_))
         known = tids[(tids >= 0) & (tids < rows)]
-        if len(np.unique(known)) < len(tids) or seen[known].any():
+        here = np.zeros(rows, dtype=np.bool_)
+        here[known] = True
+        if np.count_nonzero(here) < len(tids) or (here & seen).any():
             self._twice.add(place)
-        seen[known] = True
+        seen |= here
         self._left[place] -= 1
         return None if self._left[place] else self._judged(place, self._seen.pop(place))
 

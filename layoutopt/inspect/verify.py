@@ -8,36 +8,31 @@ source is in its master layout.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.entries import written_content
-from layoutopt.catalog.statistics import measure
-from layoutopt.errors import DataFileError, SchemaError, SettingError
+from layoutopt.errors import SettingError
+from layoutopt.inspect.file_check import CheckedFile, Expected, FileToCheck, check_file
 from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
-from layoutopt.model.arrays import Ints
-from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.predicates import describe
-from layoutopt.model.schema import Column
-from layoutopt.model.values import NAN_KEY
-from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.arrow_types import empty_table
-from layoutopt.scan.files import damaged, open_parquet
-from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.matching import KeyedRows, matching_rows
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table
-from layoutopt.skipping.cannot_match import UNKNOWN_NULLS
-from layoutopt.writer.checksum import is_hashable, sums_by_block
-from layoutopt.writer.positions import position_sums, value_hashes
 
-Finding = tuple[str, str]
 Progress = Callable[[int, int], None]
 MOST_PROBLEMS = 1000
+# Files read side by side; each holds some row groups in memory.
+_MOST_WORKERS = 4
+_EXPECTED_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -134,10 +129,12 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
     positions = {id(source): TidsRead(source) for source in table.sources}
     blocks = rows = 0
-    for done, (source, index) in enumerate(chosen):
-        mine = source.blocks.take(source.blocks.file == index)
-        problems += _verify_file(table, source, mine, positions[id(source)])
-        blocks, rows = blocks + mine.n, rows + int(mine.rows.sum())
+    for done, (source, file, checked) in enumerate(_checked_files(table, chosen)):
+        problems += [Problem(check, file.path, message) for check, message in checked.findings]
+        wrong = None if checked.tids is None else positions[id(source)].add(file.path, checked.tids)
+        if wrong is not None:
+            problems.append(Problem("master", file.path, wrong))
+        blocks, rows = blocks + len(file.blocks), rows + int(file.expected.rows[file.blocks].sum())
         if progress is not None:
             progress(done + 1, len(chosen))
     return VerifyReport(
@@ -149,14 +146,11 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
     for source in table.sources:
+        no_rows = KeyedRows(empty_table(source.plan.schema.columns))
         for feature in source.plan.features:
-            if matching_rows(feature.node, _no_rows(source)) is None:
+            if matching_rows(feature.node, no_rows) is None:
                 found.append(f"the union vectors' bit of {describe(feature.node)}: only Spark can evaluate it")
     return tuple(dict.fromkeys(found))
-
-
-def _no_rows(source: PlanBlocks) -> pa.Table:
-    return empty_table(source.plan.schema.columns)
 
 
 def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
@@ -170,112 +164,45 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
     yield from (Problem("rest", *found) for found in misplaced_rests(source))
 
 
-def _verify_file(table: Table, source: PlanBlocks, blocks: BlockTable, positions: TidsRead) -> Iterator[Problem]:
-    """The checks of one data file; ``blocks`` are those in it."""
-    blocks = blocks.take(np.argsort(blocks.row_group, kind="stable"))
-    path = blocks.files[int(blocks.file[0])]
+def _checked_files(
+    table: Table, chosen: Sequence[tuple[PlanBlocks, int]]
+) -> Iterator[tuple[PlanBlocks, FileToCheck, CheckedFile]]:
+    """The files with what came of them, in their order; some are read ahead, side by side."""
+    workers = min(pa.cpu_count(), _MOST_WORKERS, max(len(chosen), 1))
+    waiting: deque[tuple[PlanBlocks, FileToCheck, Future[CheckedFile]]] = deque()
+    pool = ThreadPoolExecutor(workers)
     try:
-        # A changed footer says nothing that is worth a look, and reading by it may take any memory.
-        with open_parquet(table.catalog.files, path, blocks.footers[0]) as parquet:
-            found = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
-            if found != blocks.rows.tolist() or blocks.row_group.tolist() != list(range(len(found))):
-                yield Problem("row-groups", path, f"it has row groups of {found[:5]}… rows, the catalog others")
-                return
-            rows = parquet.read()
-    except DataFileError as error:
-        yield Problem("file", path, str(error))
-        return
-    except (pa.ArrowException, OSError) as error:
-        yield Problem("file", path, str(damaged(path, error)))
-        return
-    offsets = np.r_[0, np.cumsum(blocks.rows)].astype(np.int64)
-    for check, message in _verify_rows(source, blocks, rows, offsets):
-        yield Problem(check, path, message)
-    if TID in rows.column_names and not rows.column(TID).null_count:
-        wrong = positions.add(path, rows.column(TID).to_numpy())
-        if wrong is not None:
-            yield Problem("master", path, wrong)
+        for source, file in _to_check(chosen):
+            waiting.append((source, file, pool.submit(check_file, table.catalog.files, file, workers == 1)))
+            if len(waiting) > 2 * workers:
+                source, file, checked = waiting.popleft()
+                yield source, file, checked.result()
+        for source, file, checked in waiting:
+            yield source, file, checked.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # whoever stops waits for no file that nobody has begun with
 
 
-def _verify_rows(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
-    yield from _verify_identifiers(source, blocks, rows)
-    for column in source.plan.schema.columns:
-        expected = blocks.has_column(column.name)
-        if not expected.any():
-            continue
-        if column.name not in rows.column_names:
-            yield "column", f"it lacks the column {column.name!r}"
-            continue
-        values = rows.column(column.name)
-        try:
-            yield from _verify_statistics(blocks, column, values, offsets)
-        except SchemaError as error:
-            yield "column", str(error)
-            continue
-        yield from _verify_sums(blocks, column, rows, offsets)
-    yield from _verify_bits(source, blocks, rows, offsets)
+def _to_check(chosen: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, FileToCheck]]:
+    """The files with what the catalog says of them, gathered for some thousand blocks at once."""
+    for source, files in _runs(chosen):
+        blocks = source.blocks.take(np.flatnonzero(np.isin(source.blocks.file, files)))
+        expected = Expected.of(source.plan, blocks)
+        in_order = np.lexsort((blocks.row_group, blocks.file))
+        ends = np.searchsorted(blocks.file[in_order], np.arange(len(blocks.files) + 1))
+        of_path = {path: in_order[ends[i] : ends[i + 1]] for i, path in enumerate(blocks.files)}
+        footers = dict(zip(blocks.files, blocks.footers, strict=True))
+        for index in files:
+            path = source.blocks.files[index]
+            yield source, FileToCheck(path, footers[path], expected, of_path[path])
 
 
-def _verify_identifiers(source: PlanBlocks, blocks: BlockTable, rows: pa.Table) -> Iterator[Finding]:
-    if BLOCK not in rows.column_names:
-        yield "block-column", f"it lacks the column {BLOCK!r}"
-    elif not np.array_equal(rows.column(BLOCK).to_numpy(), np.repeat(blocks.block_id, blocks.rows)):
-        yield "block-column", f"its {BLOCK!r} values are not those of its blocks"
-    if len(source.plan.scheme.layouts) > 1:
-        if TID not in rows.column_names:
-            yield "tid-column", f"it lacks the column {TID!r}"
-        elif rows.column(TID).null_count or len(rows.column(TID).unique()) < rows.num_rows:
-            yield "tid-column", f"its {TID!r} values are no distinct positions"
-
-
-def _verify_statistics(blocks: BlockTable, column: Column, values: pa.ChunkedArray, offsets: Ints) -> Iterator[Finding]:
-    """Whether no value lies outside the bounds that the catalog knows, and counts are right."""
-    bounds = blocks.block_statistics().bounds[column.name]
-    measured = measure(values, offsets, column.type)
-    wrong = (bounds.nulls != UNKNOWN_NULLS) & (bounds.nulls != measured.nulls)
-    nans = measured.nans if measured.nans is not None else np.zeros_like(measured.nulls)
-    low = measured.low.to_pylist() if measured.low is not None else []
-    high = measured.high.to_pylist() if measured.high is not None else []
-    for i in np.flatnonzero(bounds.known) if low else ():
-        if low[i] is not None and not (bounds.low[i] <= low[i] and high[i] <= bounds.high[i]):
-            wrong[i] = True
-        if nans[i] and bounds.high[i] < NAN_KEY:
-            wrong[i] = True
-    if wrong.any():
-        block = int(blocks.block_id[np.argmax(wrong)])
-        yield "statistics", f"the statistics of {column.name!r} are wrong in {int(wrong.sum())} blocks, as in {block}"
-
-
-def _verify_sums(blocks: BlockTable, column: Column, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
-    """Whether the values, and with several layouts their places in the segment, are those that were written."""
-    name = column.name
-    stored, at_tids = blocks.column_sums(name), blocks.column_tid_sums(name)
-    hashes = value_hashes(rows.column(name), column.type) if is_hashable(column.type) or (at_tids >= 0).any() else None
-    if hashes is None:
-        return
-    wrong = (stored >= 0) & (stored != sums_by_block(hashes, offsets))
-    if wrong.any():
-        block = int(blocks.block_id[np.argmax(wrong)])
-        yield "checksum", f"the content of {name!r} was changed in {int(wrong.sum())} blocks, as in {block}"
-    if TID not in rows.column_names:
-        return
-    tids = rows.column(TID).to_numpy()
-    moved = (at_tids >= 0) & (at_tids != position_sums(hashes, tids, offsets)) & ~wrong
-    if moved.any():
-        block = int(blocks.block_id[np.argmax(moved)])
-        yield "tid-checksum", f"values of {name!r} have other tids in {int(moved.sum())} blocks, as in {block}"
-
-
-def _verify_bits(source: PlanBlocks, blocks: BlockTable, rows: pa.Table, offsets: Ints) -> Iterator[Finding]:
-    """Whether no row makes a feature TRUE whose bit is 0 in its block."""
-    for position, feature in enumerate(source.plan.features):
-        if not feature.columns <= set(rows.column_names):
-            continue
-        matched = matching_rows(feature.node, rows)
-        if matched is None:
-            continue
-        counts = np.diff(np.r_[0, np.cumsum(matched)][offsets])
-        wrong = (counts > 0) & ~feature_bit(blocks.words, position)
-        if wrong.any():
-            block = int(blocks.block_id[np.argmax(wrong)])
-            yield "union-vector", f"block {block} has rows of {describe(feature.node)}, but its union vector says none"
+def _runs(chosen: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, list[int]]]:
+    """Runs of files of one plan with some thousand blocks together."""
+    for _, of_source in groupby(chosen, key=lambda item: id(item[0])):
+        items = list(of_source)
+        source = items[0][0]
+        n_blocks = np.bincount(source.blocks.file, minlength=len(source.blocks.files))
+        held = np.cumsum(n_blocks[[index for _, index in items]]) // _EXPECTED_AT_ONCE
+        for _, run in groupby(zip(held.tolist(), items, strict=True), key=lambda pair: pair[0]):
+            yield source, [index for _, (_, index) in run]

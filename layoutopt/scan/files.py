@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -40,7 +40,14 @@ def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_row
         )
 
 
-def open_parquet(files: TableFiles, path: str, footer: str | None = None, *, remember: bool = False) -> pq.ParquetFile:
+def open_parquet(
+    files: TableFiles,
+    path: str,
+    footer: str | None = None,
+    *,
+    remember: bool = False,
+    coded: Callable[[pq.FileMetaData], list[str]] | None = None,
+) -> pq.ParquetFile:
     """A data file, opened. Pages are checked as they are read.
 
     Args:
@@ -48,6 +55,7 @@ def open_parquet(files: TableFiles, path: str, footer: str | None = None, *, rem
         path: the file.
         footer: the digest that its footer must have, if one is known.
         remember: take the footer as it was read before, and remember it for next time.
+        coded: which columns to read as dictionaries; all their pages must be so encoded.
 
     Raises:
         DataFileError: it is missing, or no Parquet file, or its footer was changed.
@@ -60,7 +68,13 @@ def open_parquet(files: TableFiles, path: str, footer: str | None = None, *, rem
             if metadata is None:
                 found = checked_footer(source, path, footer)
                 metadata = files.footers.put(path, footer, found) if remember else metadata_of(found)
-        return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+        read_dictionary = None
+        if coded is not None:
+            metadata = metadata or pq.read_metadata(source)
+            read_dictionary = coded(metadata)
+        return pq.ParquetFile(
+            source, metadata=metadata, read_dictionary=read_dictionary, page_checksum_verification=True
+        )
     except FileNotFoundError as error:
         raise missing(path) from error
     except (pa.ArrowException, OSError) as error:

@@ -16,7 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.model.arrays import Hashes, Ints
-from layoutopt.writer.checksum import SEED, hash_array, hash_words, is_hashable, sums_by_block
+from layoutopt.writer.checksum import hash_array, is_hashable, sums_by_block
+from layoutopt.writer.murmur3 import SEED, hash_joined, hash_words, joined, scrambled
+
+__all__ = ["Positions", "at_positions", "position_sums", "scrambled", "value_hashes"]
 
 _LEAVES = {
     pa.bool_(): "boolean",
@@ -53,6 +56,25 @@ def at_positions(hashes: Hashes, tids: npt.NDArray[np.integer]) -> Hashes:
     [3609916043, 3314335178]
     """
     return hash_words([tids.astype(np.uint32), hashes])
+
+
+class Positions:
+    """The tids of rows, mixed once for all the columns that are hashed with them.
+
+    Args:
+        tids: of each row.
+    """
+
+    def __init__(self, tids: npt.NDArray[np.integer]) -> None:
+        self._states = joined(tids.astype(np.uint32))
+
+    def hashes(self, scrambled_hashes: Hashes) -> Hashes:
+        """:func:`at_positions` of values of which :func:`~layoutopt.writer.murmur3.scrambled` hashes are given.
+
+        >>> Positions(np.array([0, 1])).hashes(scrambled(np.array([7, 7], np.uint32))).tolist()
+        [3609916043, 3314335178]
+        """
+        return hash_joined(self._states, scrambled_hashes)
 
 
 def position_sums(hashes: Hashes, tids: npt.NDArray[np.integer], offsets: Ints) -> Ints:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.writer.checksum import block_sums, hash_array, is_hashable
+from layoutopt.writer.checksum import block_sums, hash_array, is_hashable, sums_by_block
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,3 +132,25 @@ def test_a_type_that_spark_must_hash_is_refused() -> None:
     assert not is_hashable("array<int>")
     with pytest.raises(ValueError, match="array<int>"):
         hash_array(pa.array([[1]]), "array<int>")
+
+
+@given(st.integers(-(2**63), 2**63 - 5000), st.integers(0, 3))
+def test_numbers_that_lie_close_together_hash_as_one_by_one(lowest: int, width: int) -> None:
+    values = lowest + np.arange(5000) % (width * 1000 + 1)
+    column = pa.array(values, pa.int64())
+    few_at_once = [hash_array(column[i : i + 500], "bigint") for i in range(0, 5000, 500)]
+    assert np.array_equal(hash_array(column, "bigint"), np.concatenate(few_at_once))
+
+
+@given(st.lists(st.none() | st.sampled_from(["", "a", "abcde", "é"])), st.integers(0, 5))
+def test_a_dictionary_hashes_as_its_values(texts: list[str | None], skipped: int) -> None:
+    plain = pa.array(texts, pa.string())
+    coded = plain.dictionary_encode()[skipped:]
+    assert hash_array(coded, "string").tolist() == hash_array(plain[skipped:], "string").tolist()
+
+
+@given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=3), max_size=6))
+def test_sums_by_block_are_those_of_each_block(blocks: list[list[int]]) -> None:
+    hashes = np.array([value for block in blocks for value in block], np.uint32)
+    offsets = np.cumsum([0, *map(len, blocks)])
+    assert sums_by_block(hashes, offsets).tolist() == [sum(block) for block in blocks]

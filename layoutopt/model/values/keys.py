@@ -92,8 +92,13 @@ def float_keys(values: Floats) -> Ints:
     """
     doubles = np.asarray(values, dtype=np.float64)
     bits = np.ascontiguousarray(doubles).view(np.int64)
-    keys = np.where(bits < 0, -(bits & np.int64(_SIGN)), bits)
-    keys[np.isnan(doubles)] = NAN_KEY
+    below = bits >> 63
+    keys = bits & np.int64(_SIGN)
+    keys ^= below  # with the next line, minus the key where the sign is set
+    keys -= below
+    nan = np.isnan(doubles)
+    if nan.any():
+        keys[nan] = NAN_KEY
     return keys
 
 
