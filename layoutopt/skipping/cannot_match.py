@@ -16,10 +16,10 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicates import And, Constant, InSet, Node, Or, columns_of
-from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds, FeatureBits
+from layoutopt.skipping.implied import ImpliedPredicates
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 
 __all__ = ["UNKNOWN_NULLS", "BlockStatistics", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]
@@ -34,12 +34,27 @@ class FeatureIndex:
     def __init__(self, features: FeatureSet) -> None:
         self.features = features
         self._answers: dict[Node, tuple[int, ...]] = {}
-        self._about: dict[frozenset[str], tuple[int, ...]] = {}
+        self._about: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
         self._pieces: dict[InSet, tuple[InSet, ...]] = {}
 
     @cached_property
     def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
         return tuple(tuple(columns_of(p) for p in feature.predicates) for feature in self.features)
+
+    @cached_property
+    def _predicates(self) -> dict[Predicate, int]:
+        """The features' predicates, each with its bit in :attr:`_implied`'s answers."""
+        found = dict.fromkeys(p for feature in self.features for p in feature.predicates)
+        return {predicate: 1 << i for i, predicate in enumerate(found)}
+
+    @cached_property
+    def _implied(self) -> ImpliedPredicates:
+        return ImpliedPredicates(tuple(self._predicates))
+
+    @cached_property
+    def _conjunctions(self) -> tuple[int, ...]:
+        """Each feature as the bits of its predicates."""
+        return tuple(sum(self._predicates[p] for p in set(feature.predicates)) for feature in self.features)
 
     def subsuming(self, node: Node) -> tuple[int, ...]:
         """The features that subsume the node: every row that makes the node TRUE makes the feature TRUE (3.3.1)."""
@@ -59,9 +74,12 @@ class FeatureIndex:
         if columns not in self._about:
             # A predicate on other columns is implied by nothing here: saves most of the calls.
             self._about[columns] = tuple(
-                i for i, predicates in enumerate(self._columns) if all(columns & one for one in predicates)
+                (i, self._conjunctions[i])
+                for i, predicates in enumerate(self._columns)
+                if all(columns & one for one in predicates)
             )
-        return tuple(i for i in self._about[columns] if subsumes(self.features.features[i].predicates, node))
+        lacking = ~self._implied.of(node)
+        return tuple(i for i, predicates in self._about[columns] if not predicates & lacking)
 
 
 def cannot_match(
