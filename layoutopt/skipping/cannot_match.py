@@ -10,7 +10,7 @@ feature, a bound, a count of NULLs, a kind of literal) proves nothing, so the bl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -35,7 +35,6 @@ class FeatureIndex:
         self.features = features
         self._answers: dict[Node, tuple[int, ...]] = {}
         self._about: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
-        self._pieces: dict[InSet, tuple[InSet, ...]] = {}
 
     @cached_property
     def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
@@ -61,13 +60,6 @@ class FeatureIndex:
         if node not in self._answers:
             self._answers[node] = self._find(node)
         return self._answers[node]
-
-    def pieces(self, literal: InSet) -> tuple[InSet, ...]:
-        """As the function :func:`pieces`, remembered."""
-        found = self._pieces.get(literal)
-        if found is None:
-            found = self._pieces[literal] = pieces(literal)
-        return found
 
     def _find(self, node: Node) -> tuple[int, ...]:
         columns = columns_of(node)
@@ -128,7 +120,7 @@ class _Check:
                 if self.zone_maps is not None:
                     proved |= self.zone_maps.packed(node)
                 if isinstance(node, InSet) and self.bits is not None and self.index is not None:
-                    proved |= self._all_of(self.index.pieces(node))  # bounds have looked at all pieces already
+                    proved |= self._all_of(pieces(node))  # bounds have looked at all pieces already
         return proved
 
     def _all_of(self, nodes: tuple[Node, ...]) -> Packed:
@@ -157,6 +149,7 @@ class _Check:
         return np.zeros(-(-self.n // 8), dtype=np.uint8)
 
 
+@lru_cache(maxsize=1 << 14)
 def pieces(literal: InSet) -> tuple[InSet, ...]:
     """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
 
