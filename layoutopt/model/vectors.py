@@ -13,9 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Ints, Words
+from layoutopt.model.arrays import Bits, Floats, Ints, Words
 
 WORD_BITS = 64
+# Vectors worked on together: the words of one round stay in the second-level cache.
+_CHUNK = 16_384
 
 
 def words_for(n_features: int) -> int:
@@ -69,10 +71,59 @@ def project(words: Words, features: Sequence[int]) -> Words:
     Raises:
         ValueError: a feature lies beyond the words.
     """
-    bits = np.zeros((len(words), len(features)), dtype=np.bool_)
+    _require_width(words, max(features, default=-1) + 1)
+    moves = _moves(features)
+    result = np.zeros((words_for(len(features)), len(words)), dtype=np.uint64)
+    for start in range(0, len(words), _CHUNK):
+        part, columns = result[:, start : start + _CHUNK], words[start : start + _CHUNK].T.copy()
+        for (source, target, shift), mask in moves.items():
+            moved = columns[source] & np.uint64(mask)
+            part[target] |= moved << np.uint64(shift) if shift >= 0 else moved >> np.uint64(-shift)
+    return np.ascontiguousarray(result.T)
+
+
+def _moves(features: Sequence[int]) -> dict[tuple[int, int, int], int]:
+    """The bits, as masks, that go from one word to one word by one shift: bits that are moved together."""
+    moves: dict[tuple[int, int, int], int] = {}
     for position, feature in enumerate(features):
-        bits[:, position] = feature_bit(words, feature)
-    return pack(bits)
+        move = feature // WORD_BITS, position // WORD_BITS, position % WORD_BITS - feature % WORD_BITS
+        moves[move] = moves.get(move, 0) | 1 << (feature % WORD_BITS)
+    return moves
+
+
+def any_of(words: Words, features: Sequence[int]) -> Bits:
+    """Which vectors have any of these features' bits, ``bool[n]``.
+
+    >>> any_of(pack(np.array([[True, False], [False, True]])), [1]).tolist()
+    [False, True]
+
+    Raises:
+        ValueError: a feature lies beyond the words.
+    """
+    _require_width(words, max(features, default=-1) + 1)
+    masks = [0] * words.shape[1]
+    for feature in features:
+        masks[feature // WORD_BITS] |= 1 << (feature % WORD_BITS)
+    found = np.zeros(len(words), dtype=np.bool_)
+    for word, mask in enumerate(masks):
+        if mask:
+            found |= words[:, word] & np.uint64(mask) != 0
+    return found
+
+
+def bit_shares(words: Words, n_features: int) -> Floats:
+    """The share of the vectors that have each bit, ``float64[n_features]``; 0 for no vectors.
+
+    >>> bit_shares(pack(np.array([[True, False], [True, True]])), 2).tolist()
+    [1.0, 0.5]
+
+    Raises:
+        ValueError: the words are too few for so many features.
+    """
+    counts = np.zeros(n_features, dtype=np.int64)
+    for start in range(0, len(words), _CHUNK):
+        counts += np.count_nonzero(unpack(words[start : start + _CHUNK], n_features), axis=0)
+    return counts / max(1, len(words))
 
 
 def union(words: Words, groups: Ints, n_groups: int) -> Words:

@@ -10,16 +10,16 @@ feature, a bound, a count of NULLs, a kind of literal) proves nothing, so the bl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicates import And, Constant, InSet, Node, Or, columns_of
-from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds, FeatureBits
+from layoutopt.skipping.implied import ImpliedPredicates
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 
 __all__ = ["UNKNOWN_NULLS", "BlockStatistics", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]
@@ -34,12 +34,26 @@ class FeatureIndex:
     def __init__(self, features: FeatureSet) -> None:
         self.features = features
         self._answers: dict[Node, tuple[int, ...]] = {}
-        self._about: dict[frozenset[str], tuple[int, ...]] = {}
-        self._pieces: dict[InSet, tuple[InSet, ...]] = {}
+        self._about: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
 
     @cached_property
     def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
         return tuple(tuple(columns_of(p) for p in feature.predicates) for feature in self.features)
+
+    @cached_property
+    def _predicates(self) -> dict[Predicate, int]:
+        """The features' predicates, each with its bit in :attr:`_implied`'s answers."""
+        found = dict.fromkeys(p for feature in self.features for p in feature.predicates)
+        return {predicate: 1 << i for i, predicate in enumerate(found)}
+
+    @cached_property
+    def _implied(self) -> ImpliedPredicates:
+        return ImpliedPredicates(tuple(self._predicates))
+
+    @cached_property
+    def _conjunctions(self) -> tuple[int, ...]:
+        """Each feature as the bits of its predicates."""
+        return tuple(sum(self._predicates[p] for p in set(feature.predicates)) for feature in self.features)
 
     def subsuming(self, node: Node) -> tuple[int, ...]:
         """The features that subsume the node: every row that makes the node TRUE makes the feature TRUE (3.3.1)."""
@@ -47,21 +61,17 @@ class FeatureIndex:
             self._answers[node] = self._find(node)
         return self._answers[node]
 
-    def pieces(self, literal: InSet) -> tuple[InSet, ...]:
-        """As the function :func:`pieces`, remembered."""
-        found = self._pieces.get(literal)
-        if found is None:
-            found = self._pieces[literal] = pieces(literal)
-        return found
-
     def _find(self, node: Node) -> tuple[int, ...]:
         columns = columns_of(node)
         if columns not in self._about:
             # A predicate on other columns is implied by nothing here: saves most of the calls.
             self._about[columns] = tuple(
-                i for i, predicates in enumerate(self._columns) if all(columns & one for one in predicates)
+                (i, self._conjunctions[i])
+                for i, predicates in enumerate(self._columns)
+                if all(columns & one for one in predicates)
             )
-        return tuple(i for i in self._about[columns] if subsumes(self.features.features[i].predicates, node))
+        lacking = ~self._implied.of(node)
+        return tuple(i for i, predicates in self._about[columns] if not predicates & lacking)
 
 
 def cannot_match(
@@ -110,7 +120,7 @@ class _Check:
                 if self.zone_maps is not None:
                     proved |= self.zone_maps.packed(node)
                 if isinstance(node, InSet) and self.bits is not None and self.index is not None:
-                    proved |= self._all_of(self.index.pieces(node))  # bounds have looked at all pieces already
+                    proved |= self._all_of(pieces(node))  # bounds have looked at all pieces already
         return proved
 
     def _all_of(self, nodes: tuple[Node, ...]) -> Packed:
@@ -139,6 +149,7 @@ class _Check:
         return np.zeros(-(-self.n // 8), dtype=np.uint8)
 
 
+@lru_cache(maxsize=1 << 14)
 def pieces(literal: InSet) -> tuple[InSet, ...]:
     """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
 

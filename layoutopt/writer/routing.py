@@ -18,7 +18,7 @@ from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, By
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import VectorCounts, distinct, pack, project, unpack
+from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, distinct, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
@@ -87,9 +87,7 @@ def present_rows(layout: Layout, words: Words) -> Bits:
     """The rows that the layout holds whole, ``bool[n]``: all, or R_i where some columns are copies (5.4.1)."""
     if layout.is_undivided:
         return np.ones(len(words), dtype=np.bool_)
-    local = project(words, layout.features)
-    some: Bits = (local != 0).any(axis=1)
-    return some
+    return any_of(words, layout.features)
 
 
 def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
@@ -135,16 +133,19 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
         return feature_guides(layout, words, plan.features.weights)
     local = list(layout.guiding)
     slices = _slices(plan, layout, layout.blocking, table)
-    bits = np.hstack([unpack(project(words, local), len(local)), slices.bits])
+    guiding = project(words, local)
+    n_slices = slices.bits.shape[1]
+    if n_slices:
+        guiding = pack(np.hstack([unpack(guiding, len(local)), slices.bits]))
     share = np.hstack([shares[:, local], slices.shares])
     held, served = present_rows(layout, words), served_queries(plan, layout)
-    matching = bits[held].mean(axis=0) if held.any() else np.zeros(bits.shape[1])
+    matching = bit_shares(guiding if held.all() else guiding[held], len(local) + n_slices)
     weights = feature_weights(share[served], reached[served], matching, marginal=True)
     objective = None
     if layout.blocking.algorithm != WARD:
         counted = np.where(served, reached, 0.0)
         objective = objective_of(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
-    return Guides(pack(bits), weights, slices.bits.shape[1], objective)
+    return Guides(guiding, weights, n_slices, objective)
 
 
 def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table) -> Slices:

@@ -23,13 +23,14 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
-from layoutopt.errors import BoundError, LayoutoptError, TableError, carried
-from layoutopt.model.arrays import Floats, Ints, Words
-from layoutopt.model.columns import BLOCK, POSITION, SEGMENT, TID
+from layoutopt.errors import LayoutoptError, TableError, carried
+from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
+from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
 from layoutopt.writer.positions import at_positions, position_sums, value_hashes
 from layoutopt.writer.routing import (
     Guides,
@@ -40,7 +41,6 @@ from layoutopt.writer.routing import (
     queries_reaching,
     route,
     union_words,
-    words_of,
 )
 
 WHOLE, REST = 0, 1
@@ -89,15 +89,6 @@ class WriteJob:
     def blocks_a_segment(self) -> int:
         """How many blocks a segment can have at most: one for each row in each layout."""
         return self.plan.segment_rows * len(self.plan.scheme.layouts)
-
-
-@dataclass(frozen=True, eq=False)
-class GatheredSegment:
-    """A gathered segment: its rows in the order of the source, and their feature vectors ``uint64[n, w]``."""
-
-    id: int
-    table: pa.Table
-    words: Words
 
 
 def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -167,44 +158,6 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
             stored = column.name in layout.columns and rows.any()  # of no rows there is no block to compare with
             of_layout.append(int(at_tids[rows].sum(dtype=np.int64)) if at_tids is not None and stored else None)
     return sums
-
-
-def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
-    """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
-
-    Raises:
-        BoundError: more rows came than a segment may have, or rows of several segments.
-    """
-    held, rows = [], 0
-    for batch in batches:
-        rows += batch.num_rows
-        if rows > plan.segment_rows:
-            raise BoundError(
-                f"a segment has more than the {plan.segment_rows} rows of segment_rows; "
-                "raise segment_rows, or load from files that nobody rewrites meanwhile"
-            )
-        held.append(batch)
-    if rows == 0:
-        return None
-    table = pa.Table.from_batches(held)
-    in_order = np.argsort(np.asarray(table[POSITION]), kind="stable")
-    words = words_of(table, len(plan.features))[in_order]
-    ids = np.unique(np.asarray(table[SEGMENT]))
-    if len(ids) != 1:
-        raise BoundError(f"segments {ids.tolist()} came to one task; this is a defect of layoutopt, please report it")
-    columns = _roomy(table.select(list(plan.schema.names)))
-    if (np.diff(in_order) != 1).any():
-        columns = columns.take(pa.array(in_order))
-    return GatheredSegment(int(ids[0]), columns.combine_chunks(), words)
-
-
-def _roomy(table: pa.Table) -> pa.Table:
-    """Texts with 64-bit offsets where a column has more bytes than 32 bits can address in one array."""
-    for i, field in enumerate(table.schema):
-        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(field.type)
-        if large is not None and table.column(i).nbytes >= 2**31 - 1:
-            table = table.set_column(i, field.with_type(large), table.column(i).cast(large))
-    return table
 
 
 def _write_layout(
@@ -284,7 +237,7 @@ def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> t
 
 def _content(plan: Plan, table: pa.Table, columns: Sequence[str], routing: Routing, first_block: int) -> pa.Table:
     """The rows of a file in the order of its blocks, with ``_block`` and, between several layouts, ``_tid``."""
-    content = table.select(list(columns)).take(pa.array(routing.rows))
+    content = pa.compute.take(table.select(list(columns)), pa.array(routing.rows), memory_pool=POOL)
     blocks = np.repeat(first_block + np.arange(len(routing.offsets) - 1), np.diff(routing.offsets))
     content = content.append_column(pa.field(BLOCK, pa.int64(), nullable=False), pa.array(blocks))
     if plan.scheme.has_tids:

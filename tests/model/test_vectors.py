@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from layoutopt.model.vectors import VectorCounts, distinct, feature_bit, pack, project, union, unpack, words_for
+from layoutopt.model.vectors import (
+    VectorCounts,
+    any_of,
+    bit_shares,
+    distinct,
+    feature_bit,
+    pack,
+    project,
+    union,
+    unpack,
+    words_for,
+)
 
 matrices = hnp.arrays(np.bool_, st.tuples(st.integers(0, 30), st.integers(0, 130)))
 
@@ -84,3 +95,26 @@ def test_counts_refuse_vectors_without_rows() -> None:
 def test_unpack_refuses_more_features_than_bits() -> None:
     with pytest.raises(ValueError, match="65 features"):
         unpack(np.zeros((1, 1), dtype=np.uint64), 65)
+
+
+@given(hnp.arrays(bool, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=140)), st.data())
+def test_any_of_and_bit_shares_look_at_each_bit(bits: np.ndarray, data: st.DataObject) -> None:
+    n_rows, n_features = bits.shape
+    features = data.draw(st.lists(st.integers(0, n_features - 1), unique=True)) if n_features else []
+    np.testing.assert_array_equal(any_of(pack(bits), features), bits[:, features].any(axis=1))
+    expected = bits.mean(axis=0) if n_rows else np.zeros(n_features)
+    np.testing.assert_array_equal(bit_shares(pack(bits), n_features), expected)
+
+
+def test_long_vectors_are_projected_in_parts() -> None:
+    bits = np.random.default_rng(1).random((40_000, 130)) < 0.5
+    features = np.random.default_rng(2).permutation(130)[:100].tolist()
+    np.testing.assert_array_equal(project(pack(bits), features), pack(bits[:, features]))
+    np.testing.assert_array_equal(bit_shares(pack(bits), 130), bits.mean(axis=0))
+
+
+def test_bits_beyond_the_words_are_refused() -> None:
+    words = np.zeros((1, 1), dtype=np.uint64)
+    for ask in (project, any_of):
+        with pytest.raises(ValueError, match="65 features"):
+            ask(words, [0, 64])

@@ -1,0 +1,78 @@
+"""A segment put together from the batches that a shuffle hands to its task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.errors import BoundError
+from layoutopt.model.arrays import Words
+from layoutopt.model.columns import POSITION, SEGMENT
+from layoutopt.model.layout import Plan
+from layoutopt.writer.routing import words_of
+
+# Columns as large as a segment's come straight from the system: Arrow's own allocator spent a quarter of a task's CPU
+# time in page faults for them.
+POOL = pa.system_memory_pool()
+
+
+@dataclass(frozen=True, eq=False)
+class GatheredSegment:
+    """A gathered segment: its rows in the order of the source, and their feature vectors ``uint64[n, w]``."""
+
+    id: int
+    table: pa.Table
+    words: Words
+
+
+def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
+    """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
+
+    Raises:
+        BoundError: more rows came than a segment may have, or rows of several segments.
+    """
+    held, rows = [], 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > plan.segment_rows:
+            raise BoundError(
+                f"a segment has more than the {plan.segment_rows} rows of segment_rows; "
+                "raise segment_rows, or load from files that nobody rewrites meanwhile"
+            )
+        held.append(batch)
+    if rows == 0:
+        return None
+    table = in_source_order(pa.Table.from_batches(held))
+    ids = pa.compute.unique(table[SEGMENT]).to_pylist()
+    if len(ids) != 1:
+        raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
+    columns = _roomy(table.select(list(plan.schema.names)))
+    return GatheredSegment(ids[0], columns.combine_chunks(POOL), words_of(table, len(plan.features)))
+
+
+def in_source_order(table: pa.Table) -> pa.Table:
+    """The rows sorted by ``_pos``.
+
+    A shuffle hands over the source's parts in any order, but each in its own: these are put behind one another as they
+    are, and rows are sorted one by one only where parts interleave.
+    """
+    positions = np.asarray(table[POSITION])
+    starts = np.concatenate(([0], np.flatnonzero(positions[1:] < positions[:-1]) + 1))
+    stops = np.append(starts[1:], len(positions))
+    parts = np.argsort(positions[starts], kind="stable")
+    if (positions[starts[parts[1:]]] < positions[stops[parts[:-1]] - 1]).any():
+        in_order = pa.array(np.argsort(positions, kind="stable"))
+        return pa.compute.take(table, in_order, memory_pool=POOL)
+    return pa.concat_tables([table.slice(starts[part], stops[part] - starts[part]) for part in parts])
+
+
+def _roomy(table: pa.Table) -> pa.Table:
+    """Texts with 64-bit offsets where a column has more bytes than 32 bits can address in one array."""
+    for i, field in enumerate(table.schema):
+        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(field.type)
+        if large is not None and table.column(i).nbytes >= 2**31 - 1:
+            table = table.set_column(i, field.with_type(large), table.column(i).cast(large))
+    return table

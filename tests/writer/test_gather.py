@@ -1,0 +1,73 @@
+"""Segments put together from batches: every row, in the source's order, whatever came first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.errors import BoundError
+from layoutopt.model.columns import POSITION, SEGMENT, word_names
+from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Column, Schema
+from layoutopt.writer.gather import gather_segment
+from tests.spark.tables import document, is_value, plan_of
+
+SCHEMA = Schema((Column("id", "bigint"), Column("text", "string")))
+
+
+def a_plan(segment_rows: int = 1000) -> Plan:
+    return plan_of(document(SCHEMA, [is_value(SCHEMA, "id", "=", 1)]), segment_rows=segment_rows)
+
+
+def batches_of(parts: Sequence[Sequence[int]], segment: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    for number, positions in enumerate(parts):
+        columns = {
+            "id": pa.array(positions, pa.int64()),
+            "text": pa.array([f"text {position}" for position in positions], pa.string()),
+            POSITION: pa.array(positions, pa.int64()),
+            SEGMENT: pa.array([3 if segment is None else segment[number]] * len(positions), pa.int32()),
+            word_names(1)[0]: pa.array([position % 2 for position in positions], pa.int64()),
+        }
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+@st.composite
+def parts_in_any_order(draw: st.DrawFn) -> list[list[int]]:
+    """Positions as a shuffle gives them, and now and then ones that interleave."""
+    positions = sorted(draw(st.sets(st.integers(0, 1 << 40), min_size=1, max_size=40)))
+    cuts = sorted(draw(st.sets(st.integers(0, len(positions)), max_size=6)))
+    parts = [positions[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(positions)], strict=True)]
+    if draw(st.booleans()):
+        shuffled = draw(st.permutations(positions))
+        parts = [shuffled[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(positions)], strict=True)]
+    return list(draw(st.permutations(parts)))
+
+
+@given(parts_in_any_order())
+def test_rows_stand_in_the_order_of_the_source(parts: list[list[int]]) -> None:
+    segment = gather_segment(a_plan(), batches_of(parts))
+    expected = sorted(position for part in parts for position in part)
+    assert segment is not None
+    assert segment.id == 3
+    assert segment.table["id"].to_pylist() == expected
+    assert segment.table["text"].to_pylist() == [f"text {position}" for position in expected]
+    np.testing.assert_array_equal(segment.words[:, 0], [position % 2 for position in expected])
+
+
+def test_no_rows_are_no_segment() -> None:
+    assert gather_segment(a_plan(), batches_of([[], []])) is None
+
+
+def test_more_rows_than_a_segment_may_have_are_refused() -> None:
+    with pytest.raises(BoundError, match="segment_rows"):
+        gather_segment(a_plan(segment_rows=4), batches_of([[0, 1, 2], [3, 4]]))
+
+
+def test_rows_of_two_segments_are_refused() -> None:
+    with pytest.raises(BoundError, match=r"segments \[3, 4\]"):
+        gather_segment(a_plan(), batches_of([[5], [1]], segment=[4, 3]))
