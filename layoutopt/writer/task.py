@@ -147,16 +147,18 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
     """
     if not plan.scheme.has_tids:
         return []
-    everywhere = np.ones(len(segment.words), dtype=np.bool_)
-    present = [present_rows(layout, segment.words) for layout in plan.scheme.layouts]
+    # A column that stands in several layouts is hashed once; None is all rows, which need not be picked out.
+    present = [None if layout.is_undivided else present_rows(layout, segment.words) for layout in plan.scheme.layouts]
     sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
     for column in plan.schema.columns:
         hashes = value_hashes(segment.table[column.name], column.type)
         at_tids = None if hashes is None else at_positions(hashes, np.arange(len(hashes)))
         for layout, held, of_layout in zip(plan.scheme.layouts, present, sums, strict=True):
-            rows = everywhere if column.name in layout.master else held
-            stored = column.name in layout.columns and rows.any()  # of no rows there is no block to compare with
-            of_layout.append(int(at_tids[rows].sum(dtype=np.int64)) if at_tids is not None and stored else None)
+            rows = None if column.name in layout.master else held
+            # of no rows there is no block to compare with
+            stored = column.name in layout.columns and (rows is None or rows.any())
+            summed = at_tids if at_tids is None or rows is None else at_tids[rows]
+            of_layout.append(int(summed.sum(dtype=np.int64)) if summed is not None and stored else None)
     return sums
 
 
