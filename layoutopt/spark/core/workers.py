@@ -53,8 +53,9 @@ def _said_clearly(task: Task) -> Task:
     sentence = WITHOUT_US
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        import pickle
         import sys
+
+        from pyspark import cloudpickle
 
         try:
             import layoutopt  # noqa: F401
@@ -62,7 +63,7 @@ def _said_clearly(task: Task) -> Task:
             raise RuntimeError(
                 f"{sentence} ({sys.executable}); install it there, or name one that has it by PYSPARK_PYTHON"
             ) from None
-        made: Task = pickle.loads(pickled)
+        made: Task = cloudpickle.loads(pickled)
         return made(batches)
 
     run.__module__ = "__main__"  # so that it travels as it is: by its name it would be looked for in layoutopt

@@ -47,8 +47,9 @@ def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutV
     views = LayoutViews(f"{name}_rows", f"{name}_blocks", f"{name}_files")
     rows.selectExpr(*texts).createTempView(views.rows)
     rows.selectExpr(*texts, BLOCK).createTempView(views.blocks)
-    # A file's path would be written in more than one way.
-    rows.selectExpr(*texts, BLOCK, f"_metadata.file_name AS {_FILE}").createTempView(views.files)
+    # A column may be called _metadata, too. A file's path would be written in more than one way.
+    with_file = rows.select("*", rows.metadataColumn("_metadata")["file_name"].alias(_FILE))
+    with_file.selectExpr(*texts, BLOCK, _FILE).createTempView(views.files)
     return views
 
 
