@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from layoutopt.catalog.blocks import BlockTable, encode_blocks
 from layoutopt.catalog.bounds import bounds_over, merged
 from layoutopt.model.predicates import And, Col, Comparison, Constant, InSet, Like, Node, Or, conjunction, disjunction
-from layoutopt.model.predicates.like import matches, parse_like
 from layoutopt.model.predicates.normal import like
+from layoutopt.model.predicates.patterns import matches, parse_like
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match

@@ -1,18 +1,6 @@
 """The language of filters in one place: nouns, constructors, normal forms and texts."""
 
 from layoutopt.model.predicates.cnf import MAX_CLAUSES, MAX_LITERALS, Filter, predicate_of
-from layoutopt.model.predicates.like import (
-    ANY_CHAR,
-    ANY_STRING,
-    Pattern,
-    Token,
-    Wildcard,
-    canonical_pattern,
-    like_text,
-    literal_prefix,
-    matches,
-    parse_like,
-)
 from layoutopt.model.predicates.nodes import (
     FALSE,
     TRUE,
@@ -33,6 +21,18 @@ from layoutopt.model.predicates.nodes import (
     order_of,
 )
 from layoutopt.model.predicates.normal import conjunction, disjunction, like, negate, simplified
+from layoutopt.model.predicates.patterns import (
+    ANY_CHAR,
+    ANY_STRING,
+    Pattern,
+    Token,
+    Wildcard,
+    canonical_pattern,
+    like_text,
+    literal_prefix,
+    matches,
+    parse_like,
+)
 from layoutopt.model.predicates.render import describe, describe_all, to_sql
 
 __all__ = [

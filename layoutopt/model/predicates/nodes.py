@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Final
 
 from layoutopt.model.hashing import HashedOnce
-from layoutopt.model.predicates.like import Pattern, canonical_pattern, like_text, parse_like
+from layoutopt.model.predicates.patterns import Pattern, canonical_pattern, like_text, parse_like
 from layoutopt.model.records import As, Form, Record
 from layoutopt.model.types import type_name
 from layoutopt.model.values import ValueSet

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Final
 
-from layoutopt.model.predicates.like import ANY_STRING, Pattern, canonical_pattern
 from layoutopt.model.predicates.nodes import (
     FALSE,
     TRUE,
@@ -21,6 +20,7 @@ from layoutopt.model.predicates.nodes import (
     Or,
     order_of,
 )
+from layoutopt.model.predicates.patterns import ANY_STRING, Pattern, canonical_pattern
 from layoutopt.model.values import ValueSet
 
 _OPPOSITE: Final = {"=": "<>", "<>": "="}

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 
 from layoutopt.model.predicates.cnf import Filter
-from layoutopt.model.predicates.like import like_text
 from layoutopt.model.predicates.nodes import (
     And,
     Call,
@@ -28,6 +27,7 @@ from layoutopt.model.predicates.nodes import (
     Or,
     Predicate,
 )
+from layoutopt.model.predicates.patterns import like_text
 from layoutopt.model.types import quoted
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.constants import constant_sql, short_constant

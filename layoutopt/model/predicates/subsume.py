@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from layoutopt.model.predicates.like import ANY_STRING, Pattern, are_disjoint, includes, literal_prefix, matches
 from layoutopt.model.predicates.nodes import And, Comparison, Constant, InSet, Like, Literal, Node, Or, Predicate
+from layoutopt.model.predicates.patterns import ANY_STRING, Pattern, are_disjoint, includes, literal_prefix, matches
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.keys import Key
 

@@ -29,7 +29,7 @@ _ROW: Final = 60e-9
 """Seconds to read a row of no columns, and to give it to the query."""
 _VALUE: Final = 25e-9
 """Seconds to read one value of it."""
-_TEST: Final = 20e-9
+_TEST: Final = 70e-9
 """Seconds to read a row's block, and to find that a condition holds."""
 _RANGE: Final = 0.5e-9
 """Seconds more for each range in a row of them."""

@@ -54,10 +54,10 @@ _ENABLING = threading.Lock()
 def enable(spark: SparkSession) -> None:
     """Let `spark.sql` and `spark.table` of this session skip on optimised tables.
 
-    These are the tables given a name by :func:`layoutopt.spark.register`, and those called by their path, as in
-    ``SELECT * FROM layoutopt.`/path/to/TABLE` ``. Enabling twice is enabling once. The replaced methods may be used by
-    several threads; what is noted for :func:`last_scans` is each thread's own. The format `layoutopt` of `spark.read`
-    is made known, too.
+    These are the tables given a name by :func:`layoutopt.spark.register`, and those called by their path, which stands
+    in backticks after the word ``layoutopt`` and a dot. Enabling twice is enabling once. The replaced methods may be
+    used by several threads; what is noted for :func:`last_scans` is each thread's own. The format `layoutopt` of
+    `spark.read` is made known, too.
 
     Args:
         spark: a classic session (Spark Connect has no plans that files could be taken from).

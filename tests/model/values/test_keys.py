@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.model.values.compare import compare
+from layoutopt.model.values.comparing import compare
 from layoutopt.model.values.keys import (
     NAN_KEY,
     Key,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.model.predicates.like import (
+from layoutopt.model.predicates.patterns import (
     ANY_CHAR,
     ANY_STRING,
     Pattern,
