@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.errors import TableError
 from layoutopt.inspect.verify import verify
+from layoutopt.model.types import double_quoted
 from layoutopt.scan.table import open_table
 
 _RUNS = 3
@@ -42,8 +43,7 @@ def scan_everything(table: Path) -> int:
     values = 0
     with duckdb.connect() as connection:
         for names, files in by_columns.items():
-            quoted = ['"' + name.replace('"', '""') + '"' for name in names]
-            hashes = ", ".join(f"bit_xor(hash({name}))" for name in quoted)
+            hashes = ", ".join(f"bit_xor(hash({double_quoted(name)}))" for name in names)
             row = connection.execute(f"SELECT count(*), {hashes} FROM read_parquet(?)", [files]).fetchone()
             values += row[0] * len(names) if row is not None else 0
     return values

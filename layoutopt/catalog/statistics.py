@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -148,11 +149,8 @@ def _mask(array: ArrowValues) -> Bits:
 
 
 def _count(mask: Bits, offsets: Ints) -> Ints:
-    """How many of each block's rows the mask has, int64[n]; reduceat would count an empty block as its neighbour."""
-    if not mask.any():
-        return np.zeros(len(offsets) - 1, dtype=np.int64)
-    running = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
-    return np.diff(running[offsets])
+    """How many of each block's rows the mask has, int64[n]."""
+    return reduce_blocks(np.add, mask, offsets) if mask.any() else np.zeros(len(offsets) - 1, dtype=np.int64)
 
 
 def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measured:
@@ -164,18 +162,24 @@ def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measure
         nans, left_out = _count(nan, offsets), null | nan
     empty = np.diff(offsets) - nulls - nans == 0
     all_in = not left_out.any()
-    low = _reduce(np.minimum, values if all_in else np.where(left_out, _INT64.max, values), offsets)
-    high = _reduce(np.maximum, values if all_in else np.where(left_out, _INT64.min, values), offsets)
+    low = reduce_blocks(np.minimum, values if all_in else np.where(left_out, _INT64.max, values), offsets)
+    high = reduce_blocks(np.maximum, values if all_in else np.where(left_out, _INT64.min, values), offsets)
     return Measured(nulls, nans if with_nans else None, pa.array(low, mask=empty), pa.array(high, mask=empty))
 
 
-def _reduce(function: np.ufunc, values: Ints, offsets: Ints) -> Ints:
-    """The function over each block's rows, int64[n]; what an empty block gets means nothing."""
+def reduce_blocks(function: np.ufunc, values: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
+    """The function over each block's rows, int64[n]; 0 for an empty block.
+
+    Args:
+        function: such as ``np.add``, whose sums are int64 whatever the values are.
+        values: of the rows.
+        offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; int64[n + 1].
+    """
     has_rows = np.diff(offsets) > 0
     reduced = np.zeros(len(has_rows), dtype=np.int64)
     if has_rows.any():
         # Blocks with rows tile the array without a gap, so each one's end is the next one's start.
-        reduced[has_rows] = function.reduceat(values, offsets[:-1][has_rows])
+        reduced[has_rows] = function.reduceat(values[: offsets[-1]], offsets[:-1][has_rows], dtype=np.int64)
     return reduced
 
 

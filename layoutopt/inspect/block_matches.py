@@ -10,7 +10,7 @@ import pyarrow as pa
 from layoutopt.inspect.block_values import BlockValues
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import And, Constant, Node, Or, columns_of
-from layoutopt.scan.matching import KeyedRows, matching_rows
+from layoutopt.scan.matching import KeyedRows, combined, matching_rows
 
 
 class BlockMatches:
@@ -57,13 +57,7 @@ class BlockMatches:
 
     def _new_possible(self, node: Node) -> Bits | None:
         if isinstance(node, And | Or):
-            parts = [self._possible(child) for child in node.children]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
-                return None
-            combine = np.logical_and if isinstance(node, And) else np.logical_or
-            together: Bits = combine.reduce(known)
-            return together
+            return combined(node, [self._possible(child) for child in node.children])
         if _is_of_one_column(node):
             matched = self._literal(node)
             return None if matched is None else self._values(_only_column(node)).sums(matched) > 0
@@ -86,13 +80,7 @@ class BlockMatches:
 
     def _new_matched(self, node: Node) -> Bits | None:
         if isinstance(node, And | Or):
-            parts = [self._matched(child) for child in node.children]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
-                return None
-            combine = np.logical_and if isinstance(node, And) else np.logical_or
-            together: Bits = combine.reduce(known)
-            return together
+            return combined(node, [self._matched(child) for child in node.children])
         if not _is_of_one_column(node):
             return matching_rows(node, self._rows)
         of_values = self._literal(node)

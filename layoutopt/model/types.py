@@ -28,6 +28,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def double_quoted(name: str) -> str:
+    """A name as DuckDB's SQL takes any name of a column.
+
+    >>> double_quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
 @lru_cache(maxsize=1024)
 def decimal_digits(type: str) -> tuple[int, int] | None:
     """Precision and scale of ``decimal(p,s)``; None for other types.

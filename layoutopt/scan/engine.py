@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from layoutopt.errors import LayoutoptError, QueryError
 from layoutopt.model.schema import Column
+from layoutopt.model.types import double_quoted
 from layoutopt.scan.arrow_types import conform
 from layoutopt.sql.plain_names import is_stand_in, plain_name
 
@@ -140,7 +141,7 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
         renamed = len({name.lower() for name in given}) == len(given) or any(map(is_stand_in, answer.columns))
         if answer.columns == given or not renamed:
             return answer
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in given)
+        names = ", ".join(map(double_quoted, given))
         return connection.sql(f"SELECT * FROM ({query.sql}) AS answer({names})")
     except duckdb.Error as error:
         raise _gave_up(error) from error

@@ -7,6 +7,7 @@ queries themselves are answered by an engine. Filters with function calls are le
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -48,19 +49,22 @@ def matching_rows(node: Node, rows: Rows | KeyedRows) -> Bits | None:
         case Constant():
             return np.full(rows.num_rows, node.value, dtype=np.bool_)
         case And() | Or():
-            parts = [matching_rows(child, rows) for child in node.children]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
-                return None
-            combine = np.logical_and if isinstance(node, And) else np.logical_or
-            result: Bits = combine.reduce(known)
-            return result
+            return combined(node, [matching_rows(child, rows) for child in node.children])
         case InSet():
             return _in_set(node, rows)
         case Like():
             return _like(node, rows)
         case _:
             return _compare(node, rows)
+
+
+def combined(node: And | Or, parts: Sequence[Bits | None]) -> Bits | None:
+    """What holds for an AND or an OR of parts, each bool[n]; None where it is not known of one of them."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    result: Bits = (np.logical_and if isinstance(node, And) else np.logical_or).reduce(known)
+    return result
 
 
 class KeyedRows:

@@ -38,6 +38,11 @@ class TableRead:
         return tuple(column for column in self.table.schema.columns if column.name in wanted)
 
     @property
+    def layouts(self) -> tuple[int, ...]:
+        """The layouts that the segments are read from, ascending."""
+        return tuple(sorted({choice.layout for pruned in self.pruned for choice in pruned.choice}))
+
+    @property
     def segments(self) -> list[SegmentRead]:
         """What is to be read, in the table's order."""
         return [segment for pruned in self.pruned for segment in segments_to_read(pruned)]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places
 from layoutopt.model.types import decimal_digits
 from layoutopt.writer.murmur3 import SEED, hash_texts, hash_words
@@ -75,12 +76,7 @@ def block_sums(array: pa.Array | pa.ChunkedArray, offsets: Ints, type: str) -> I
 
 def sums_by_block(hashes: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
     """The sum of the hashes (or other numbers) of each block, ``int64[n_blocks]``; blocks as in :func:`block_sums`."""
-    filled = np.diff(offsets) > 0
-    sums = np.zeros(len(filled), dtype=np.int64)
-    if filled.any():
-        # Blocks with rows lie one after the other, so each one's end is the next one's start.
-        sums[filled] = np.add.reduceat(hashes[: offsets[-1]], offsets[:-1][filled], dtype=np.int64)
-    return sums
+    return reduce_blocks(np.add, hashes, offsets)
 
 
 def _is_text(type: pa.DataType) -> bool:

@@ -77,9 +77,9 @@ class Positions:
         return hash_joined(self._states, scrambled_hashes)
 
 
-def position_sums(hashes: Hashes, tids: npt.NDArray[np.integer], offsets: Ints) -> Ints:
+def position_sums(hashes: Hashes, positions: Positions, offsets: Ints) -> Ints:
     """The sum of hash(tid, value) of each block, ``int64[n_blocks]``; block i has rows ``offsets[i]`` and after."""
-    return sums_by_block(at_positions(hashes, tids), offsets)
+    return sums_by_block(positions.hashes(scrambled(hashes)), offsets)
 
 
 def _hash_any(array: pa.Array) -> Hashes | None:

@@ -31,7 +31,7 @@ from layoutopt.model.schema import Column
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
-from layoutopt.writer.positions import at_positions, position_sums, value_hashes
+from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
     Guides,
     Routing,
@@ -149,10 +149,11 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
         return []
     # A column that stands in several layouts is hashed once; None is all rows, which need not be picked out.
     present = [None if layout.is_undivided else present_rows(layout, segment.words) for layout in plan.scheme.layouts]
+    positions = Positions(np.arange(segment.table.num_rows))
     sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
     for column in plan.schema.columns:
         hashes = value_hashes(segment.table[column.name], column.type)
-        at_tids = None if hashes is None else at_positions(hashes, np.arange(len(hashes)))
+        at_tids = None if hashes is None else positions.hashes(scrambled(hashes))
         for layout, held, of_layout in zip(plan.scheme.layouts, present, sums, strict=True):
             rows = None if column.name in layout.master else held
             # of no rows there is no block to compare with
@@ -225,15 +226,17 @@ def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> t
     """Each block's checksums by column name; and those at the rows' tids, where there are tids."""
     sums: dict[str, Ints] = {}
     tid_sums: dict[str, Ints] = {}
-    tids = np.asarray(content[TID]) if TID in content.column_names else None
+    positions = Positions(np.asarray(content[TID])) if TID in content.column_names else None
     for column in columns:
         hashes = (
-            value_hashes(content[column.name], column.type) if tids is not None or is_hashable(column.type) else None
+            value_hashes(content[column.name], column.type)
+            if positions is not None or is_hashable(column.type)
+            else None
         )
         if hashes is not None and is_hashable(column.type):
             sums[column.name] = sums_by_block(hashes, offsets)
-        if hashes is not None and tids is not None:
-            tid_sums[column.name] = position_sums(hashes, tids, offsets)
+        if hashes is not None and positions is not None:
+            tid_sums[column.name] = position_sums(hashes, positions, offsets)
     return sums, tid_sums
 
 

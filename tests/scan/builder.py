@@ -30,7 +30,7 @@ from layoutopt.model.vectors import pack, words_for
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
 from layoutopt.writer.checksum import block_sums, is_hashable
-from layoutopt.writer.positions import position_sums, value_hashes
+from layoutopt.writer.positions import Positions, position_sums, value_hashes
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
 """From a segment's rows and their bits, bool[n, f], to each row's block, int[n]."""
@@ -212,7 +212,7 @@ def _block_rows(
     unions = np.array([bits[start:end].any(axis=0) for start, end in itertools.pairwise(offsets)])
     words = pack(unions.reshape(n, len(plan.features)))
     tids = {
-        name: position_sums(hashes, content["_tid"].to_numpy(), offsets)
+        name: position_sums(hashes, Positions(content["_tid"].to_numpy()), offsets)
         for name in (names if "_tid" in content.column_names else [])
         if (hashes := value_hashes(content[name], plan.schema.find(name).type)) is not None
     }

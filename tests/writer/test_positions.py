@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.writer.checksum import hash_array
-from layoutopt.writer.positions import at_positions, position_sums, value_hashes
+from layoutopt.writer.positions import Positions, at_positions, position_sums, value_hashes
 
 PAIRS = pa.map_(pa.string(), pa.float64())
 DEEP = pa.list_(pa.map_(pa.int32(), pa.map_(pa.string(), pa.int32())))
@@ -97,7 +97,7 @@ def test_two_tids_swapped_change_the_sum_unless_the_values_are_equal(values: lis
     tids, offsets = np.arange(len(values)), np.array([0, len(values)])
     swapped = tids.copy()
     swapped[[i, j]] = j, i
-    same = position_sums(hashes, tids, offsets)[0] == position_sums(hashes, swapped, offsets)[0]
+    same = position_sums(hashes, Positions(tids), offsets)[0] == position_sums(hashes, Positions(swapped), offsets)[0]
     assert same == (values[i] == values[j])
 
 
@@ -106,6 +106,6 @@ def test_sums_are_by_block_and_do_not_ask_for_an_order() -> None:
     tids = np.arange(10)
     single = at_positions(hashes, tids).astype(np.int64)
     offsets = np.array([0, 3, 3, 10])
-    assert position_sums(hashes, tids, offsets).tolist() == [single[:3].sum(), 0, single[3:].sum()]
+    assert position_sums(hashes, Positions(tids), offsets).tolist() == [single[:3].sum(), 0, single[3:].sum()]
     order = np.random.default_rng(1).permutation(10)
-    assert position_sums(hashes[order], tids[order], np.array([0, 10])).tolist() == [single.sum()]
+    assert position_sums(hashes[order], Positions(tids[order]), np.array([0, 10])).tolist() == [single.sum()]

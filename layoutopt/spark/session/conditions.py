@@ -67,9 +67,14 @@ class Candidates:
     needed: Bits
     spare: Bits
 
+    @property
+    def needed_files(self) -> Ints:
+        """The files that have a needed block, ascending, int64[k]."""
+        return np.unique(self.file[self.needed])
+
     def in_needed_files(self) -> Candidates:
         """Those in files that have to be opened anyway."""
-        here = np.isin(self.file, np.unique(self.file[self.needed]))
+        here = np.isin(self.file, self.needed_files)
         return Candidates(self.ids[here], self.file[here], self.rows[here], self.needed[here], self.spare[here])
 
 
@@ -81,7 +86,8 @@ def blocks_of(read: TableRead, layout: int | None = None) -> tuple[Candidates, t
         layout: which layout; by default that which each segment is read from.
     """
     paths: dict[str, int] = {}
-    parts = [_of_plan(pruned, layout, paths, _finds_by_itself(read)) for pruned in read.pruned]
+    finds_by_itself = _finds_by_itself(read)
+    parts = [_of_plan(pruned, layout, paths, finds_by_itself) for pruned in read.pruned]
     ids, file, rows, needed, spare = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.argsort(ids)
     return Candidates(ids[order], file[order], rows[order], needed[order], spare[order]), tuple(paths)
@@ -103,9 +109,9 @@ def _of_plan(
 
 def _finds_by_itself(read: TableRead) -> bool:
     """Whether Spark's own reader skips by minima and maxima what we skip by them."""
-    layouts = {choice.layout for pruned in read.pruned for choice in pruned.choice}
-    asked = [read.table.schema.find(name) for name in read.scan.filter.root.columns]
-    return read.scan.plain and all(is_pushable(read.table, column, layouts) for column in asked)
+    table = read.table
+    asked = (table.schema.find(name) for name in read.scan.filter.root.columns)
+    return read.scan.plain and all(is_pushable(table, column, read.layouts) for column in asked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +152,7 @@ def choose(blocks: Candidates, columns: int, can_name_files: bool = True) -> Cho
     """
     if switch.is_on():
         blocks = replace(blocks, spare=np.zeros_like(blocks.spare))
-    opened = np.unique(blocks.file[blocks.needed])
+    opened = blocks.needed_files
     of_opened = np.isin(blocks.file, opened)
     choices = [_choice(blocks, np.ones_like(of_opened), columns, None)]
     if can_name_files and not of_opened.all():

@@ -6,13 +6,11 @@ Spark compares pushed filters with minima and maxima, which leave NaN out, thoug
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from layoutopt.catalog.keys import FLOATS
 from layoutopt.model.schema import Column
 from layoutopt.model.types import quoted
 from layoutopt.scan.opened import OpenedTable
-
-FLOATS: Final = ("float", "double")
 
 
 def is_pushable(table: OpenedTable, column: Column, layouts: Iterable[int]) -> bool:

@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.model.columns import BLOCK
@@ -34,7 +34,7 @@ from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.conditions import blocks_of, choose
-from layoutopt.spark.session.pushdown import FLOATS, readable
+from layoutopt.spark.session.pushdown import readable
 from layoutopt.sql.references import splice_relations
 
 log = logging.getLogger("layoutopt.spark")
@@ -155,14 +155,11 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[S
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
     blocks, files = blocks_of(read)
     chosen = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False)
-    table = read.table.catalog.files
-    rows = parquet_files(
-        spark, [table.full_path(files[index]) for index in np.unique(blocks.file[blocks.needed])], read.columns
-    )
-    layouts = {choice.layout for pruned in read.pruned for choice in pruned.choice}
+    full_path = read.table.catalog.files.full_path
+    rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
     present = {column.name for column in read.columns}
     texts = [
-        readable(read.table, column, layouts) if column.name in present else _or_null(column, present)
+        readable(read.table, column, read.layouts) if column.name in present else _or_null(column, present)
         for column in read.table.schema.columns
     ]
     return projected(spark, rows, texts, chosen.condition)

@@ -9,16 +9,16 @@ files, Spark puts all that it knows of a file beside each row. So there is a vie
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from pyspark.sql import SparkSession
 
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
+from layoutopt.model.values.constants import text_sql
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.conditions import blocks_of, choose
@@ -90,12 +90,11 @@ def _arm(read: TableRead, layout: int, views: LayoutViews) -> _Arm | None:
     if not blocks.needed.any():
         return None
     names = [path.rsplit("/", 1)[-1] for path in files]
-    opened = np.unique(blocks.file[blocks.needed])
-    can_name_files = len(opened) <= _MOST_FILES and len(set(names)) == len(names)
+    can_name_files = len(blocks.needed_files) <= _MOST_FILES and len(set(names)) == len(names)
     chosen = choose(blocks, len(read.columns), can_name_files)
     conditions = []
     if chosen.files is not None:
-        conditions.append(f"{_FILE} IN ({', '.join(_literal(names[index]) for index in chosen.files)})")
+        conditions.append(f"{_FILE} IN ({', '.join(text_sql(names[index]) for index in chosen.files)})")
     if chosen.condition:
         conditions.append(f"({chosen.condition})")
     if not conditions:
@@ -103,13 +102,8 @@ def _arm(read: TableRead, layout: int, views: LayoutViews) -> _Arm | None:
     return _Arm(views.blocks if chosen.files is None else views.files, f" WHERE {' AND '.join(conditions)}")
 
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def layouts_read(read: TableRead) -> Sequence[int] | None:
     """The layouts that a scan reads, ascending; None where it puts rows together from several."""
     if any(len(pruned.choice) > 1 for pruned in read.pruned):
         return None
-    found: Iterable[int] = (choice.layout for pruned in read.pruned for choice in pruned.choice)
-    return sorted(set(found))
+    return read.layouts
