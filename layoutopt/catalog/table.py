@@ -186,7 +186,8 @@ def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
     """
     path = plan_path(digest)
     try:
-        plan = layout.Plan.loads(read_checked(files, snapshot, path))
+        data = read_checked(files, snapshot, path)
+        plan = layout.Plan.loads_late(data) if layout.digest_of(data) == digest else layout.Plan.loads(data)
     except PlanError as error:
         raise CatalogError(
             f"the plan {files.full_path(path)} can't be used ({short(str(error))}); load again"

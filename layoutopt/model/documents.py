@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 from layoutopt.errors import PlanError
 from layoutopt.model.records import Record, from_json
@@ -56,17 +56,22 @@ class Document(Record):
         Raises:
             PlanError: the data is not JSON, another format or version, or damaged.
         """
+        return cast(Self, from_json(cls, cls._parsed(data), f"{cls.form.constants['format']} document"))
+
+    @classmethod
+    def _parsed(cls, data: bytes | str) -> Mapping[str, Any]:
+        """The JSON of some bytes that have this format and version; raises as :meth:`loads`."""
         format, version = cls.form.constants["format"], cls.form.constants["version"]
-        value = _parsed(data, f"{format} document")
+        value = _json(data, f"{format} document")
         if not isinstance(value, Mapping) or value.get("format") != format:
             raise PlanError(f"{data!r:.80} is no {format} document; give a file that layoutopt wrote")
         if value.get("version") != version:
             found = f"{value.get('version')!r:.80}"
             raise PlanError(f"the {format} document has version {found}, not {version}; write it anew")
-        return cast(Self, from_json(cls, value, f"{format} document"))
+        return value
 
 
-def _parsed(data: bytes | str, what: str) -> object:
+def _json(data: bytes | str, what: str) -> object:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

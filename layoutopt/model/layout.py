@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite
 from typing import Annotated, ClassVar, Final, get_args
 
 from layoutopt.errors import SchemaError
 from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, rounded
 from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.late import LateTuple
 from layoutopt.model.query import Query
-from layoutopt.model.records import As, Form, Record
+from layoutopt.model.records import As, Form, Record, from_json
 from layoutopt.model.schema import Schema
 
 ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort")
@@ -173,6 +174,11 @@ class Scheme(Record):
 CODECS: Final = get_args(Codec)
 
 
+def digest_of(data: bytes) -> str:
+    """The name of a plan with these bytes."""
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
+
+
 @dataclass(frozen=True)
 class Plan(Document):
     """What a load applies to every partition of a table. It holds no blocking map.
@@ -242,10 +248,26 @@ class Plan(Document):
         if different:
             raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")
 
+    @classmethod
+    def loads_late(cls, data: bytes) -> Plan:
+        """As :meth:`loads`, but the queries, most of a plan, are read when somebody asks for them.
+
+        Args:
+            data: what :meth:`dumps` gave, to the last bit: the caller has compared digests.
+        """
+        value = cls._parsed(data)
+        listed = value.get("queries")
+        if isinstance(listed, list):
+            read = partial(from_json, tuple[Query, ...], listed, "plan's queries")
+            value = {**value, "queries": LateTuple(len(listed), read)}
+        plan: Plan = from_json(cls, value, "layoutopt-plan document")
+        plan.__dict__["_bytes"] = data
+        return plan
+
     def __hash__(self) -> int:
         return hash(self.digest)
 
     @cached_property
     def digest(self) -> str:
         """The plan's name: the first 16 hexadecimal digits of the SHA-256 of :meth:`dumps`."""
-        return hashlib.sha256(self.dumps()).hexdigest()[:_DIGEST_CHARACTERS]
+        return digest_of(self.dumps())

@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, Union, cast, get_args, get_origin, get_type_hints
 
 from layoutopt.errors import LayoutoptError, PlanError
+from layoutopt.model.late import LateTuple
 
 Json = dict[str, object]
 Reader = Callable[[Any, str], Any]
@@ -113,7 +114,7 @@ def to_json(value: object) -> Any:
             if held != member.default:
                 written[member.name] = to_json(member.write(held) if member.write else held)
         return next(iter(written.values())) if value.form.bare else written
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list | LateTuple):
         return [to_json(each) for each in value]
     if isinstance(value, Mapping):
         return {name: to_json(each) for name, each in value.items()}
@@ -179,7 +180,8 @@ def _readers(kind: Any) -> Mapping[type, Reader]:
         of_plain = {json: reader for each in plain for json, reader in _readers(each).items()}
         return {**of_plain, dict: partial(_record, records)} if records else of_plain
     if origin is tuple:
-        return {list: partial(_list, args[0]) if args[1:] == (...,) else partial(_row, args)}
+        of_list = partial(_list, args[0]) if args[1:] == (...,) else partial(_row, args)
+        return {list: of_list, LateTuple: _same}  # the latter reads its JSON later
     if origin is not None:
         return {dict: partial(_mapping, *args)}
     if not _is_record(kind):

@@ -10,6 +10,7 @@ import pytest
 
 from layoutopt.errors import PlanError, SchemaError
 from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.late import LateTuple
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
@@ -64,6 +65,24 @@ def test_layouts_may_name_guides_and_the_queries_they_serve() -> None:
 def test_the_digest_is_that_of_the_content() -> None:
     assert PLAN.digest == "9f74a986da5687b8"
     assert replace(PLAN, seed=8).digest != PLAN.digest
+
+
+def test_a_plan_whose_queries_are_read_late_is_the_same_plan() -> None:
+    late = Plan.loads_late(PLAN.dumps())
+    assert isinstance(late.queries, LateTuple)
+    assert late.digest == PLAN.digest
+    assert late == PLAN
+    assert replace(late, seed=8).dumps() == replace(PLAN, seed=8).dumps()
+
+
+def test_damage_of_queries_that_are_read_late_is_told_when_they_are_read() -> None:
+    damaged = json.loads(PLAN.dumps())
+    damaged["queries"][0] = {"id": "x"}
+    late = Plan.loads_late(json.dumps(damaged).encode())
+    with pytest.raises(PlanError, match="plan's queries"):
+        list(late.queries)
+    with pytest.raises(PlanError, match="queries should be a list"):
+        Plan.loads_late(json.dumps({**damaged, "queries": 7}).encode())
 
 
 def test_predictions_are_rounded_to_what_machines_agree_on() -> None:

@@ -196,7 +196,7 @@ class ExpressionTyper(ABC):
                 raise refuse(f"comparing a whole number with {short(operand.sql(dialect='spark'))}")
 
     def _coerce(self, operand: exp.Expr, names: Sequence[str]) -> None:
-        """Makes explicit what Spark does with a text beside a date or time, and with a float beside another number."""
+        """Makes explicit what Spark does with a text beside a date or time, and with numbers beside a double."""
         own = self.type_of(operand)
         temporal = next((name for name in names if name in ("date", "timestamp")), None)
         if own == "string" and temporal is not None:
@@ -205,6 +205,15 @@ class ExpressionTyper(ABC):
             _wrap(operand, temporal)
         elif own == "float" and any(name != "float" for name in names):
             _wrap(operand, "double")
+        elif decimal_digits(own) is not None and any(map(rules.is_floating, names)):
+            self._as_double(operand)
+
+    def _as_double(self, operand: exp.Expr) -> None:
+        """Writes a literal decimal as the double next to it, as Spark rounds it; DuckDB would round twice."""
+        text = _number_text(operand)
+        if text is not None:
+            literal = exp.Literal.number(f"{float(text.removeprefix('-')):.16e}")  # an exponent makes it a double
+            operand.replace(exp.Neg(this=literal) if text.startswith("-") else literal)
 
     def _is_temporal(self, text: str, type_name: str) -> bool:
         """Whether a text is the plain form of a date or time that both engines read alike."""

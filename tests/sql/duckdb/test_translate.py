@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
@@ -53,6 +55,8 @@ PORTABLE = [
     "SELECT id FROM t WHERE d BETWEEN '1994-01-31' AND '1995-01-01' OR d IS NULL",
     "SELECT id FROM t WHERE f = 0.1",
     "SELECT id FROM t WHERE f < 0.11 OR g >= 2",
+    "SELECT id FROM t WHERE g >= 0.10000000000000000555111512312578 OR f < -1e-3 OR g < -0.00000000000000001",
+    "SELECT id FROM t WHERE g BETWEEN -12345678901234567.5 AND 0.1000000000000000001 OR g IN (2.50000000000000001)",
     "SELECT id FROM t WHERE g = g AND NOT g > 5",
     "SELECT id FROM t WHERE s LIKE 'a%' OR s LIKE '%g_r'",
     "SELECT id FROM t WHERE s NOT IN ('ax', '05') AND NOT (flag AND id > 1)",
@@ -313,3 +317,12 @@ def test_stars_spell_columns_as_the_table_does_and_aliases_as_the_text_does() ->
     assert names("SELECT * FROM t WHERE YEAR = 1 AND `A.b` = 2") == ["Year", "Größe", "a.B"]
     assert names("SELECT `größe`, `A.B`, year AS `YEAR x` FROM t") == ["größe", "A.B", "YEAR x"]
     assert names("SELECT * FROM (SELECT year AS yEAR, `größe` AS `x Y` FROM t)") == ["yEAR", "x Y"]
+
+
+@given(st.booleans(), st.decimals(0, 10**14, allow_nan=False, places=22))
+def test_a_decimal_beside_a_double_is_rounded_once(negative: bool, value: Decimal) -> None:
+    written = f"{'-' if negative else ''}{value:f}"
+    text = portable_sql(f"SELECT g = {written} AS e FROM t", {"t": SCHEMA}, "v").sql
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW v AS SELECT {float(written)!r}::DOUBLE AS g")
+        assert connection.execute(text).fetchall() == [(True,)]
