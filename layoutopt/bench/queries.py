@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -22,15 +22,41 @@ from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run
 from layoutopt.bench.timing import REPEATS, Timing, Way, check_answers, time_ways
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.bench.tpch.experiment import (
+    SOP_BY_MONTH,
+    Bench,
+    Variant,
+    stream_for_testing,
+    table_folder,
+    table_step,
+)
 from layoutopt.bench.tpch.queries import TABLE
+from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-STREAM: Final = "chapter3"
-VARIANT: Final = Variant("SOP by year", "sop", "o_year", 10_000)
+
+@dataclass(frozen=True)
+class Case:
+    """A stream of queries, and the table that it is timed on."""
+
+    stream: str
+    variant: Variant
+
+
+CASES: Final[Mapping[str, Case]] = MappingProxyType(
+    {
+        "chapter3": Case("chapter3", Variant("SOP by year", "sop", "o_year", 10_000)),
+        "chapter3-by-month": Case("chapter3", SOP_BY_MONTH),
+        "chapter4": Case("chapter4", Variant("GSOP by year", "gsop", "o_year", 10_000)),
+    }
+)
+"""What is timed, by name: an easy case first; then one of small row groups, and one of several layouts."""
+SLOWER: Final = 1.2
+GRACE_SECONDS: Final = 0.02
+"""A query counts as slowed down if it takes so many times as long as on plain Parquet, and this beyond that."""
 PLAIN: Final = "plain Parquet"
 OPTIMISED: Final = "optimised table"
 
@@ -88,58 +114,80 @@ def in_duckdb(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
 ENGINES: Final[Mapping[str, Ways]] = MappingProxyType({"spark": in_spark, "duckdb": in_duckdb})
 
 
-def query_step(bench: Bench, engine: str, repeats: int) -> Step:
-    """Time the test stream in one engine, on plain Parquet and on the table; the product has each query's seconds."""
-    folder = table_folder(bench, STREAM, VARIANT)
+def query_step(bench: Bench, case: Case, engine: str, repeats: int) -> Step:
+    """Time a case's test stream in one engine, on plain Parquet and on the table; the product has the seconds."""
+    folder = table_folder(bench, case.stream, case.variant)
 
     def make() -> Json:
-        texts = [query.sql for query in stream_for_testing(STREAM)]
+        texts = [query.sql for query in stream_for_testing(case.stream)]
         with ENGINES[engine](bench, folder / "table") as ways:
             rows = check_answers(ways, texts)
             timings = time_ways(ways, texts, repeats)
         return {"rows": rows, "timings": {name: asdict(timing) for name, timing in timings.items()}}
 
     return Step(
-        f"{STREAM}: timing the test stream in {engine}, {repeats} times on both",
+        f"{case.stream}: timing the test stream on {case.variant.label} in {engine}, {repeats} times on both",
         folder / f"queries-{engine}-{repeats}.json",
         make,
-        (table_step(bench, STREAM, VARIANT),),
+        (table_step(bench, case.stream, case.variant),),
     )
 
 
 def run_queries(
-    scale: float, *, root: Path = DEFAULT_ROOT, repeats: int = REPEATS, say: Callable[[str], None] = print
-) -> dict[str, dict[str, Any]]:
-    """Time the test stream in both engines, on plain Parquet and on the optimised table.
+    scale: float,
+    *,
+    root: Path = DEFAULT_ROOT,
+    cases: Sequence[str] = (),
+    repeats: int = REPEATS,
+    say: Callable[[str], None] = print,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Time test streams in both engines, on plain Parquet and on the optimised table.
 
     Args:
         scale: the TPC-H scale factor.
         root: the folder of all experiments; engines that were timed there are not timed again.
+        cases: names of :data:`CASES`; all when empty.
         repeats: the rounds whose median counts, after one that warms everything up.
         say: told each step that is run.
 
     Returns:
-        By engine: the ``rows`` of all answers, the ``rounds`` whose median all seconds are, ``ratio``, how many times
-        faster the optimised table is, and by way the ``seconds`` of all queries, of them the ``planning_seconds``, and
-        the seconds ``by_template``.
+        By case and engine: the ``rows`` of all answers, the ``rounds`` whose median all seconds are, ``ratio``, how
+        many times faster the optimised table is, ``slowed``, the queries that take over 1.2 times as long on it and
+        20 ms, ``slowest``, the most times that one takes as long, and by way the ``seconds`` of all queries, of them
+        the ``planning_seconds``, and the seconds ``by_template``.
 
     Raises:
-        SettingError: a scale factor that can't be generated.
+        SettingError: a scale factor that can't be generated, or a case that is not known.
         WrongAnswerError: an answer from the table is not that from plain Parquet.
     """
+    unknown = [name for name in cases if name not in CASES]
+    if unknown:
+        raise SettingError(f"there is no case {unknown[0]!r} of queries; give one of {', '.join(CASES)}")
     with spark_when_needed("layoutopt-queries") as spark:
         bench = Bench(TpchData(scale, root), spark)
-        templates = [query.template for query in stream_for_testing(STREAM)]
-        return {engine: summary_of(run(query_step(bench, engine, repeats), say), templates) for engine in ENGINES}
+        return {
+            name: {
+                engine: summary_of(run(query_step(bench, CASES[name], engine, repeats), say), _templates_of(name))
+                for engine in ENGINES
+            }
+            for name in cases or CASES
+        }
+
+
+def _templates_of(case: str) -> list[str]:
+    return [query.template for query in stream_for_testing(CASES[case].stream)]
 
 
 def summary_of(product: Mapping[str, Any], templates: Sequence[str]) -> dict[str, Any]:
     """What is said of one engine, from the product of its step and the templates of its queries."""
     timings = {name: Timing(**timing) for name, timing in product["timings"].items()}
+    pairs = list(zip(timings[PLAIN].by_query, timings[OPTIMISED].by_query, strict=True))
     return {
         "rows": product["rows"],
         "rounds": len(timings[PLAIN].total),
         "ratio": timings[PLAIN].seconds / timings[OPTIMISED].seconds,
+        "slowed": sum(ours > SLOWER * plain + GRACE_SECONDS for plain, ours in pairs),
+        "slowest": max(ours / plain for plain, ours in pairs),
         **{
             name: {
                 "seconds": timing.seconds,
@@ -151,26 +199,30 @@ def summary_of(product: Mapping[str, Any], templates: Sequence[str]) -> dict[str
     }
 
 
-def queries_report(timed: Mapping[str, Mapping[str, Any]], scale: float) -> Group:
+def queries_report(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Group:
     """Tabulate what :func:`run_queries` found: all queries together, and where the time goes."""
-    return Group(_totals(timed, scale), "", _templates(timed))
+    by_template = [part for case in timed for part in ("", _templates(case, timed[case]))]
+    return Group(_totals(timed, scale), *by_template)
 
 
-def _totals(timed: Mapping[str, Mapping[str, Any]], scale: float) -> Table:
-    queries = len(stream_for_testing(STREAM))
-    (rounds,) = {of["rounds"] for of in timed.values()}
-    title = f"{queries} unseen queries at scale factor {scale:g}, warm, median of {rounds} rounds"
+def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Table:
+    (rounds,) = {of["rounds"] for engines in timed.values() for of in engines.values()}
+    title = f"unseen queries at scale factor {scale:g}, warm, median of {rounds} rounds"
     table = Table(title=title, title_justify="left")
-    for heading in ("engine", PLAIN, "of it planning", OPTIMISED, "of it planning", "times faster"):
-        table.add_column(heading, justify="left" if heading == "engine" else "right")
-    for engine, of in timed.items():
-        seconds = [f"{of[way][kind]:.2f} s" for way in (PLAIN, OPTIMISED) for kind in ("seconds", "planning_seconds")]
-        table.add_row(engine, *seconds, f"{of['ratio']:.2f}x")
+    for heading in ("queries", "engine"):
+        table.add_column(heading)
+    for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "times faster", "slowed down"):
+        table.add_column(heading, justify="right")
+    for case, engines in timed.items():
+        queries = len(_templates_of(case))
+        for engine, of in engines.items():
+            ways = [f"{of[way][kind]:.2f} s" for way in (PLAIN, OPTIMISED) for kind in ("seconds", "planning_seconds")]
+            table.add_row(f"{case} ({queries})", engine, *ways, f"{of['ratio']:.2f}x", f"{of['slowed']} of {queries}")
     return table
 
 
-def _templates(timed: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title="by template", title_justify="left")
+def _templates(case: str, timed: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=f"{case}, by template", title_justify="left")
     table.add_column("template")
     columns = [of[way]["by_template"] for of in timed.values() for way in (PLAIN, OPTIMISED)]
     for engine in timed:

@@ -40,7 +40,8 @@ def _query(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.queries import queries_report, run_queries
 
     with session.working("timing queries") as work:
-        timed = run_queries(settings.sf, root=settings.folder, say=work.say)
+        cases = settings.streams or ("chapter3",)
+        timed = run_queries(settings.sf, root=settings.folder, cases=cases, say=work.say)
     session.show(timed, lambda console: console.print(queries_report(timed, settings.sf)))
 
 

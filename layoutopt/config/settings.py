@@ -312,7 +312,9 @@ class BenchSettings(VerbSettings):
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")
     streams: Names = Field(
-        (), description="only these query streams, of tpch, partitioners and tuning [default: all; of tuning two]"
+        (),
+        description="only these query streams, of tpch, partitioners, tuning and query, which also knows "
+        "chapter3-by-month [default: all; of tuning two; of query chapter3]",
     )
 
 

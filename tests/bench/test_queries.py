@@ -9,11 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, queries_report, query_step, summary_of
+from layoutopt.bench.queries import (
+    CASES,
+    ENGINES,
+    OPTIMISED,
+    PLAIN,
+    queries_report,
+    query_step,
+    run_queries,
+    summary_of,
+)
 from layoutopt.bench.timing import Timing, check_answers, time_ways
 from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.bench.tpch.queries import TABLE
+from layoutopt.errors import SettingError
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
@@ -53,10 +63,10 @@ def test_totals_and_their_ratio_are_printed() -> None:
     assert (summary["rows"], summary["rounds"], summary["ratio"]) == (7, 1, 2.4)
     assert summary[OPTIMISED] == {"seconds": 2.5, "planning_seconds": 1.5, "by_template": {"q3": 1.0, "q5": 1.5}}
     said = io.StringIO()
-    Console(width=120, file=said).print(queries_report({"duckdb": summary}, 0.1))
+    Console(width=160, file=said).print(queries_report({"chapter4": {"duckdb": summary}}, 0.1))
     assert "warm, median of 1 rounds" in said.getvalue()
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
-    assert ["duckdb", "6.00 s", "1.00 s", "2.50 s", "1.50 s", "2.40x"] in cells
+    assert ["chapter4 (100)", "duckdb", "6.00 s", "1.00 s", "2.50 s", "1.50 s", "2.40x", "0 of 100"] in cells
     assert ["q5", "4.00 s", "1.50 s"] in cells
 
 
@@ -67,6 +77,18 @@ def test_a_label_has_the_median_of_each_of_its_queries() -> None:
 
 def test_engines_are_timed_apart(tmp_path: Path) -> None:
     bench = Bench(TpchData(0.01, tmp_path), lambda: None)  # type: ignore[arg-type, return-value]
-    steps = [query_step(bench, engine, 5) for engine in ENGINES]
-    assert len({step.product for step in steps}) == len(ENGINES)
-    assert len({needed.product for step in steps for needed in step.needs}) == 1
+    steps = [query_step(bench, case, engine, 5) for case in CASES.values() for engine in ENGINES]
+    assert len({step.product for step in steps}) == len(CASES) * len(ENGINES)
+    assert len({needed.product for step in steps for needed in step.needs}) == len(CASES)
+
+
+def test_a_query_counts_as_slowed_down_beyond_a_fifth_and_a_moment() -> None:
+    plain, ours = [0.125, 0.125, 1.0], [0.15, 0.25, 0.5]
+    timings = {PLAIN: Timing([plain], [plain]), OPTIMISED: Timing([ours], [ours])}
+    summary = summary_of({"rows": 3, "timings": {name: asdict(timing) for name, timing in timings.items()}}, ["q"] * 3)
+    assert (summary["slowed"], summary["slowest"]) == (1, 2.0)
+
+
+def test_unknown_cases_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="there is no case 'chapter9' of queries; give one of chapter3, "):
+        run_queries(0.01, root=tmp_path, cases=["chapter9"])
