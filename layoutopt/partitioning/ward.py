@@ -22,8 +22,8 @@ from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.partitioner import check_arguments
 from layoutopt.partitioning.weights import integer_weights
 
-# Rows of the matrix of losses held at once while the first neighbours are found.
-_CHUNK = 256
+# Rows of the matrix of losses held at once while the first neighbours are found: few enough to stay in a cache.
+_CHUNK = 64
 # Cluster slots are compacted when so many of them (one in ...) are empty.
 _COMPACT_AT = 8
 

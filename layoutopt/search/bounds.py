@@ -19,8 +19,7 @@ def cells_lower_bound(problem: Problem, min_rows: int = 0) -> float:
     """
     a_row = problem.reads @ problem.unit.cell
     total = 0.0
-    for sample, bits in zip(problem.samples, problem.bits, strict=True):
-        needed = sample.scale * (sample.vectors.counts @ ~problem.skippable(bits))
+    for sample, needed in zip(problem.samples, problem.least_rows, strict=True):
         # As blocks of a sample are: whole rows of it.
         block = min(sample.rows, round(min_rows / sample.scale) * sample.scale)
         read = np.where(needed > 0, np.maximum(needed, block), 0.0)

@@ -16,7 +16,7 @@ from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, 
 from layoutopt.search.merging import merge_bottom_up, starting_groups
 from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Problem
-from layoutopt.search.rows import ComputedRows, Estimate, RowsRead, least_rows, rows_estimator
+from layoutopt.search.rows import ComputedRows, Estimate, RowsRead, rows_estimator
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def search_groups(
     with watch("comparing with SOP and GSOP-single"):
         passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
         # Classes are computed already where merging started from them.
-        floor = np.zeros_like(problem.weights) if start == column_classes(problem) else least_rows(problem)
+        floor = np.zeros_like(problem.weights) if start == column_classes(problem) else problem.least_rows
         apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
     if apart is not None:
         passed.append(Grouping(singles(problem), apart))

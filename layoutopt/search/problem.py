@@ -13,7 +13,11 @@ from layoutopt.model.arrays import Bits, Floats, Ints, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.search.incidence import Incidence
 from layoutopt.skipping.skip_sets import membership, skip_set_table
+
+_CHUNK = 1_024
+"""Vectors looked at at once: their bits, and which queries skip them, stay in a cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +106,37 @@ class Problem:
             unions: union bits, ``bool[blocks, features]``; what was not measured is 1.
             queries: only these, ``bool[all queries]``.
         """
-        skips = self.skips if queries is None else self.skips[queries]
-        used = skips.any(axis=0)
-        holds = unions.astype(np.float32) @ self.members[:, used] == 0
-        return np.asarray((holds.astype(np.float32) @ skips[:, used].T.astype(np.float32)) > 0)
+        sets_of_query = self._sets_of_query
+        if queries is not None:
+            sets_of_query = sets_of_query.only(np.flatnonzero(queries))
+        used, sets = np.unique(sets_of_query.things, return_inverse=True)
+        of_set, of_query = self._features_of_set.only(used), Incidence(sets_of_query.starts, sets)
+        found = np.zeros((len(unions), len(sets_of_query)), dtype=np.bool_)
+        for start in range(0, len(unions), _CHUNK):
+            some = unions[start : start + _CHUNK]
+            skipped = of_query.any_of(~of_set.any_of(np.packbits(some.T, axis=1)))
+            found[start : start + _CHUNK] = np.unpackbits(skipped, axis=1, count=len(some)).T
+        return found
+
+    @cached_property
+    def least_rows(self) -> Floats:
+        """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
+        least = np.zeros((len(self.samples), len(self.reads)))
+        for s, (sample, bits) in enumerate(zip(self.samples, self.bits, strict=True)):
+            skipped = np.zeros(len(self.reads))
+            for start in range(0, len(bits), _CHUNK):
+                some = slice(start, start + _CHUNK)
+                skipped += sample.vectors.counts[some].astype(np.float64) @ self.skippable(bits[some])
+            least[s] = sample.scale * (sample.vectors.rows - skipped)
+        return least
+
+    @cached_property
+    def _features_of_set(self) -> Incidence:
+        return Incidence.of(self.members.T > 0)
+
+    @cached_property
+    def _sets_of_query(self) -> Incidence:
+        return Incidence.of(self.skips)
 
 
 def make_problem(

@@ -23,8 +23,6 @@ RowsRead = Callable[[Bits], Floats]
 
 _COARSE_VECTORS = 300
 """Vectors of the coarse estimate: enough to see conflicts, few enough for a partitioning in milliseconds."""
-_CHUNK = 4_096
-"""Vectors that all queries are tested on at once."""
 
 
 _Found = TypeVar("_Found")
@@ -116,22 +114,9 @@ def block_estimate(problem: Problem) -> RowsRead:
     return remembered(rows_read)
 
 
-def least_rows(problem: Problem) -> Floats:
-    """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
-    least = np.zeros((len(problem.samples), len(problem.reads)))
-    for s, (sample, bits) in enumerate(zip(problem.samples, problem.bits, strict=True)):
-        skipped = np.zeros(len(problem.reads))
-        for start in range(0, len(bits), _CHUNK):
-            some = slice(start, start + _CHUNK)
-            skipped += sample.vectors.counts[some] @ problem.skippable(bits[some])
-        least[s] = sample.rows - sample.scale * skipped
-    return least
-
-
 def selectivity_estimate(problem: Problem) -> RowsRead:
     """The baseline: the rows that no skip set of the query excludes, as if rows could be skipped one by one."""
-    least = least_rows(problem)
-    return lambda served: np.where(served, least, 0.0)
+    return lambda served: np.where(served, problem.least_rows, 0.0)
 
 
 def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitioner) -> RowsRead:

@@ -16,7 +16,7 @@ from layoutopt.search.gsop import search_groups, singles, whole
 from layoutopt.search.merging import Pairs, starting_groups
 from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Problem
-from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, least_rows
+from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate
 from tests.effort import examples
 from tests.search.problems import WARD, problems, random_problem
 
@@ -88,7 +88,7 @@ def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: 
     exact = ComputedRows(problem, WARD)
     cost = cost_of(problem, singles(problem), exact)
     limit = 2 * share * cost
-    found = cost_unless_above(problem, singles(problem), exact, least_rows(problem), limit)
+    found = cost_unless_above(problem, singles(problem), exact, problem.least_rows, limit)
     if found is None:
         assert cost > limit - 1e-6
     else:
