@@ -296,7 +296,9 @@ class RestoreSettings(VerbSettings):
     snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
 
 
-Experiment = Literal["demo", "tpch", "query", "micro", "memory", "wide", "estimates", "partitioners", "tuning"]
+Experiment = Literal[
+    "demo", "tpch", "query", "brushing", "micro", "memory", "wide", "estimates", "partitioners", "tuning"
+]
 
 
 class BenchSettings(VerbSettings):
@@ -304,17 +306,22 @@ class BenchSettings(VerbSettings):
 
     experiment: Annotated[Experiment, Positional()] = Field(
         description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
-        "in Spark and DuckDB, on plain Parquet and on the optimised table; micro: single algorithms; "
+        "in Spark and DuckDB, on plain Parquet and on the optimised table; brushing: every method on range filters of "
+        "people, whose constants never recur; micro: single algorithms; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
         "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
-    folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")
+    folder: Path = Field(
+        Path("build/tpch"),
+        description="where data and results go, in `brushing` for these; finished steps are used again",
+    )
+    rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
     streams: Names = Field(
         (),
-        description="only these query streams, of tpch, partitioners, tuning and query, which also knows "
-        "chapter3-by-month [default: all; of tuning two; of query chapter3]",
+        description="only these query streams, of tpch, partitioners, tuning, query, which also knows "
+        "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
     )
 
 
