@@ -133,6 +133,7 @@ def _narrowed(plan: Plan, names: Sequence[str]) -> Plan:
             layout.blocking,
             layout.guides,
             layout.serves,
+            tuple(name for name in layout.row_order if name in names),
         )
         for layout in plan.scheme.layouts
     ]
