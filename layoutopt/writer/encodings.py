@@ -9,7 +9,7 @@ as Spark writes it. Only encodings that Spark since 3.3, DuckDB and Arrow read a
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,23 @@ class Encodings:
     dictionary: tuple[str, ...]
     column: tuple[tuple[str, str], ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return [*self.dictionary, *(name for name, _ in self.column)]
+
+    @property
+    def as_dictionaries(self) -> Encodings:
+        """Dictionaries for the columns that have another encoding."""
+        return Encodings(tuple(name for name, _ in self.column), ())
+
+    def only(self, names: Collection[str]) -> Encodings:
+        """The choice for some of the columns."""
+        return Encodings(
+            tuple(name for name in self.dictionary if name in names),
+            tuple((name, encoding) for name, encoding in self.column if name in names),
+        )
+
     def options(self, codec: str) -> dict[str, Any]:
         """The arguments of ``pyarrow.parquet.ParquetWriter`` for this choice and codec."""
         return {
@@ -66,6 +83,11 @@ def choose_encodings(table: pa.Table, offsets: Ints, codec: str) -> Encodings:
     return _as_encodings({name: encoding for name, (_, encoding) in _smallest(table, offsets, codec).items()})
 
 
+def smallest_encodings(blocks: Sequence[pa.Table], codec: str) -> Encodings:
+    """As :func:`choose_encodings`, by all of these blocks."""
+    return _as_encodings({name: encoding for name, (_, encoding) in _smallest_of(blocks, codec).items()})
+
+
 def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
     """About the compressed bytes of each column for one row, with its share of the chunks' entries in the footer."""
     sampled = sum(block.num_rows for block in _sample(table, offsets))
@@ -85,19 +107,21 @@ def estimate_sizes(table: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints
 
 def _smallest(table: pa.Table, offsets: Ints, codec: str) -> dict[str, tuple[int, str]]:
     """By column the fewest bytes that a sample of the blocks takes, and the encoding that makes them so few."""
-    blocks = list(_sample(table, offsets))
-    tried: dict[str, list[tuple[int, str]]] = {name: [] for name in table.column_names}
+    return _smallest_of(list(_sample(table, offsets)), codec)
+
+
+def _smallest_of(blocks: Sequence[pa.Table], codec: str) -> dict[str, tuple[int, str]]:
+    schema = blocks[0].schema
+    tried: dict[str, list[tuple[int, str]]] = {name: [] for name in schema.names}
     for place in range(max(map(len, (_INTEGER_ENCODINGS, _TEXT_ENCODINGS, _OTHER_ENCODINGS)))):
         candidates = {
-            field.name: encodings[place]
-            for field in table.schema
-            if place < len(encodings := _encodings_for(field.type))
+            field.name: encodings[place] for field in schema if place < len(encodings := _encodings_for(field.type))
         }
         if not candidates:
             break
-        sizes = _sizes([block.select(list(candidates)) for block in blocks], _as_encodings(candidates), codec)
+        sizes = encoded_bytes([block.select(list(candidates)) for block in blocks], _as_encodings(candidates), codec)
         for name, encoding in candidates.items():
-            tried[name].append((sizes[name], encoding))
+            tried[name].append((int(sizes[name].sum()), encoding))
     return {name: min(options, key=lambda option: option[0]) for name, options in tried.items()}
 
 
@@ -133,15 +157,13 @@ def _as_encodings(chosen: dict[str, str]) -> Encodings:
     )
 
 
-def _sizes(blocks: Sequence[pa.Table], encodings: Encodings, codec: str) -> dict[str, int]:
-    """The compressed bytes of each column when these blocks are written so."""
+def encoded_bytes(blocks: Sequence[pa.Table], encodings: Encodings, codec: str) -> dict[str, Ints]:
+    """The compressed bytes of each column's chunks, ``int64[blocks]``, when these blocks are written so."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, blocks[0].schema, **encodings.options(codec)) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=max(1, block.num_rows))
-    metadata = pq.read_metadata(io.BytesIO(sink.getvalue()))
-    by_column = column_bytes(metadata, blocks[0].schema)
-    return {name: int(sizes.sum()) for name, sizes in by_column.items()}
+    return column_bytes(pq.read_metadata(io.BytesIO(sink.getvalue())), blocks[0].schema)
 
 
 def column_bytes(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Ints]:

@@ -23,7 +23,7 @@ from layoutopt.writer.routing import Routing
 _WORD_BITS = 63
 
 
-class _Codes(NamedTuple):
+class Codes(NamedTuple):
     """Numbers in the order of the values that they stand for, from 0 and of so many bits, ``int64[n]``."""
 
     values: Ints
@@ -46,14 +46,14 @@ def in_row_order(routing: Routing, columns: Sequence[str], schema: Schema, table
         return routing
     n_blocks = len(routing.offsets) - 1
     block = np.repeat(np.arange(n_blocks, dtype=np.int64), np.diff(routing.offsets))
-    codes = [_Codes(block, _bits_below(n_blocks))]
+    codes = [Codes(block, _bits_below(n_blocks))]
     for name in columns:
         values, bits = order_codes(table[name], schema.find(name).type)
-        codes.append(_Codes(values[routing.rows], bits))
-    return replace(routing, rows=routing.rows[_sorted_places(codes)])
+        codes.append(Codes(values[routing.rows], bits))
+    return replace(routing, rows=routing.rows[sorted_places(codes)])
 
 
-def order_codes(column: pa.ChunkedArray, type: str) -> _Codes:
+def order_codes(column: pa.ChunkedArray, type: str) -> Codes:
     """A column as numbers below its rows whose order is Spark's order of the values; NULL is the least, NaN the last.
 
     Raises:
@@ -67,23 +67,23 @@ def order_codes(column: pa.ChunkedArray, type: str) -> _Codes:
         if bits <= most_bits:
             shift = 1 - least if keys.null_count else -least
             found = np.asarray(pc.fill_null(keys, least - 1) if keys.null_count else keys, dtype=np.int64) + shift
-            return _Codes(found, bits)
+            return Codes(found, bits)
     return _ranked(keys)
 
 
-def _ranked(keys: pa.Array) -> _Codes:
+def _ranked(keys: pa.Array) -> Codes:
     """Dense ranks, by the distinct values alone."""
     coded = keys.dictionary_encode()
     in_order = np.asarray(pc.array_sort_indices(coded.dictionary), dtype=np.int64)
     ranks = np.empty(len(in_order), dtype=np.int64)
     ranks[in_order] = np.arange(len(in_order)) + bool(keys.null_count)
     if not keys.null_count:
-        return _Codes(ranks[np.asarray(coded.indices)], _bits_below(len(ranks)))
+        return Codes(ranks[np.asarray(coded.indices)], _bits_below(len(ranks)))
     with_null = np.append(ranks, 0)
-    return _Codes(with_null[np.asarray(pc.fill_null(coded.indices, len(ranks)))], _bits_below(len(with_null)))
+    return Codes(with_null[np.asarray(pc.fill_null(coded.indices, len(ranks)))], _bits_below(len(with_null)))
 
 
-def _sorted_places(codes: Sequence[_Codes]) -> Places:
+def sorted_places(codes: Sequence[Codes]) -> Places:
     """The places of the rows in the order of their codes, the first codes first; of equal rows the first first."""
     n = len(codes[0].values)
     place_bits = _bits_below(n)

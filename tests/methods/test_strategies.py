@@ -97,9 +97,10 @@ def test_gsop_predicts_no_more_than_its_baselines(spark: SparkSession, source: D
 
 
 def test_the_same_rows_in_another_order_make_the_same_plan(spark: SparkSession, source: DataFrame) -> None:
-    first = planned(spark, source)
+    """But for the order of rows within blocks, which is chosen by what it saves beside the source's."""
+    first = planned(spark, source, row_order=("none",))
     assert first.scheme.has_tids
-    assert planned(spark, source.repartition(3)).dumps() == first.dumps()
+    assert planned(spark, source.repartition(3), row_order=("none",)).dumps() == first.dumps()
 
 
 def test_a_workload_without_queries_makes_a_plan(spark: SparkSession) -> None:

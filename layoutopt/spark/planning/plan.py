@@ -25,6 +25,7 @@ from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
+from layoutopt.spark.planning.row_order import found_order, with_row_order
 
 NUM_FEATURES = 40
 """Features among which those are chosen that guide the blocking of a single layout."""
@@ -82,7 +83,9 @@ def make_plan(
             "raise max_vectors"
         )
     say(f"planning by {request.method}")
-    return plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    plan = plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
+        return with_row_order(rows, plan, request, say)
 
 
 def opened(
@@ -98,7 +101,8 @@ def opened(
     check_partition_column(rows, request.partition_by)
     find = document.schema.find
     partition_by = None if request.partition_by is None else find(request.partition_by).name
-    return rows, replace(request, partition_by=partition_by, by=tuple(find(name).name for name in request.by))
+    by = tuple(find(name).name for name in request.by)
+    return rows, replace(request, partition_by=partition_by, by=by, row_order=found_order(request, document.schema))
 
 
 def needs_bytes(request: PlanRequest) -> bool:
@@ -146,6 +150,7 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         budget_unit=settings.budget_unit,
         copies=settings.copies,
         partitioner=with_effort(settings.partitioner, settings.effort),
+        row_order=settings.row_order,
     )
 
 
