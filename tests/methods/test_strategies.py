@@ -96,11 +96,12 @@ def test_gsop_predicts_no_more_than_its_baselines(spark: SparkSession, source: D
     assert len(planned(spark, source, "gsop-single").scheme.layouts) == len(source.columns)
 
 
-def test_the_same_rows_in_another_order_make_the_same_plan(spark: SparkSession, source: DataFrame) -> None:
-    """But for the order of rows within blocks, which is chosen by what it saves beside the source's."""
+def test_the_same_rows_in_another_order_make_the_same_scheme(spark: SparkSession, source: DataFrame) -> None:
+    """But for the order of rows within blocks, chosen by what it saves beside the source's, and the bytes."""
     first = planned(spark, source, row_order=("none",))
     assert first.scheme.has_tids
-    assert planned(spark, source.repartition(3), row_order=("none",)).dumps() == first.dumps()
+    other = planned(spark, source.repartition(3), row_order=("none",))
+    assert replace(other, predicted={}) == replace(first, predicted={})
 
 
 def test_a_workload_without_queries_makes_a_plan(spark: SparkSession) -> None:

@@ -25,7 +25,8 @@ from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
-from layoutopt.spark.planning.row_order import found_order, with_row_order
+from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
+from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
 
 NUM_FEATURES = 40
 """Features among which those are chosen that guide the blocking of a single layout."""
@@ -84,8 +85,14 @@ def make_plan(
         )
     say(f"planning by {request.method}")
     plan = plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    plan = with_order_asked(plan, request)
+    if not queries:
+        return plan
+    say("rehearsing segments, for the order of rows within blocks" if is_searched(request) else "rehearsing segments")
     with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
-        return with_row_order(rows, plan, request, say)
+        (rehearsed,) = rehearse_segments(rows, [Trial(plan, is_searched(request))], queries)
+    predicted = {**plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
+    return replace(rehearsed.plan, predicted=predicted)
 
 
 def opened(

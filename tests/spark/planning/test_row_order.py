@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,12 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.row_order import reads_of, row_orders_of
+from layoutopt.spark.planning.row_order import reads_of, row_orders_of, with_orders
+from layoutopt.spark.planning.segments_rehearsed import bytes_of, rehearse_one
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer.gather import GatheredSegment
-from layoutopt.writer.task import WriteJob, write_layouts
+from layoutopt.writer.order_search import FoundOrder
+from layoutopt.writer.task import WriteJob, route_segment, write_layouts
 from tests.methods.random_queries import rows_of
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 
@@ -55,6 +58,11 @@ def a_job(plan: Plan) -> WriteJob:
     return WriteJob(plan, shares, "sampled", "load-1", 0, ("all",), (0,), rehearsal=True)
 
 
+def found_in(plan: Plan) -> Mapping[int, FoundOrder]:
+    job, segment = a_job(plan), a_segment()
+    return row_orders_of(job, segment, list(route_segment(job, segment)))
+
+
 def test_each_layout_is_sorted_by_what_is_read_of_it() -> None:
     of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
     read = [("kind", "shop", "price"), ("kind", "price")]
@@ -63,18 +71,18 @@ def test_each_layout_is_sorted_by_what_is_read_of_it() -> None:
     layouts = tuple(Layout(names, (0, 1), names, ByVectors("ward")) for names in groups)
     for scheme in (None, Scheme(layouts)):
         plan = plan_of(replace(of, queries=queries), scheme=scheme, block_rows=1_000, segment_rows=10_000)
-        found = row_orders_of(a_job(plan), a_segment())
+        found = found_in(plan)
         assert list(found) == [0]
         assert found[0].columns[0] in ("shop", "price")
         assert found[0].share < 0.7
-        assert found == row_orders_of(a_job(plan), a_segment())
+        assert found == found_in(plan)
 
 
 def test_nothing_is_sorted_where_nothing_is_read() -> None:
     of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", 7)])
-    assert row_orders_of(a_job(plan_of(of, segment_rows=10_000)), a_segment()) == {}
+    assert found_in(plan_of(of, segment_rows=10_000)) == {}
     silent = replace(document(SCHEMA, [is_value(SCHEMA, "kind", "=", 1)]), queries=())
-    assert row_orders_of(a_job(plan_of(silent, segment_rows=10_000)), a_segment()) == {}
+    assert found_in(plan_of(silent, segment_rows=10_000)) == {}
 
 
 def test_blocks_hold_the_same_rows_and_know_the_same_of_them(tmp_path: Path) -> None:
@@ -99,6 +107,22 @@ def test_blocks_hold_the_same_rows_and_know_the_same_of_them(tmp_path: Path) -> 
 def _ordered(plan: Plan, orders: list[tuple[str, ...]]) -> Plan:
     layouts = zip(plan.scheme.layouts, orders, strict=True)
     return replace(plan, scheme=Scheme(tuple(replace(layout, row_order=order) for layout, order in layouts)))
+
+
+def test_bytes_of_a_rehearsal_are_those_of_the_files_written(tmp_path: Path) -> None:
+    of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
+    names = (("kind", "shop"), ("price", "note"))
+    layouts = tuple(Layout(columns, (0, 1), columns, ByVectors("ward")) for columns in names)
+    plan = plan_of(of, scheme=Scheme(layouts), block_rows=1_000, segment_rows=10_000)
+    orders, table = rehearse_one(a_job(plan), a_segment(), search=True)
+    sorted_plan = with_orders(plan, orders)
+    job = replace(a_job(sorted_plan), root=str(tmp_path), rehearsal=False)
+    blocks, _ = write_layouts(job, a_segment())
+    read, full, chunks = bytes_of(table, plan, of.queries)
+    written = Table(rehearsed_catalog(sorted_plan, job, blocks))
+    assert bytes_of(written, sorted_plan, of.queries) == (read, full, chunks)
+    assert 0 < read[0] < 0.5 * full[0]
+    assert chunks == [16.0, 16.0]
 
 
 def test_reads_are_counted_by_chunk() -> None:
