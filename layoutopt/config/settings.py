@@ -137,6 +137,12 @@ class PlanSettings(VerbSettings):
     )
     seed: int = Field(0, ge=0, le=LARGEST_COUNT, description="the seed of everything that draws at random")
     codec: Codec = Field("zstd", description="the Parquet compression")
+    row_order: Names | None = Field(
+        None,
+        description="the columns that sort the rows within each block; `auto` chooses them for each layout, so that "
+        "the log's queries read the fewest bytes; `none` leaves rows as the method has them [default: auto for sop and "
+        "gsop with all its kinds, none for the others]",
+    )
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
     )

@@ -63,6 +63,8 @@ class PlanRequest:
         budget_unit: what budgets are of: ``cells``, or compressed ``bytes``.
         copies: how often ``gsop-fullcopy`` stores the table.
         partitioner: what a load blocks by vectors with, by its name; searches compare by Ward's method.
+        row_order: the columns that sort the rows of each block, or alone ``auto`` (chosen by what training queries
+            read) or ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
     """
 
     method: str = "sop"
@@ -81,6 +83,7 @@ class PlanRequest:
     budget_unit: str = "cells"
     copies: int = 2
     partitioner: str = DEFAULT
+    row_order: tuple[str, ...] | None = None
 
     @property
     def budgets(self) -> tuple[float, ...]:

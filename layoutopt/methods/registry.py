@@ -25,6 +25,10 @@ METHODS: Mapping[str, Method] = MappingProxyType({**strategies.METHODS, **REPLIC
 """All methods."""
 
 
+PEERS = ("input-order", *BY_ORDER, "qdtree", "predicate-sort")
+"""What the others are compared with: methods that keep the order of rows that their blocking leaves, unless told."""
+
+
 def find_method(name: str) -> Method:
     """The method of that name: one of :data:`METHODS`, or of a package that is installed.
 
@@ -37,6 +41,11 @@ def find_method(name: str) -> Method:
 def is_sampled(name: str) -> bool:
     """Whether a method plans from a sample's vectors of all features; what is installed does."""
     return name in SAMPLED or name not in METHODS
+
+
+def is_peer(name: str) -> bool:
+    """Whether a method keeps the order of rows within blocks that its blocking leaves."""
+    return name in PEERS
 
 
 def check_request(request: PlanRequest) -> None:

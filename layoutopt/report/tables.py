@@ -36,6 +36,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "partition_by": plan.partition_by,
         "block_rows": plan.block_rows,
         "features": [describe_all(feature.predicates) for feature in plan.features],
+        "row_order": [list(layout.row_order) for layout in plan.scheme.layouts],
         "predicted": of_the_plan(plan.predicted),
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
@@ -47,6 +48,8 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     by = f"by {plan.partition_by}" if plan.partition_by else "in one"
     console.print(Text(f"{plan.method} for {plan.table}: partitions {by}, {plan.block_rows} rows a block"))
     console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
+    for line in _row_orders(plan):
+        console.print(Text(line))
     for name, value in of_the_plan(plan.predicted).items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := curve(plan.predicted):
@@ -54,6 +57,14 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     if on_held_back := tried(plan.predicted):
         console.print(_tried_table(on_held_back))
     console.print(Text(f"Written: {output}"))
+
+
+def _row_orders(plan: Plan) -> list[str]:
+    """How the rows of blocks are sorted, a line for each layout where they are."""
+    layouts = plan.scheme.layouts
+    orders = {i: ", ".join(layout.row_order) for i, layout in enumerate(layouts) if layout.row_order}
+    of = {i: f" of layout {i}" if len(layouts) > 1 else "" for i in orders}
+    return [printable(f"rows within blocks{of[i]} are sorted by {order}") for i, order in orders.items()]
 
 
 def print_loads(console: Console, report: LoadsReport) -> None:

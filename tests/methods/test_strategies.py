@@ -96,10 +96,12 @@ def test_gsop_predicts_no_more_than_its_baselines(spark: SparkSession, source: D
     assert len(planned(spark, source, "gsop-single").scheme.layouts) == len(source.columns)
 
 
-def test_the_same_rows_in_another_order_make_the_same_plan(spark: SparkSession, source: DataFrame) -> None:
-    first = planned(spark, source)
+def test_the_same_rows_in_another_order_make_the_same_scheme(spark: SparkSession, source: DataFrame) -> None:
+    """But for the order of rows within blocks, chosen by what it saves beside the source's, and the bytes."""
+    first = planned(spark, source, row_order=("none",))
     assert first.scheme.has_tids
-    assert planned(spark, source.repartition(3)).dumps() == first.dumps()
+    other = planned(spark, source.repartition(3), row_order=("none",))
+    assert replace(other, predicted={}) == replace(first, predicted={})
 
 
 def test_a_workload_without_queries_makes_a_plan(spark: SparkSession) -> None:
@@ -201,7 +203,7 @@ def families_of_simple(source: DataFrame) -> FeaturesDocument:
 
 def swapped_in_task(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The task of a load, but two rows of its last file have each other's tid."""
-    honest = write_task._content
+    honest = write_task.content_of
 
     def content(*arguments: Any) -> pa.Table:
         found = honest(*arguments)
@@ -211,7 +213,7 @@ def swapped_in_task(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterato
         place = found.schema.get_field_index("_tid")
         return found.set_column(place, found.schema.field("_tid"), pa.array(tids, pa.int32()))
 
-    with patch.object(write_task, "_content", content):  # only here: workers are used again
+    with patch.object(write_task, "content_of", content):  # only here: workers are used again
         yield from write_task.write_segment(job, batches)
 
 

@@ -25,6 +25,8 @@ from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
+from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
+from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
 
 NUM_FEATURES = 40
 """Features among which those are chosen that guide the blocking of a single layout."""
@@ -82,7 +84,15 @@ def make_plan(
             "raise max_vectors"
         )
     say(f"planning by {request.method}")
-    return plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    plan = plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    plan = with_order_asked(plan, request)
+    if not queries:
+        return plan
+    say("rehearsing segments, for the order of rows within blocks" if is_searched(request) else "rehearsing segments")
+    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
+        (rehearsed,) = rehearse_segments(rows, [Trial(plan, is_searched(request))], queries)
+    predicted = {**plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
+    return replace(rehearsed.plan, predicted=predicted)
 
 
 def opened(
@@ -98,7 +108,8 @@ def opened(
     check_partition_column(rows, request.partition_by)
     find = document.schema.find
     partition_by = None if request.partition_by is None else find(request.partition_by).name
-    return rows, replace(request, partition_by=partition_by, by=tuple(find(name).name for name in request.by))
+    by = tuple(find(name).name for name in request.by)
+    return rows, replace(request, partition_by=partition_by, by=by, row_order=found_order(request, document.schema))
 
 
 def needs_bytes(request: PlanRequest) -> bool:
@@ -146,6 +157,7 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         budget_unit=settings.budget_unit,
         copies=settings.copies,
         partitioner=with_effort(settings.partitioner, settings.effort),
+        row_order=settings.row_order,
     )
 
 
