@@ -13,7 +13,7 @@ from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
     "sop", "gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise", "gsop-r", "gsop-selective", "gsop-fullcopy",
-    "input-order", "sort", "range", "zorder", "hilbert", "qdtree", "predicate-sort", "auto",
+    "input-order", "sort", "range", "zorder", "hilbert", "cuts", "qdtree", "predicate-sort", "auto",
 ]  # fmt: skip
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]

@@ -14,7 +14,17 @@ from layoutopt.errors import PlanError
 from layoutopt.features.weights import marginal_weights
 from layoutopt.methods.proposals import LayoutProposal, Method, PartitionHistogram, PlanningInput, spread
 from layoutopt.model.arrays import Floats
-from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Scheme
+from layoutopt.model.layout import (
+    CUT_BY,
+    MIN_ROWS,
+    PREDICATE_SORT,
+    Blocking,
+    ByCuts,
+    ByOrder,
+    ByVectors,
+    Layout,
+    Scheme,
+)
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -111,6 +121,11 @@ def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
     return LayoutProposal(_one_layout(planning, ByOrder(kind, columns)), {})
 
 
+def cuts(planning: PlanningInput) -> LayoutProposal:
+    """One layout, cut at values of the columns that filters use and by features, so as to fit what queries ask for."""
+    return LayoutProposal(_one_layout(planning, ByCuts(_most_filtered(planning.queries, planning.schema))), {})
+
+
 def gsop(planning: PlanningInput) -> LayoutProposal:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
     problem = problem_of(planning)
@@ -159,7 +174,7 @@ def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
 
 
 def _with_cut(planning: PlanningInput, layout: Layout) -> Layout:
-    if isinstance(layout.blocking, ByOrder):
+    if not isinstance(layout.blocking, ByVectors):
         return layout
     return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
 
@@ -177,7 +192,7 @@ def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Pro
     return LayoutProposal(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
 
 
-def _one_layout(planning: PlanningInput, blocking: ByVectors | ByOrder, guides: Sequence[int] | None = None) -> Scheme:
+def _one_layout(planning: PlanningInput, blocking: Blocking, guides: Sequence[int] | None = None) -> Scheme:
     names = planning.schema.names
     features = range(len(planning.features)) if guides is None else guides
     return Scheme((Layout(names, tuple(features), names, blocking),))
@@ -268,6 +283,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         **SAMPLED,
         "input-order": partial(by_order, "input"),
         **BY_ORDER,
+        "cuts": cuts,
         "qdtree": qdtree,
         "predicate-sort": partial(by_order, PREDICATE_SORT),
     }

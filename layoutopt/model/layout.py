@@ -84,7 +84,24 @@ class ByOrder(Record):
         object.__setattr__(self, "params", tuple(sorted(self.params)))
 
 
-Blocking = ByVectors | ByOrder
+@dataclass(frozen=True)
+class ByCuts(Record):
+    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows.
+
+    Attributes:
+        columns: whose values may cut.
+        params: further parameters, in order of their names.
+    """
+
+    columns: tuple[str, ...] = ()
+    params: Params = ()
+    form: ClassVar = Form(constants={"by": "cuts"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(sorted(self.params)))
+
+
+Blocking = ByVectors | ByOrder | ByCuts
 
 
 @dataclass(frozen=True)
@@ -236,7 +253,7 @@ class Plan(Document):
         if self.partition_by is not None:
             self.schema.find(self.partition_by)
         for layout in self.scheme.layouts:
-            if isinstance(layout.blocking, ByOrder):
+            if isinstance(layout.blocking, ByOrder | ByCuts):
                 self.schema.select(layout.blocking.columns)
         different = self.scheme.columns ^ set(self.schema.names)
         if different:
