@@ -94,6 +94,11 @@ class PlanSettings(VerbSettings):
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
         "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
     )
+    guides: Literal["auto", "features", "cuts", "both"] = Field(
+        "auto",
+        description="what the blocks of `sop` are made by: like features, cuts at values of columns, or cuts at both; "
+        "`auto` takes cuts where queries held back read fewer bytes by them",
+    )
     partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
         "portfolio",
         description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "

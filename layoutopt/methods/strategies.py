@@ -12,7 +12,15 @@ import numpy as np
 
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import marginal_weights
-from layoutopt.methods.proposals import LayoutProposal, Method, PartitionHistogram, PlanningInput, spread
+from layoutopt.methods.proposals import (
+    BOTH,
+    FEATURES,
+    LayoutProposal,
+    Method,
+    PartitionHistogram,
+    PlanningInput,
+    spread,
+)
 from layoutopt.model.arrays import Floats
 from layoutopt.model.layout import (
     CUT_BY,
@@ -56,7 +64,9 @@ _MOST_ORDER_COLUMNS = 4
 
 
 def sop(planning: PlanningInput) -> LayoutProposal:
-    """One layout, blocked by all features (Sun 2017, chapter 3)."""
+    """One layout, blocked by all features (Sun 2017, chapter 3), or by cuts, as its guides say."""
+    if planning.request.guides != FEATURES:
+        return _by_cuts(planning, None if planning.request.guides == BOTH else ())
     # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
     return _by_vectors(planning, planning.request.partitioner, WARD, _best_guides(planning))
 
@@ -123,7 +133,12 @@ def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
 
 def cuts(planning: PlanningInput) -> LayoutProposal:
     """One layout, cut at values of the columns that filters use and by features, so as to fit what queries ask for."""
-    return LayoutProposal(_one_layout(planning, ByCuts(_most_filtered(planning.queries, planning.schema))), {})
+    return _by_cuts(planning)
+
+
+def _by_cuts(planning: PlanningInput, guides: Sequence[int] | None = None) -> LayoutProposal:
+    columns = _most_filtered(planning.queries, planning.schema)
+    return LayoutProposal(_one_layout(planning, ByCuts(columns), guides), {})
 
 
 def gsop(planning: PlanningInput) -> LayoutProposal:

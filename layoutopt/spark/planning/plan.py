@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.proposals import PartitionHistogram, PlanningInput, PlanRequest
-from layoutopt.methods.registry import COUNTED, check_request, find_method, is_sampled
+from layoutopt.methods.proposals import FEATURES, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
@@ -73,10 +73,10 @@ def make_plan(
                 say("measuring the bytes of cells")
                 middle = partitions[len(partitions) // 2]
                 unit = unit_in_bytes(rows, features, (middle.value, middle.rows), request)
-        elif request.method in COUNTED:
+        elif is_counted(request):
             say("counting feature vectors")
             features, partitions = count_histograms(counting, features)
-    if (is_sampled(request.method) or request.method in COUNTED) and len(features) < request.min_features:
+    if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
         raise PlanError(
             f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
             "raise max_vectors"
@@ -134,6 +134,7 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         method=settings.method,
         partition_by=settings.partition_by,
         by=tuple(settings.by),
+        guides=FEATURES if settings.guides == "auto" else settings.guides,
         num_features=settings.num_features,
         block_rows=settings.block_rows,
         segment_rows=settings.segment_rows,
