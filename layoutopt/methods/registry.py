@@ -38,11 +38,6 @@ def is_sampled(name: str) -> bool:
     return name in SAMPLED or name not in METHODS
 
 
-def is_counted(request: PlanRequest) -> bool:
-    """Whether a method takes the vectors of all rows, of few features; a tree of cuts is made without them."""
-    return request.method in _COUNTED and request.guides == FEATURES
-
-
 def check_request(request: PlanRequest) -> None:
     """Refuse what no source could make good.
 
@@ -66,3 +61,8 @@ def check_request(request: PlanRequest) -> None:
         raise SettingError(f"--guides is {request.guides!r}; give one of {', '.join(GUIDES)}")
     if request.guides != FEATURES and request.method != "sop":
         raise SettingError(f"method {request.method!r} has no choice of guides; leave --guides out, or plan by 'sop'")
+
+
+def is_counted(request: PlanRequest) -> bool:
+    """Whether a method takes the vectors of all rows, of few features; a tree of cuts is made without them."""
+    return request.method in _COUNTED and request.guides == FEATURES
