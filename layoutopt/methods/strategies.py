@@ -26,6 +26,7 @@ from layoutopt.model.layout import (
     CUT_BY,
     MIN_ROWS,
     PREDICATE_SORT,
+    QUANTILES,
     Blocking,
     ByCuts,
     ByOrder,
@@ -67,24 +68,20 @@ def sop(planning: PlanningInput) -> LayoutProposal:
     """One layout, blocked by all features (Sun 2017, chapter 3), or by cuts, as its guides say."""
     if planning.request.guides != FEATURES:
         return _by_cuts(planning, None if planning.request.guides == BOTH else ())
+    guides = _best_guides(planning)
+    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
+    pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
     # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
-    return _by_vectors(planning, planning.request.partitioner, WARD, _best_guides(planning))
+    min_rows = calibrate_min_rows(find_partitioner(WARD), pairs, planning.request.block_rows, planning.request.seed)
+    cut_by = cut_param(planning, planning.schema.names)
+    blocking = ByVectors(planning.request.partitioner, ((MIN_ROWS, min_rows), *cut_by))
+    scheme = _one_layout(planning, blocking, guides)
+    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
 
 
 def qdtree(planning: PlanningInput) -> LayoutProposal:
-    """One layout, cut greedily by the features and by slices (Yang et al., SIGMOD 2020)."""
-    return _by_vectors(planning, "qdtree", "qdtree", range(len(planning.features)))
-
-
-def _by_vectors(planning: PlanningInput, algorithm: str, calibrated: str, guides: Sequence[int]) -> LayoutProposal:
-    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
-    pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
-    min_rows = calibrate_min_rows(
-        find_partitioner(calibrated), pairs, planning.request.block_rows, planning.request.seed
-    )
-    blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
-    scheme = _one_layout(planning, blocking, guides)
-    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
+    """One layout, cut greedily by the comparisons of the log alone, and by all features (Yang et al., SIGMOD 2020)."""
+    return _by_cuts(planning, params=((QUANTILES, 0),))
 
 
 def _best_guides(planning: PlanningInput) -> Sequence[int]:
@@ -136,9 +133,11 @@ def cuts(planning: PlanningInput) -> LayoutProposal:
     return _by_cuts(planning)
 
 
-def _by_cuts(planning: PlanningInput, guides: Sequence[int] | None = None) -> LayoutProposal:
+def _by_cuts(
+    planning: PlanningInput, guides: Sequence[int] | None = None, params: tuple[tuple[str, int], ...] = ()
+) -> LayoutProposal:
     columns = _most_filtered(planning.queries, planning.schema)
-    return LayoutProposal(_one_layout(planning, ByCuts(columns), guides), {})
+    return LayoutProposal(_one_layout(planning, ByCuts(columns, params), guides), {})
 
 
 def gsop(planning: PlanningInput) -> LayoutProposal:

@@ -37,6 +37,9 @@ MIN_ROWS = "min_rows"
 CUT_BY = "cut_by"
 """The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
 
+QUANTILES = "quantiles"
+"""The parameter of a ByCuts layout that says into how many ranges of about equal rows a column may be cut too."""
+
 PREDICATE_SORT = "predicate-sort"
 """The order of rows by their feature bits, the heaviest feature first."""
 

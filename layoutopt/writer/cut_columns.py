@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import FLOATS, ArrowValues, filled, stored_keys
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.values import NAN_KEY, Interval, Key
-from layoutopt.partitioning.cuts.dimensions import LARGEST, Codes, Span, Thresholds, choose_thresholds
+from layoutopt.partitioning.cuts.dimensions import LARGEST, QUANTILES, Codes, Span, Thresholds, choose_thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,9 @@ class CutColumn:
     thresholds: Thresholds
 
     @classmethod
-    def of(cls, column: ArrowValues, type: str, intervals: Iterable[Interval], places: Ints) -> CutColumn:
+    def of(
+        cls, column: ArrowValues, type: str, intervals: Iterable[Interval], places: Ints, quantiles: int = QUANTILES
+    ) -> CutColumn:
         """A column cut at quantiles of the rows at ``places`` and where the intervals of the log begin and end."""
         numbers = Numbers.of(column, type)
         sampled, nulls = numbers.at(places)
@@ -86,7 +88,7 @@ class CutColumn:
         keys = {key for interval in intervals for key in interval if key is not None}
         constants = {numbers.number(key) for key in keys} | ({NAN_KEY} if type in FLOATS else set())
         some = sampled if nulls is None else sampled[~nulls]
-        return cls(numbers, choose_thresholds(some, constants, int(present.min()), int(present.max())))
+        return cls(numbers, choose_thresholds(some, constants, int(present.min()), int(present.max()), quantiles))
 
     def sampled(self, places: Ints) -> Codes:
         """The codes of some rows, ``int16[k]``."""

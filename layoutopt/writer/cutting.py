@@ -12,13 +12,15 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.errors import PlanError
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.layout import ByCuts, Layout, Plan
+from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
 from layoutopt.model.predicates import FALSE, Col, InSet, Like, Literal, literal_prefix
 from layoutopt.model.query import Query
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.model.vectors import feature_bit, project, unpack
+from layoutopt.partitioning.cuts import dimensions
 from layoutopt.partitioning.cuts.dimensions import OF_FEATURE
 from layoutopt.partitioning.cuts.filters import CodeFilters, CodeSet
 from layoutopt.partitioning.cuts.tree import Rows, cut_rows
@@ -32,6 +34,8 @@ MEAN_OVER_MIN = 1.33
 # A tree is chosen by so many codes of sampled rows at most, but by so many rows at least.
 _SAMPLED_CODES = 2_000_000
 _SAMPLED_ROWS = 50_000
+
+_MOST_QUANTILES = 10_000
 
 
 def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: Floats) -> Ints:
@@ -48,8 +52,9 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     names, local = layout.blocking.columns, layout.guiding
     places = _sample(table.num_rows, len(names) + len(local), plan.seed)
     asked = _asked(plan.queries, names, plan.features.only(local))
+    quantiles = _quantiles(layout.blocking)
     columns = [
-        CutColumn.of(table[name], plan.schema.find(name).type, _intervals(asked, i), places)
+        CutColumn.of(table[name], plan.schema.find(name).type, _intervals(asked, i), places, quantiles)
         for i, name in enumerate(names)
     ]
     bits = unpack(project(words[places], local), len(local)).astype(np.int16) + np.int16(1)
@@ -62,6 +67,13 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     )
     rows = Rows(table.num_rows, sampled, _Sides(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
+
+
+def _quantiles(blocking: ByCuts) -> int:
+    given = dict(blocking.params).get(QUANTILES, dimensions.QUANTILES)
+    if not isinstance(given, int) or not 0 <= given <= _MOST_QUANTILES:
+        raise PlanError(f"the plan's {QUANTILES} is {given!r:.80}; plan again, or give 0 to {_MOST_QUANTILES}")
+    return given
 
 
 def _sample(n: int, dimensions: int, seed: int) -> Ints:

@@ -153,12 +153,12 @@ def request_of(settings: PlanSettings) -> PlanRequest:
 def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
     """The features that guide the blocking.
 
-    Several layouts choose among all. One layout takes the strictest, since they compete (Sun 2017, figure 3.7), and
-    none about the columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen
-    yet too.
+    Several layouts choose among all, and a qd-tree cuts by all. Any other layout that stands alone takes the strictest,
+    since they compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
+    by these, which serves constants not seen yet too.
     """
     features = document.features
-    if is_sampled(method):
+    if is_sampled(method) or method == "qdtree":
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
     free = features.only(i for i, feature in enumerate(features) if not _has_range_of(feature, excluded))
