@@ -18,11 +18,12 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
 from layoutopt.model.predicates import FALSE, Col, InSet, Like, Literal, literal_prefix
 from layoutopt.model.query import Query
-from layoutopt.model.values import Interval, ValueSet
+from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.vectors import feature_bit, project, unpack
 from layoutopt.partitioning.cuts import dimensions
 from layoutopt.partitioning.cuts.dimensions import OF_FEATURE
 from layoutopt.partitioning.cuts.filters import CodeFilters, CodeSet
+from layoutopt.partitioning.cuts.shifts import number_of_copies, with_shifts
 from layoutopt.partitioning.cuts.tree import Rows, cut_rows
 from layoutopt.partitioning.weights import integer_weights
 from layoutopt.skipping.skip_sets import skip_set_table
@@ -59,12 +60,12 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     ]
     bits = unpack(project(words[places], local), len(local)).astype(np.int16) + np.int16(1)
     sampled = np.column_stack([*(column.sampled(places) for column in columns), bits])
-    filters = CodeFilters.of(
-        [[tuple(_coded(literal, columns) for literal in clause) for clause in query] for query in asked],
-        integer_weights(weights, max(1, len(places))),
-        sampled.shape[1],
-        max([OF_FEATURE, *(column.thresholds.n_codes for column in columns)]),
-    )
+    n_codes = [*(column.thresholds.n_codes for column in columns), *(OF_FEATURE for _ in local)]
+    queries = [[tuple(_coded(literal, columns) for literal in clause) for clause in query] for query in asked]
+    most = max([OF_FEATURE, *n_codes])
+    copies = number_of_copies(queries, most) if quantiles else 1
+    scaled = integer_weights(np.tile(weights, copies), max(1, len(places)))
+    filters = CodeFilters.of(with_shifts(queries, n_codes, copies, plan.seed), scaled, len(n_codes), most)
     rows = Rows(table.num_rows, sampled, _Sides(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
 
@@ -156,5 +157,14 @@ def _intervals(asked: tuple[_Clauses, ...], dimension: int) -> Iterator[Interval
 
 def _coded(literal: _Asked, columns: list[CutColumn]) -> CodeSet:
     if literal.values is None:
-        return literal.dimension, ((OF_FEATURE - 1, OF_FEATURE),), False
-    return literal.dimension, columns[literal.dimension].covered(literal.values.intervals), literal.null
+        return CodeSet(literal.dimension, ((OF_FEATURE - 1, OF_FEATURE),))
+    spans = columns[literal.dimension].covered(literal.values.intervals)
+    return CodeSet(literal.dimension, spans, literal.null, _is_range(literal.values))
+
+
+def _is_range(values: ValueSet) -> bool:
+    """Whether the values are one interval of more than a single value."""
+    if len(values.intervals) != 1:
+        return False
+    ((low, high),) = values.intervals
+    return low is None or high != successor(low)

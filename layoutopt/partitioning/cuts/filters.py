@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.cuts.dimensions import Codes, Span
 
-CodeSet = tuple[int, tuple[Span, ...], bool]
-"""A literal: its dimension, the codes for which it may be TRUE, and whether it is TRUE of NULL."""
+
+class CodeSet(NamedTuple):
+    """A literal.
+
+    Attributes:
+        dimension: which.
+        spans: the codes for which it may be TRUE.
+        of_null: whether it is TRUE of NULL.
+        is_range: whether it is a range of values, in whose place another might have been asked for.
+    """
+
+    dimension: int
+    spans: tuple[Span, ...]
+    of_null: bool = False
+    is_range: bool = False
+
 
 Clause = tuple[CodeSet, ...]
 """A disjunction of literals."""
@@ -50,7 +65,7 @@ class CodeFilters:
         n_codes: more than any code.
         dimension: of each distinct literal, ``int64[s]``.
         of_null: whether each is TRUE of NULL, ``bool[s]``.
-        following: the first code of each distinct literal at or after each code, ``int64[s, n_codes + 1]``; above all
+        following: the first code of each distinct literal at or after each code, ``int16[s, n_codes + 1]``; above all
             codes where there is none.
         preceding: the last one at or before it; below 0 where there is none.
         literal: of each place in a clause, which distinct literal stands there, ``int64[l]``.
@@ -63,8 +78,8 @@ class CodeFilters:
     n_codes: int
     dimension: Ints
     of_null: Bits
-    following: Ints
-    preceding: Ints
+    following: Codes
+    preceding: Codes
     literal: Ints
     clause: Ints
     query: Ints
@@ -84,17 +99,17 @@ class CodeFilters:
                 query.append(q)
         covered = np.zeros((len(number), n_codes + 1), dtype=np.bool_)
         for one, place in number.items():
-            for first, stop in one[1]:
+            for first, stop in one.spans:
                 covered[place, first:stop] = True
-        every = np.arange(n_codes + 1)
-        after = np.where(covered, every, n_codes + 1)[:, ::-1]
+        every = np.arange(n_codes + 1, dtype=np.int16)
+        after = np.where(covered, every, np.int16(n_codes + 1))[:, ::-1]
         return cls(
             n_dimensions=n_dimensions,
             n_codes=n_codes,
-            dimension=np.array([one[0] for one in number], dtype=np.int64),
-            of_null=np.array([one[2] for one in number], dtype=np.bool_),
+            dimension=np.array([one.dimension for one in number], dtype=np.int64),
+            of_null=np.array([one.of_null for one in number], dtype=np.bool_),
             following=np.minimum.accumulate(after, axis=1)[:, ::-1],
-            preceding=np.maximum.accumulate(np.where(covered, every, -1), axis=1),
+            preceding=np.maximum.accumulate(np.where(covered, every, np.int16(-1)), axis=1),
             literal=np.array(literal, dtype=np.int64),
             clause=np.array(clause, dtype=np.int64),
             query=np.array(query, dtype=np.int64),

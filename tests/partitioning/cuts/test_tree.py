@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.partitioning.cuts.dimensions import Codes
-from layoutopt.partitioning.cuts.filters import Clause, CodeFilters, CodeRanges
+from layoutopt.partitioning.cuts.filters import Clause, CodeFilters, CodeRanges, CodeSet
 from layoutopt.partitioning.cuts.tree import Rows, _Node, _Search, cut_rows
 
 N_CODES = 6
@@ -41,8 +41,8 @@ def cases(draw: st.DrawFn, most_rows: int = 60) -> Case:
     row = st.lists(st.integers(0, N_CODES - 1), min_size=n_dimensions, max_size=n_dimensions)
     codes = np.array(draw(st.lists(row, min_size=1, max_size=most_rows)), dtype=np.int16)
     span = st.tuples(st.integers(1, N_CODES - 1), st.integers(1, N_CODES))
-    literal = st.tuples(st.integers(0, n_dimensions - 1), st.lists(span, max_size=2).map(tuple), st.booleans())
-    clause = st.lists(literal, max_size=2, unique_by=lambda one: one[0]).map(tuple)  # as disjunctions are
+    literal = st.builds(CodeSet, st.integers(0, n_dimensions - 1), st.lists(span, max_size=2).map(tuple), st.booleans())
+    clause = st.lists(literal, max_size=2, unique_by=lambda one: one.dimension).map(tuple)  # as disjunctions are
     queries = draw(st.lists(st.lists(clause, max_size=3), max_size=5))
     weights = draw(st.lists(st.integers(0, 4), min_size=len(queries), max_size=len(queries)))
     return Case(codes, queries, np.array(weights, dtype=np.float64))
@@ -66,7 +66,7 @@ def test_the_same_rows_give_the_same_leaves(case: Case) -> None:
 
 
 def may_be_true(clause: Clause, ranges: CodeRanges) -> bool:
-    for dimension, spans, of_null in clause:
+    for dimension, spans, of_null, _ in clause:
         if of_null and ranges.nulls[dimension]:
             return True
         for first, stop in spans:
@@ -107,7 +107,7 @@ def test_rows_that_a_query_asks_for_lie_alone() -> None:
     """One range of each column: the tree parts what it holds from the rest, whatever order the rows are in."""
     rng = np.random.default_rng(0)
     codes = rng.integers(1, 5, (4_000, 2)).astype(np.int16)
-    queries: list[list[Clause]] = [[((0, ((2, 3),), False),), ((1, ((3, 5),), False),)]]
+    queries: list[list[Clause]] = [[(CodeSet(0, ((2, 3),)),), (CodeSet(1, ((3, 5),)),)]]
     case = Case(codes, queries, np.ones(1))
     leaf = cut_rows(case.rows, case.filters, 100)
     wanted = (codes[:, 0] == 2) & (codes[:, 1] >= 3)
@@ -117,14 +117,14 @@ def test_rows_that_a_query_asks_for_lie_alone() -> None:
 
 def test_nulls_are_cut_apart() -> None:
     codes = np.repeat([0, 3, 0, 4], 50)[:, None].astype(np.int16)
-    case = Case(codes, [[((0, (), True),)], [((0, ((1, 6),), False),)]], np.ones(2))
+    case = Case(codes, [[(CodeSet(0, (), True),)], [(CodeSet(0, ((1, 6),)),)]], np.ones(2))
     leaf = cut_rows(case.rows, case.filters, 40)
     assert not set(leaf[codes[:, 0] == 0]) & set(leaf[codes[:, 0] > 0])
 
 
 def test_rows_that_are_alike_fill_equal_blocks() -> None:
     codes = np.ones((1_000, 1), dtype=np.int16)
-    case = Case(codes, [[((0, ((1, 2),), False),)]], np.ones(1))
+    case = Case(codes, [[(CodeSet(0, ((1, 2),)),)]], np.ones(1))
     sizes = np.bincount(cut_rows(case.rows, case.filters, 70))
     assert len(sizes) == 10
     assert sizes.max() - sizes.min() <= 1
@@ -132,6 +132,6 @@ def test_rows_that_are_alike_fill_equal_blocks() -> None:
 
 def test_without_a_query_columns_are_halved() -> None:
     codes = np.arange(1, 5).repeat(100)[:, None].astype(np.int16)
-    case = Case(codes, [[((0, ((1, 5),), False),)]], np.ones(1))  # TRUE of every row: no cut helps
+    case = Case(codes, [[(CodeSet(0, ((1, 5),)),)]], np.ones(1))  # TRUE of every row: no cut helps
     leaf = cut_rows(case.rows, case.filters, 60)
     assert leaf.tolist() == np.arange(4).repeat(100).tolist()
