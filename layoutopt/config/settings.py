@@ -13,7 +13,7 @@ from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
     "sop", "gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise", "gsop-r", "gsop-selective", "gsop-fullcopy",
-    "input-order", "sort", "range", "zorder", "hilbert", "qdtree", "predicate-sort", "auto",
+    "input-order", "sort", "range", "zorder", "hilbert", "cuts", "qdtree", "predicate-sort", "auto",
 ]  # fmt: skip
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
@@ -93,6 +93,11 @@ class PlanSettings(VerbSettings):
         (),
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
         "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
+    )
+    guides: Literal["auto", "features", "cuts", "both"] = Field(
+        "auto",
+        description="what the blocks of `sop` are made by: like features, cuts at values of columns, or cuts at both; "
+        "`auto` takes cuts where queries held back read fewer bytes by them",
     )
     partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
         "portfolio",

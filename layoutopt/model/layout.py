@@ -39,6 +39,9 @@ MIN_ROWS = "min_rows"
 CUT_BY = "cut_by"
 """The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
 
+QUANTILES = "quantiles"
+"""The parameter of a ByCuts layout that says into how many ranges of about equal rows a column may be cut too."""
+
 PREDICATE_SORT = "predicate-sort"
 """The order of rows by their feature bits, the heaviest feature first."""
 
@@ -86,7 +89,24 @@ class ByOrder(Record):
         object.__setattr__(self, "params", tuple(sorted(self.params)))
 
 
-Blocking = ByVectors | ByOrder
+@dataclass(frozen=True)
+class ByCuts(Record):
+    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows.
+
+    Attributes:
+        columns: whose values may cut.
+        params: further parameters, in order of their names.
+    """
+
+    columns: tuple[str, ...] = ()
+    params: Params = ()
+    form: ClassVar = Form(constants={"by": "cuts"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(sorted(self.params)))
+
+
+Blocking = ByVectors | ByOrder | ByCuts
 
 
 @dataclass(frozen=True)
@@ -255,7 +275,7 @@ class Plan(Document):
         if self.partition_by is not None:
             self.schema.find(self.partition_by)
         for layout in self.scheme.layouts:
-            if isinstance(layout.blocking, ByOrder):
+            if isinstance(layout.blocking, ByOrder | ByCuts):
                 self.schema.select(layout.blocking.columns)
             for column in self.schema.select(layout.row_order).columns:
                 if key_kind(column.type) is None:

@@ -25,7 +25,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
-from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.layout import ByCuts, ByOrder, Layout, Plan, Scheme
 from layoutopt.model.types import quoted
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
@@ -118,7 +118,7 @@ def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, 
     for plan in plans:
         wanted.update(*(query.columns for query in plan.queries), *(f.columns for f in plan.features.features))
         orders = (layout.blocking for layout in plan.scheme.layouts)
-        wanted.update(*(order.columns for order in orders if isinstance(order, ByOrder)))
+        wanted.update(*(order.columns for order in orders if isinstance(order, ByOrder | ByCuts)))
         wanted.update([] if plan.partition_by is None else [plan.partition_by])
     return tuple(name for name in plans[0].schema.names if name in wanted)
 

@@ -13,6 +13,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
 from layoutopt.features.holdout import hold_back, mined_from
+from layoutopt.methods.proposals import CUTS, FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
@@ -21,11 +22,17 @@ from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.plan import make_plan, request_of
 
-CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "gsop")
+CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "cuts", "gsop")
 """The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
 
 ALONE: Final = "sop"
 """What ``auto`` is where there are no queries to choose by."""
+
+GUIDES: Final = (FEATURES, CUTS)
+"""What ``sop`` is tried by where ``--guides`` is ``auto``."""
+
+_LESS_BY_CUTS: Final = 0.97
+"""Cuts are taken where they read so little of what features do: within it, what the queries held back say is noise."""
 
 THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
@@ -51,9 +58,12 @@ def plan_best(
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
     say = progress or (lambda sentence: None)
+    open_guides = settings.method == ALONE and settings.guides == "auto" and bool(hold_back(document.queries)[1])
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
+        if open_guides:
+            return _plan_by_best_guides(spark, settings, document, say)
         return make_plan(spark, settings.source, document, request_of(settings), say)
     if not settings.tune and not hold_back(document.queries)[1]:
         few = f"no four of the log's {len(document.queries)} queries are alike"
@@ -66,6 +76,8 @@ def plan_best(
     if settings.method == "auto":
         settings = choose_method(evaluation, settings, default)
         tried |= {when_tried(trial.settings.method): trial.score for trial in evaluation.evaluated}
+    elif open_guides:
+        settings = choose_guides(evaluation, settings, default)
     if settings.tune:
         evaluation.evaluated.clear()
         best = tune(evaluation, settings, thresholds)
@@ -79,24 +91,52 @@ def plan_best(
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
+def _plan_by_best_guides(
+    spark: SparkSession, settings: PlanSettings, document: FeaturesDocument, say: Progress
+) -> Plan:
+    threshold = default_threshold(document.queries)
+    tried: dict[str, float] = {}
+    try:
+        evaluation = start_evaluation(spark, settings, document, [threshold], say)
+        settings = choose_guides(evaluation, settings, threshold)
+        tried = {when_tried(trial.settings.guides): trial.score for trial in evaluation.evaluated}
+    except PlanError:  # a source without rows: there is nothing to choose by, and nothing to choose
+        settings = settings.model_copy(update={"guides": FEATURES})
+    plan = make_plan(spark, settings.source, document, request_of(settings), say)
+    return replace(plan, predicted={**plan.predicted, **tried})
+
+
 def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
     """The settings with the method that reads the fewest bytes; of equals the first of the candidates.
 
     Copies are tried only where a storage budget was given, since they are the user's to pay for.
+
+    Raises:
+        PlanError: no method can plan for the queries.
+        SettingError: guides were chosen, but no method.
     """
+    if settings.guides != "auto":
+        raise SettingError(f"--guides {settings.guides} are of one method; give --method sop too, or leave them out")
     methods = [*CANDIDATES]
     if "storage_budget" in settings.model_fields_set and max(settings.storage_budget) > 1:
         methods.append("gsop-r")
     for method in methods:
         by = settings.by if method in BY_ORDER else ()
         try:
-            evaluation.score(settings.model_copy(update={"method": method, "by": by}), threshold)
+            evaluation.score(settings.model_copy(update={"method": method, "by": by, "guides": FEATURES}), threshold)
         except PlanError:  # no column to order by, or no feature that fits: others may plan
             continue
     best = min(evaluation.evaluated, key=lambda trial: trial.score, default=None)
     if best is None:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
     return best.settings
+
+
+def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
+    """The settings of ``sop`` with features as guides, or with cuts where these read clearly less."""
+    features, cuts = (settings.model_copy(update={"guides": guides}) for guides in GUIDES)
+    by_features = evaluation.score(features, threshold)
+    return cuts if evaluation.score(cuts, threshold) < _LESS_BY_CUTS * by_features else features
 
 
 def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequence[int]) -> EvaluatedPlan:

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.holdout import hold_back, mined_from
-from layoutopt.methods.proposals import PlanningInput
-from layoutopt.methods.registry import COUNTED
+from layoutopt.methods.proposals import FEATURES, PlanningInput
+from layoutopt.methods.registry import is_counted
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
@@ -92,7 +92,7 @@ class HoldOutEvaluation:
         features = guiding_features(document, request.method, request.num_features)
         queries, schema = tuple(classes(document.queries)), document.schema
         partitions = histograms_of(self._sample, features, queries, schema)
-        if request.method in COUNTED:
+        if is_counted(request):
             features = features.only(features_within(features, [p.vectors for p in partitions], request.max_vectors))
             partitions = histograms_of(self._sample, features, queries, schema)
         unit = (
@@ -100,7 +100,9 @@ class HoldOutEvaluation:
             if needs_bytes(request)
             else None
         )
-        self._say(f"trying {request.method}")
+        self._say(
+            f"trying {request.method}" if request.guides == FEATURES else f"trying {request.method} by {request.guides}"
+        )
         request = replace(request, by=tuple(schema.find(name).name for name in request.by))
         return plan_from(document, PlanningInput(request, schema, features, queries, tuple(partitions), unit))
 

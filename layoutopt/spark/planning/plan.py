@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.proposals import PartitionHistogram, PlanningInput, PlanRequest
-from layoutopt.methods.registry import COUNTED, check_request, find_method, is_sampled
+from layoutopt.methods.proposals import FEATURES, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
@@ -75,10 +75,10 @@ def make_plan(
                 say("measuring the bytes of cells")
                 middle = partitions[len(partitions) // 2]
                 unit = unit_in_bytes(rows, features, (middle.value, middle.rows), request)
-        elif request.method in COUNTED:
+        elif is_counted(request):
             say("counting feature vectors")
             features, partitions = count_histograms(counting, features)
-    if (is_sampled(request.method) or request.method in COUNTED) and len(features) < request.min_features:
+    if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
         raise PlanError(
             f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
             "raise max_vectors"
@@ -145,6 +145,7 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         method=settings.method,
         partition_by=settings.partition_by,
         by=tuple(settings.by),
+        guides=FEATURES if settings.guides == "auto" else settings.guides,
         num_features=settings.num_features,
         block_rows=settings.block_rows,
         segment_rows=settings.segment_rows,
@@ -164,12 +165,12 @@ def request_of(settings: PlanSettings) -> PlanRequest:
 def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
     """The features that guide the blocking.
 
-    Several layouts choose among all. One layout takes the strictest, since they compete (Sun 2017, figure 3.7), and
-    none about the columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen
-    yet too.
+    Several layouts choose among all, and a qd-tree cuts by all. Any other layout that stands alone takes the strictest,
+    since they compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
+    by these, which serves constants not seen yet too.
     """
     features = document.features
-    if is_sampled(method):
+    if is_sampled(method) or method == "qdtree":
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
     free = features.only(i for i, feature in enumerate(features) if not _has_range_of(feature, excluded))

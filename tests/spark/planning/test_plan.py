@@ -11,7 +11,7 @@ import pytest
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.layout import ByOrder, ByVectors
+from layoutopt.model.layout import ByCuts, ByOrder, ByVectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.order import ORDER_KINDS
@@ -109,7 +109,7 @@ class TestMakePlan:
         given = make_plan(spark, source, simple_document(source), PlanRequest(method=method, by=("ID", "day")))
         assert given.scheme.layouts[0].blocking == ByOrder(method, ("id", "day"))
 
-    @pytest.mark.parametrize("method", ["sop", "gsop-single", "qdtree"])
+    @pytest.mark.parametrize("method", ["sop", "gsop-single"])
     def test_a_plan_names_the_partitioner_of_its_loads_and_how_far_it_is_from_the_bound(
         self, spark: SparkSession, method: str
     ) -> None:
@@ -121,9 +121,18 @@ class TestMakePlan:
             PlanRequest(method=method, partitioner="portfolio-low", block_rows=20),
         )
         named = {one.blocking.algorithm for one in plan.scheme.layouts if isinstance(one.blocking, ByVectors)}
-        assert named == {"qdtree" if method == "qdtree" else "portfolio-low"}
+        assert named == {"portfolio-low"}
         assert plan.predicted["gap"] >= 0
         assert plan.predicted["lower_bound_fraction"] > 0
+
+    @pytest.mark.parametrize(("method", "params"), [("cuts", ()), ("qdtree", (("quantiles", 0),))])
+    def test_trees_of_cuts_name_the_columns_that_filters_use(
+        self, spark: SparkSession, method: str, params: tuple[tuple[str, int], ...]
+    ) -> None:
+        source = simple_rows(spark)
+        (layout,) = make_plan(spark, source, simple_document(source), PlanRequest(method=method)).scheme.layouts
+        assert layout.blocking == ByCuts(("kind",), params)
+        assert layout.features == tuple(range(len(simple_document(source).features)))
 
     def test_predicate_sort_needs_no_columns(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
