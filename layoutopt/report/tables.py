@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.model.predicates import describe_all
-from layoutopt.model.predicted import curve, of_the_plan, tried
+from layoutopt.model.predicted import curve, of_the_plan, spreads, tried
 from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "predicted": of_the_plan(plan.predicted),
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
+        "spread": spreads(plan.predicted),
     }
 
 
@@ -55,7 +56,7 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     if budgets := curve(plan.predicted):
         console.print(_curve_table(budgets))
     if on_held_back := tried(plan.predicted):
-        console.print(_tried_table(on_held_back))
+        console.print(_tried_table(on_held_back, spreads(plan.predicted)))
     console.print(Text(f"Written: {output}"))
 
 
@@ -87,13 +88,13 @@ def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
     return table
 
 
-def _tried_table(found: Mapping[str, float]) -> Table:
+def _tried_table(found: Mapping[str, float], spread: Mapping[str, float]) -> Table:
     """What each method, or choice of parameters, would read of the queries held back, the best first."""
-    table = Table(title="tried on the later queries of the log, planned from the earlier ones", title_justify="left")
+    table = Table(title="tried on queries of the log that were held back", title_justify="left")
     table.add_column("tried")
     table.add_column("bytes read of full scans", justify="right")
     for label, fraction in found.items():
-        table.add_row(label, f"{fraction:.2%}")
+        table.add_row(label, f"{fraction:.2%}" + (f" ± {spread[label]:.2%}" if label in spread else ""))
     return table
 
 

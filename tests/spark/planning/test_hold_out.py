@@ -23,7 +23,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.report.tuning_plot import plot
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_guides, choose_method, plan_best, tune
-from layoutopt.spark.planning.hold_out import HoldOutEvaluation, worst_fraction
+from layoutopt.spark.planning.hold_out import Fold, HoldOutEvaluation, worst_fraction
 from layoutopt.spark.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
     BytesRead,
@@ -97,13 +97,12 @@ def test_the_worst_resamples_are_worse_than_the_mean_and_equal_queries_have_none
 
 def trying(**documents: FeaturesDocument) -> HoldOutEvaluation:
     doc = kinds()
-    return HoldOutEvaluation(
-        {int(t.removeprefix("t")): one for t, one in documents.items()} or {2: doc},
-        doc.queries,
-        sample_of(doc, 10),
-        "day",
-        lambda sentence: None,
-    )
+    by_threshold = {int(t.removeprefix("t")): one for t, one in documents.items()} or {2: doc}
+    return HoldOutEvaluation([Fold(by_threshold, doc.queries)], sample_of(doc, 10), "day", silent)
+
+
+def silent(sentence: str) -> None:
+    """What nobody is told."""
 
 
 def settings(**changed: Any) -> PlanSettings:
@@ -112,19 +111,19 @@ def settings(**changed: Any) -> PlanSettings:
 
 def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
     run = trying()
-    chosen = choose_method(run, settings(), 2)
+    chosen = choose_method(run, settings(), 2, silent)
     scores = {trial.settings.method: trial.score for trial in run.evaluated}
     assert tuple(scores) == CANDIDATES
     assert scores[chosen.method] == min(scores.values()) < 0.3 < scores["input-order"]
     run = trying()
-    choose_method(run, settings(storage_budget=(1.5,)), 2)
+    choose_method(run, settings(storage_budget=(1.5,)), 2, silent)
     assert run.evaluated[-1].settings.method == "gsop-r"
 
 
 def test_methods_that_cannot_plan_are_left_out() -> None:
     bare = replace(kinds(), queries=())
-    run = HoldOutEvaluation({2: bare}, kinds().queries, sample_of(bare), "day", lambda sentence: None)
-    choose_method(run, settings(), 2)
+    run = HoldOutEvaluation([Fold({2: bare}, kinds().queries)], sample_of(bare), "day", silent)
+    choose_method(run, settings(), 2, silent)
     assert {"sort", "range", "zorder"}.isdisjoint(trial.settings.method for trial in run.evaluated)
 
 
@@ -163,7 +162,7 @@ def test_one_layout_is_blocked_by_what_guides_it() -> None:
 
 def test_guides_without_a_choice_are_refused() -> None:
     with pytest.raises(SettingError, match="--guides cuts"):
-        choose_method(trying(), settings(guides="cuts"), 2)
+        choose_method(trying(), settings(guides="cuts"), 2, silent)
     with pytest.raises(SettingError, match="'gsop' has no choice of guides"):
         check_request(PlanRequest(method="gsop", guides="both"))
     with pytest.raises(SettingError, match="--guides is 'dates'"):
@@ -232,8 +231,8 @@ class TestPlanBest:
         with pytest.raises(SettingError, match="--resamples 4"):
             plan_best(spark, asked.model_copy(update={"method": "sop", "resamples": 4}), log)
         few = replace(log, queries=log.queries[:3])
-        with pytest.raises(PlanError, match="3 queries can be held back"):
+        with pytest.raises(PlanError, match="3 queries are too few"):
             plan_best(spark, asked.model_copy(update={"tune": True}), few)
         said: list[str] = []
         assert plan_best(spark, asked, few, said.append).method == "sop"
-        assert said[0].startswith("no four of the log's 3 queries are alike")
+        assert said[0].startswith("the log's 3 queries are too few to choose by: sop")
