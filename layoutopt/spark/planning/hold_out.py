@@ -2,6 +2,7 @@
 
 Each one is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
 and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.sample_evaluation`).
+The best of them can be judged once more, on whole segments (:mod:`layoutopt.spark.planning.segments_rehearsed`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import Progress, features_within
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
+from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
+    CATALOG_BYTES_A_CHUNK,
     BytesRead,
     RowSample,
     draw_sample,
     evaluate_on_sample,
     histograms_of,
 )
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
 _WORST_SHARE: Final = 0.25
 """Of the resamples those by whose mean a plan is judged."""
@@ -46,11 +50,13 @@ class EvaluatedPlan:
         settings: what it was planned by.
         threshold: T of its features, in queries of the whole log.
         score: the share of full scans' bytes that the queries held back read, or of the worst resamples of them.
+        plan: what was made of the earlier queries, where it is at hand.
     """
 
     settings: PlanSettings
     threshold: int
     score: float
+    plan: Plan | None = None
 
 
 class HoldOutEvaluation:
@@ -69,22 +75,46 @@ class HoldOutEvaluation:
         sample: RowSample,
         partition_by: str | None,
         say: Progress,
+        rows: DataFrame | None = None,
     ) -> None:
-        """Evaluate plans on a sample whose features are those of the documents."""
+        """Evaluate plans on a sample whose features are those of the documents, of these rows."""
         self.documents = documents
         self.held = held
         self.evaluated: list[EvaluatedPlan] = []
         self._sample = sample
         self._by = partition_by
         self._say = say
+        self._rows = rows
 
     def score(self, settings: PlanSettings, threshold: int) -> float:
         """Plan, replay the queries held back, and remember the score."""
         plan = self._plan(self.documents[threshold], settings)
         read = evaluate_on_sample(self._sample, plan, self.held)
         score = worst_fraction(read, classes(self.held), settings.resamples, settings.seed)
-        self.evaluated.append(EvaluatedPlan(settings, threshold, round(score, 6)))
+        self.evaluated.append(EvaluatedPlan(settings, threshold, round(score, 6), plan))
         return self.evaluated[-1].score
+
+    def score_again(self, trials: Sequence[EvaluatedPlan]) -> list[EvaluatedPlan]:
+        """Some of what was evaluated, of one T, judged by the bytes of whole segments; their scores are replaced.
+
+        They stay as they are where there are no rows.
+        """
+        if self._rows is None or not trials:
+            return list(trials)
+        self._say(f"rehearsing segments for {', '.join(trial.settings.method for trial in trials)}")
+        with translate_spark_errors(repr(trials[0].settings.source)):
+            found = rehearse_segments(self._rows, [_asked(trial) for trial in trials], classes(self.held))
+        again = [replace(trial, score=self._score_of(trial, one)) for trial, one in zip(trials, found, strict=True)]
+        for before, after in zip(trials, again, strict=True):
+            self.evaluated[self.evaluated.index(before)] = after
+        return again
+
+    def _score_of(self, trial: EvaluatedPlan, rehearsed: Rehearsed) -> float:
+        queries = classes(self.held)
+        weights = np.array([query.weight for query in queries])
+        read = weights * (np.array(rehearsed.read) + CATALOG_BYTES_A_CHUNK * np.array(rehearsed.looked_at))
+        found = BytesRead(tuple(read.tolist()), tuple((weights * np.array(rehearsed.full)).tolist()))
+        return round(worst_fraction(found, queries, trial.settings.resamples, trial.settings.seed), 6)
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
         """The plan of the training queries by the sample alone."""
@@ -103,6 +133,14 @@ class HoldOutEvaluation:
         self._say(f"trying {request.method}")
         request = replace(request, by=tuple(schema.find(name).name for name in request.by))
         return plan_from(document, PlanningInput(request, schema, features, queries, tuple(partitions), unit))
+
+
+def _asked(trial: EvaluatedPlan) -> Trial:
+    """The plan with the order of rows that its settings ask for."""
+    assert trial.plan is not None, "what is evaluated here has its plan"
+    request = request_of(trial.settings)
+    request = replace(request, row_order=found_order(request, trial.plan.schema))
+    return Trial(with_order_asked(trial.plan, request), is_searched(request))
 
 
 def start_evaluation(
@@ -162,7 +200,7 @@ def evaluation_on(
         sample = draw_sample(rows, features, partition_by, settings.segment_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
-    return HoldOutEvaluation(documents, held, sample, partition_by, say)
+    return HoldOutEvaluation(documents, held, sample, partition_by, say, rows)
 
 
 def weight_of(queries: Sequence[Query]) -> float:
