@@ -18,6 +18,7 @@ from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import spread_when_tried, when_tried
+from layoutopt.model.query import Query
 from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
@@ -37,6 +38,9 @@ _LESS_BY_CUTS: Final = 0.97
 
 _LESS_BY_LAYOUTS: Final = 0.95
 """Several layouts are taken where they read so little of what one does."""
+
+_CLOSE: Final = 1.5
+"""Methods are rehearsed that read less than so many times what the best does: samples were wrong by a third."""
 
 THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
@@ -113,9 +117,10 @@ def _plan_by_best_guides(
 def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int, say: Progress) -> PlanSettings:
     """The settings with the method that reads the fewest bytes; of equals the first of the candidates.
 
-    Several layouts have to read clearly less than the best method of one: a query pays for putting rows together, so a
-    small gain, or one that the queries held back don't prove, is none. Copies are tried only where a storage budget was
-    given, since they are the user's to pay for.
+    Those that are about the best on a sample of rows are compared once more on whole segments, where blocks have their
+    full size and the order of rows that they would have. Several layouts have to read clearly less than the best method
+    of one: a query pays for putting rows together, so a small gain, or one that the queries held back don't prove, is
+    none. Copies are tried only where a storage budget was given, since they are the user's to pay for.
 
     Raises:
         PlanError: no method can plan for the queries.
@@ -131,23 +136,25 @@ def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, thresho
         _try(evaluation, settings.model_copy(update={"method": method, "by": by, "guides": FEATURES}), threshold)
     if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
-    best = _best(evaluation)
-    single = min((trial for trial in evaluation.evaluated if _has_one_layout(trial)), key=_score, default=best)
+    fewest = _best(evaluation).score
+    close = evaluation.score_again([trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest])
+    best = min(close, key=_score)
+    single = min((trial for trial in close if _has_one_layout(trial)), key=_score, default=best)
     gains = best.score < _LESS_BY_LAYOUTS * single.score and clearly_less(best, single, evaluation.held)
     chosen = best if gains else single
-    _say_why(evaluation, chosen, say)
+    _say_why(close, chosen, evaluation.held, say)
     return chosen.settings
 
 
-def _say_why(evaluation: HoldOutEvaluation, chosen: EvaluatedPlan, say: Progress) -> None:
+def _say_why(close: Sequence[EvaluatedPlan], chosen: EvaluatedPlan, held: Sequence[Query], say: Progress) -> None:
     """Say what else was as good, and what would tell."""
-    others = [trial for trial in evaluation.evaluated if trial is not chosen]
+    others = [trial for trial in close if trial is not chosen]
     if not others:
         return
     next_best = min(others, key=_score)
     if next_best.score < chosen.score:
         say(f"{next_best.settings.method} reads less, but by too little for several layouts: {chosen.settings.method}")
-    elif more := statements_to_tell(chosen, next_best, evaluation.held):
+    elif more := statements_to_tell(chosen, next_best, held):
         names = f"{chosen.settings.method} and {next_best.settings.method}"
         say(f"the log can't tell {names} apart; about {more:,} more queries like these would")
 
@@ -170,8 +177,8 @@ def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, thresho
 def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequence[int]) -> EvaluatedPlan:
     """The best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
-        most = len(evaluation.documents[threshold].features)
-        for count in numbers_of_features(settings, most):
+        most = max(len(fold.documents[threshold].features) for fold in evaluation.folds)
+        for count in numbers_of_features(settings, most) if most else ():
             _try(evaluation, settings.model_copy(update={"num_features": count}), threshold)
     if not evaluation.evaluated:
         raise PlanError(

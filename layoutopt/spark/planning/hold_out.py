@@ -2,6 +2,7 @@
 
 Each one is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
 and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.sample_evaluation`).
+The best of them can be judged once more, on whole segments (:mod:`layoutopt.spark.planning.segments_rehearsed`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import Progress, features_within
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
+from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
+    CATALOG_BYTES_A_CHUNK,
     NOTHING_READ,
     BytesRead,
     RowSample,
@@ -35,6 +38,7 @@ from layoutopt.spark.planning.sample_evaluation import (
     evaluate_on_sample,
     histograms_of,
 )
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
 _WORST_SHARE: Final = 0.25
 """Of the resamples those by whose mean a plan is judged."""
@@ -49,12 +53,14 @@ class EvaluatedPlan:
         threshold: T of its features, in queries of the whole log.
         score: the share of full scans' bytes that the queries held back read, or of the worst resamples of them.
         read: what each of them reads.
+        plans: what was made of each fold's training queries, where it is at hand.
     """
 
     settings: PlanSettings
     threshold: int
     score: float
     read: BytesRead = NOTHING_READ
+    plans: tuple[Plan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,30 +85,66 @@ class HoldOutEvaluation:
         evaluated: the plans, in order.
     """
 
-    def __init__(self, folds: Sequence[Fold], sample: RowSample, partition_by: str | None, say: Progress) -> None:
-        """Evaluate plans on a sample whose features are those of the folds' documents."""
+    def __init__(
+        self,
+        folds: Sequence[Fold],
+        sample: RowSample,
+        partition_by: str | None,
+        say: Progress,
+        rows: DataFrame | None = None,
+    ) -> None:
+        """Evaluate plans on a sample, of these rows, whose features are those of the folds' documents."""
         self.folds = folds
         self.held = tuple(query for fold in folds for query in classes(fold.held))
         self.evaluated: list[EvaluatedPlan] = []
         self._sample = sample
         self._by = partition_by
         self._say = say
+        self._rows = rows
 
     def score(self, settings: PlanSettings, threshold: int) -> float:
         """Plan, replay the queries held back, and remember the score."""
         self._say(trying(settings))
-        plans = [self._plan(fold.documents[threshold], settings) for fold in self.folds]
+        plans = tuple(self._plan(fold.documents[threshold], settings) for fold in self.folds)
         pairs = zip(plans, self.folds, strict=True)
         reads = [evaluate_on_sample(self._sample, plan, fold.held) for plan, fold in pairs]
         read = BytesRead(*(tuple(each for of in reads for each in getattr(of, kind)) for kind in ("read", "full")))
-        score = worst_fraction(read, self.held, settings.resamples, settings.seed)
-        self.evaluated.append(EvaluatedPlan(settings, threshold, round(score, 6), read))
+        self.evaluated.append(self._evaluated(EvaluatedPlan(settings, threshold, 0.0, plans=plans), read))
         return self.evaluated[-1].score
 
-    @property
-    def documents(self) -> Mapping[int, FeaturesDocument]:
-        """Those of the first fold."""
-        return self.folds[0].documents
+    def score_again(self, trials: Sequence[EvaluatedPlan]) -> list[EvaluatedPlan]:
+        """Some of what was evaluated, of one T, judged by the bytes of whole segments; their scores are replaced.
+
+        They stay as they are where there are no rows.
+        """
+        if self._rows is None or not trials:
+            return list(trials)
+        self._say(f"rehearsing segments for {', '.join(trial.settings.method for trial in trials)}")
+        with translate_spark_errors(repr(trials[0].settings.source)):
+            plans = [_asked(trial.settings, plan) for trial in trials for plan in trial.plans]
+            found = rehearse_segments(self._rows, plans, self.held)
+        count = len(self.folds)
+        again = [
+            self._evaluated(trial, self._read_of(found[i * count : (i + 1) * count])) for i, trial in enumerate(trials)
+        ]
+        for before, after in zip(trials, again, strict=True):
+            self.evaluated[self.evaluated.index(before)] = after
+        return again
+
+    def _evaluated(self, trial: EvaluatedPlan, read: BytesRead) -> EvaluatedPlan:
+        score = worst_fraction(read, self.held, trial.settings.resamples, trial.settings.seed)
+        return replace(trial, score=round(score, 6), read=read)
+
+    def _read_of(self, rehearsed: Sequence[Rehearsed]) -> BytesRead:
+        """What the queries of each fold read of its plan."""
+        read, full = np.zeros(len(self.held)), np.zeros(len(self.held))
+        start = 0
+        for fold, found in zip(self.folds, rehearsed, strict=True):
+            own = slice(start, start := start + len(classes(fold.held)))
+            read[own] = np.array(found.read)[own] + CATALOG_BYTES_A_CHUNK * np.array(found.looked_at)[own]
+            full[own] = np.array(found.full)[own]
+        weights = np.array([query.weight for query in self.held])
+        return BytesRead(tuple((weights * read).tolist()), tuple((weights * full).tolist()))
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
         """The plan of the training queries by the sample alone."""
@@ -120,6 +162,13 @@ class HoldOutEvaluation:
         )
         request = replace(request, by=tuple(schema.find(name).name for name in request.by))
         return plan_from(document, PlanningInput(request, schema, features, queries, tuple(partitions), unit))
+
+
+def _asked(settings: PlanSettings, plan: Plan) -> Trial:
+    """The plan with the order of rows that its settings ask for."""
+    request = request_of(settings)
+    request = replace(request, row_order=found_order(request, plan.schema))
+    return Trial(with_order_asked(plan, request), is_searched(request))
 
 
 def start_evaluation(
@@ -184,7 +233,7 @@ def evaluation_on(
         sample = draw_sample(rows, features, partition_by, settings.segment_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
-    return HoldOutEvaluation(folds, sample, partition_by, say)
+    return HoldOutEvaluation(folds, sample, partition_by, say, rows)
 
 
 def trying(settings: PlanSettings) -> str:

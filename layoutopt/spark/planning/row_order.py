@@ -78,15 +78,17 @@ def rehearsed_table(job: WriteJob, segment: GatheredSegment, files: Sequence[Rou
     return Table(rehearsed_catalog(job.plan, job, measured))
 
 
-def row_orders_of(job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile]) -> Mapping[int, FoundOrder]:
+def row_orders_of(
+    job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile], table: Table
+) -> Mapping[int, FoundOrder]:
     """By layout that is read the order of rows found for it, on one segment.
 
     Args:
         job: of a rehearsal; its plan has no order of rows yet.
         segment: its rows.
         files: the segment's, layout by layout.
+        table: the one that they would make.
     """
-    table = rehearsed_table(job, segment, files)
     reads, sizes = reads_of(table, job.plan), _chunk_bytes(table, job.plan)
     found = {}
     for index in range(len(job.plan.scheme.layouts)):

@@ -3,15 +3,16 @@
 A segment is routed to blocks by the very code of a load, in a task as large as one of a load; blocks have their full
 size and the rows that a load would give them, and some are encoded (:func:`layoutopt.writer.encodings.estimate_sizes`).
 So what is predicted knows what a sample of rows can't: how many blocks there are, how alike the rows of one are, and
-what sorting them saves. All plans are tried in one pass over the source.
+what sorting them saves. All plans are tried in one pass over the source. Orders of rows are searched for on the middle
+one of the segments alone, since that is most of the work; what they save there they are taken to save in the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark.sql import DataFrame
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE
@@ -38,13 +40,14 @@ from layoutopt.writer.gather import GatheredSegment, gather_segment
 from layoutopt.writer.row_order import in_row_order
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment
 
-_FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 3
+_FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
 _ENOUGH_ROWS: Final = 600_000
 """Of all segments together: where they are large, the fewest are rehearsed."""
 
 _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
-    "read array<double>, full array<double>, looked_at array<double>"
+    "read array<double>, full array<double>, looked_at array<double>, "
+    "read_sorted array<double>, full_sorted array<double>"
 )
 _RESULT = pa.schema(
     [
@@ -54,6 +57,8 @@ _RESULT = pa.schema(
         ("read", pa.list_(pa.float64())),
         ("full", pa.list_(pa.float64())),
         ("looked_at", pa.list_(pa.float64())),
+        ("read_sorted", pa.list_(pa.float64())),  # where an order was searched for
+        ("full_sorted", pa.list_(pa.float64())),
     ]
 )
 
@@ -105,23 +110,35 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
     jobs = [_job(trial.plan, held) for trial in trials]
     wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
-    task = partial(_rehearse, jobs, [trial.search for trial in trials], tuple(queries))
+    middle = len(segments) // 2
+    task = partial(_rehearse, jobs, [middle if trial.search else None for trial in trials], tuple(queries))
     with compiled_in_parts(rows.sparkSession):
         words = feature_words(of_segments, first.features.features).select(*(quoted(name) for name in wanted))
         found = map_segments(words, len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
+    scale = [total / len(segments) / segment.rows for segment in segments]
     results = []
     for number, trial in enumerate(trials):
-        by_segment = {row["segment"]: row for row in found if row["plan"] == number}
-        plan = (
-            _with_orders_of(trial.plan, held, by_segment[len(segments) // 2]["orders"]) if trial.search else trial.plan
-        )
-        scale = {segment.id: total / len(segments) / max(1, segment.rows) for segment in segments}
-        sums = (
-            tuple(np.sum([np.array(row[name]) * scale[i] for i, row in sorted(by_segment.items())], axis=0).tolist())
-            for name in ("read", "full", "looked_at")
-        )
-        results.append(Rehearsed(plan, *sums))
+        mine = sorted((row for row in found if row["plan"] == number), key=lambda row: int(row["segment"]))
+        searched = next((row for row in mine if trial.search and row["segment"] == middle), None)
+        plan = trial.plan if searched is None else _with_orders_of(trial.plan, held, searched["orders"])
+        by_name = {name: _summed(mine, scale, name) for name in ("read", "full", "looked_at")}
+        if searched is not None:
+            for name in ("read", "full"):
+                by_name[name] *= _left(np.array(searched[name]), np.array(searched[f"{name}_sorted"]))
+        results.append(Rehearsed(plan, **{name: tuple(sums.tolist()) for name, sums in by_name.items()}))
     return results
+
+
+def _summed(rows: Sequence[Mapping[str, Any]], scale: Sequence[float], name: str) -> Floats:
+    """A figure of each query, each segment standing for as many rows of the table, ``float64[n_queries]``."""
+    scaled = [np.array(row[name], dtype=np.float64) * scale[row["segment"]] for row in rows]
+    return np.asarray(np.sum(scaled, axis=0), dtype=np.float64)
+
+
+def _left(before: Floats, after: Floats) -> Floats:
+    """What sorting leaves of each query's bytes; of a query that reads none there what it leaves of all."""
+    left: Floats = np.full(len(before), after.sum() / before.sum() if before.sum() else 1.0)
+    return np.divide(after, before, out=left, where=before > 0)
 
 
 def _job(plan: Plan, held: Sequence[str]) -> WriteJob:
@@ -157,38 +174,51 @@ def _segments(rows: DataFrame, plan: Plan) -> tuple[tuple[Segment, ...], int, Da
     return tuple(chosen), int(up_to[-1]), with_segments(rows.sparkSession, positioned, chosen, plan.partition_by)
 
 
-def _at(up_to: np.ndarray, share: float) -> int:
+def _at(up_to: Ints, share: float) -> int:
     """The segment that holds the row at a share of all, from the rows up to the end of each."""
     return int(np.searchsorted(up_to, share * float(up_to[-1]), side="right"))
 
 
 def _rehearse(
-    jobs: Sequence[WriteJob], search: Sequence[bool], queries: Sequence[Query], batches: Iterable[pa.RecordBatch]
+    jobs: Sequence[WriteJob],
+    searched_in: Sequence[int | None],
+    queries: Sequence[Query],
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out."""
     try:
         segment = gather_segment(jobs[0].plan, batches)
         if segment is None:
             return
-        for number, (job, searched) in enumerate(zip(jobs, search, strict=True)):
-            orders, table = rehearse_one(job, replace(segment, id=0), searched)
-            values = [[number], [segment.id], [orders], *([each] for each in bytes_of(table, job.plan, queries))]
-            arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
+        for number, (job, searched) in enumerate(zip(jobs, searched_in, strict=True)):
+            tried = rehearse_one(job, replace(segment, id=0), searched == segment.id)
+            before = bytes_of(tried.table, job.plan, queries)
+            after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
+            values = [number, segment.id, tried.orders, *before, *after[:2]]
+            arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
     except LayoutoptError as error:
         raise carried(error) from error
 
 
-def rehearse_one(job: WriteJob, segment: GatheredSegment, search: bool) -> tuple[list[list[str]], Table]:
-    """The order of rows of each layout, and the table that the segment alone would make."""
+class RehearsedSegment(NamedTuple):
+    """The order of rows of each layout, and the tables that a segment alone would make without and with them."""
+
+    orders: list[list[str]]
+    table: Table
+    sorted: Table
+
+
+def rehearse_one(job: WriteJob, segment: GatheredSegment, search: bool) -> RehearsedSegment:
+    """Block a segment and measure its blocks; where orders of rows are searched for, once more with them."""
     files = list(route_segment(job, segment))
-    layouts = job.plan.scheme.layouts
+    table = rehearsed_table(job, segment, files)
     if not search:
-        return [list(layout.row_order) for layout in layouts], rehearsed_table(job, segment, files)
-    found = row_orders_of(job, segment, files)
-    orders = [list(found[i].columns) if i in found else [] for i in range(len(layouts))]
+        return RehearsedSegment([list(layout.row_order) for layout in job.plan.scheme.layouts], table, table)
+    found = row_orders_of(job, segment, files, table)
+    orders = [list(found[i].columns) if i in found else [] for i in range(len(job.plan.scheme.layouts))]
     ordered = [_sorted_file(job, segment, file, orders[file.layout]) for file in files]
-    return orders, rehearsed_table(job, segment, ordered)
+    return RehearsedSegment(orders, table, rehearsed_table(job, segment, ordered))
 
 
 def _sorted_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile, order: Sequence[str]) -> RoutedFile:

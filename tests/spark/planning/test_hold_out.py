@@ -23,7 +23,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.report.tuning_plot import plot
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_guides, choose_method, plan_best, tune
-from layoutopt.spark.planning.hold_out import Fold, HoldOutEvaluation, worst_fraction
+from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation, worst_fraction
 from layoutopt.spark.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
     BytesRead,
@@ -118,6 +118,21 @@ def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
     run = trying()
     choose_method(run, settings(storage_budget=(1.5,)), 2, silent)
     assert run.evaluated[-1].settings.method == "gsop-r"
+
+
+def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, asked = trying(), []
+
+    def score_again(trials: list[EvaluatedPlan]) -> list[EvaluatedPlan]:
+        asked.extend(trials)
+        return [replace(trial, score=1 - trial.score) for trial in trials]
+
+    monkeypatch.setattr(run, "score_again", score_again)
+    chosen = choose_method(run, settings(), 2, silent)
+    scores = [trial.score for trial in run.evaluated]
+    assert [trial.score for trial in asked] == [score for score in scores if score <= 1.5 * min(scores)]
+    assert len(asked) < len(scores)
+    assert chosen == max(asked, key=lambda trial: trial.score).settings
 
 
 def test_methods_that_cannot_plan_are_left_out() -> None:

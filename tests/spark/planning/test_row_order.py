@@ -25,7 +25,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.row_order import reads_of, row_orders_of, with_orders
+from layoutopt.spark.planning.row_order import reads_of, rehearsed_table, row_orders_of, with_orders
 from layoutopt.spark.planning.segments_rehearsed import bytes_of, rehearse_one
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer.gather import GatheredSegment
@@ -60,7 +60,8 @@ def a_job(plan: Plan) -> WriteJob:
 
 def found_in(plan: Plan) -> Mapping[int, FoundOrder]:
     job, segment = a_job(plan), a_segment()
-    return row_orders_of(job, segment, list(route_segment(job, segment)))
+    files = list(route_segment(job, segment))
+    return row_orders_of(job, segment, files, rehearsed_table(job, segment, files))
 
 
 def test_each_layout_is_sorted_by_what_is_read_of_it() -> None:
@@ -111,18 +112,22 @@ def _ordered(plan: Plan, orders: list[tuple[str, ...]]) -> Plan:
 
 def test_bytes_of_a_rehearsal_are_those_of_the_files_written(tmp_path: Path) -> None:
     of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
-    names = (("kind", "shop"), ("price", "note"))
-    layouts = tuple(Layout(columns, (0, 1), columns, ByVectors("ward")) for columns in names)
-    plan = plan_of(of, scheme=Scheme(layouts), block_rows=1_000, segment_rows=10_000)
-    orders, table = rehearse_one(a_job(plan), a_segment(), search=True)
-    sorted_plan = with_orders(plan, orders)
-    job = replace(a_job(sorted_plan), root=str(tmp_path), rehearsal=False)
-    blocks, _ = write_layouts(job, a_segment())
-    read, full, chunks = bytes_of(table, plan, of.queries)
-    written = Table(rehearsed_catalog(sorted_plan, job, blocks))
-    assert bytes_of(written, sorted_plan, of.queries) == (read, full, chunks)
-    assert 0 < read[0] < 0.5 * full[0]
-    assert chunks == [16.0, 16.0]
+    queries = tuple(replace(query, columns=("kind", "shop", "price")) for query in of.queries)
+    groups = (("kind", "shop"), ("price", "note"))
+    layouts = tuple(Layout(columns, (0, 1), columns, ByVectors("ward")) for columns in groups)
+    for scheme in (None, Scheme(layouts)):
+        plan = plan_of(replace(of, queries=queries), scheme=scheme, block_rows=1_000, segment_rows=10_000)
+        orders, unsorted, table = rehearse_one(a_job(plan), a_segment(), search=True)
+        sorted_plan = with_orders(plan, orders)
+        job = replace(a_job(sorted_plan), root=str(tmp_path), load_id=f"load-{len(orders)}", rehearsal=False)
+        blocks, _ = write_layouts(job, a_segment())
+        read, full, chunks = bytes_of(table, plan, queries)
+        written = Table(rehearsed_catalog(sorted_plan, job, blocks))
+        assert bytes_of(written, sorted_plan, queries) == (read, full, chunks)
+        assert 0 < read[0] < 0.5 * full[0]
+        assert chunks == [16.0, 16.0]
+        before = sum(bytes_of(unsorted, plan, queries)[0])
+        assert sum(read) < before if scheme is None else sum(read) <= before
 
 
 def test_reads_are_counted_by_chunk() -> None:
