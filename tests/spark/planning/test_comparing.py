@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from layoutopt.config.settings import PlanSettings
+from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
 from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
@@ -18,8 +19,8 @@ def held(count: int) -> tuple[Query, ...]:
     return tuple(Query(i, "t", (f"c{i}",), Filter.of(TRUE)) for i in range(count))
 
 
-def reading(shares: Sequence[float]) -> EvaluatedPlan:
-    read = BytesRead(tuple(shares), (1.0,) * len(shares))
+def reading(shares: Sequence[float] | Floats) -> EvaluatedPlan:
+    read = BytesRead(tuple(map(float, shares)), (1.0,) * len(shares))
     return EvaluatedPlan(PlanSettings(source="nowhere"), 2, read.fraction, read)
 
 
