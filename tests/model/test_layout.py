@@ -146,6 +146,8 @@ def test_what_is_no_plan_is_refused(data: bytes | str) -> None:
     [
         {"scheme": []},
         {"scheme": [{"columns": ["i"], "features": [], "master": ["i"], "blocking": {"by": "magic", "params": {}}}]},
+        {"scheme": [{**PLAN.to_json()["scheme"][0], "row_order": "i"}, PLAN.to_json()["scheme"][1]]},
+        {"scheme": [{**PLAN.to_json()["scheme"][0], "row_order": ["nil"]}, PLAN.to_json()["scheme"][1]]},
         {"features": None},
         {"block_rows": 0},
         {"block_rows": "many"},
@@ -154,7 +156,7 @@ def test_what_is_no_plan_is_refused(data: bytes | str) -> None:
         {"settings": Settings("Asia/Tokyo").to_json()},
         {"partition_by": "q"},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:60],
 )
 def test_damaged_plans_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(PlanError):

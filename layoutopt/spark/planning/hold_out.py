@@ -123,9 +123,13 @@ class HoldOutEvaluation:
         with translate_spark_errors(repr(trials[0].settings.source)):
             plans = [_asked(trial.settings, plan) for trial in trials for plan in trial.plans]
             found = rehearse_segments(self._rows, plans, self.held)
+        # Shares of one thing: what is sorted better is smaller as a whole, too.
+        full = np.max([one.full for one in found], axis=0)
         count = len(self.folds)
+        of_trials = [found[start : start + count] for start in range(0, len(found), count)]
         again = [
-            self._evaluated(trial, self._read_of(found[i * count : (i + 1) * count])) for i, trial in enumerate(trials)
+            self._evaluated(trial, self._read_of(of_trial, full))
+            for trial, of_trial in zip(trials, of_trials, strict=True)
         ]
         for before, after in zip(trials, again, strict=True):
             self.evaluated[self.evaluated.index(before)] = after
@@ -135,14 +139,12 @@ class HoldOutEvaluation:
         score = worst_fraction(read, self.held, trial.settings.resamples, trial.settings.seed)
         return replace(trial, score=round(score, 6), read=read)
 
-    def _read_of(self, rehearsed: Sequence[Rehearsed]) -> BytesRead:
-        """What the queries of each fold read of its plan."""
-        read, full = np.zeros(len(self.held)), np.zeros(len(self.held))
-        start = 0
+    def _read_of(self, rehearsed: Sequence[Rehearsed], full: Floats) -> BytesRead:
+        """What the queries of each fold read of its plan, where full scans read ``full``, ``float64[queries]``."""
+        read, start = np.zeros(len(self.held)), 0
         for fold, found in zip(self.folds, rehearsed, strict=True):
             own = slice(start, start := start + len(classes(fold.held)))
             read[own] = np.array(found.read)[own] + CATALOG_BYTES_A_CHUNK * np.array(found.looked_at)[own]
-            full[own] = np.array(found.full)[own]
         weights = np.array([query.weight for query in self.held])
         return BytesRead(tuple((weights * read).tolist()), tuple((weights * full).tolist()))
 

@@ -105,8 +105,8 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
     segments, total, of_segments = _segments(rows, first)
+    nothing = (0.0,) * len(queries)
     if not segments or not held:
-        nothing = (0.0,) * len(queries)
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
     jobs = [_job(trial.plan, held) for trial in trials]
     wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
@@ -119,6 +119,9 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     results = []
     for number, trial in enumerate(trials):
         mine = sorted((row for row in found if row["plan"] == number), key=lambda row: int(row["segment"]))
+        if not mine:  # somebody took the rows away meanwhile
+            results.append(Rehearsed(trial.plan, nothing, nothing, nothing))
+            continue
         searched = next((row for row in mine if trial.search and row["segment"] == middle), None)
         plan = trial.plan if searched is None else _with_orders_of(trial.plan, held, searched["orders"])
         by_name = {name: _summed(mine, scale, name) for name in ("read", "full", "looked_at")}

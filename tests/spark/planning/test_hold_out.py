@@ -31,6 +31,7 @@ from layoutopt.spark.planning.sample_evaluation import (
     SampledSegment,
     evaluate_on_sample,
 )
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -133,6 +134,26 @@ def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.
     assert [trial.score for trial in asked] == [score for score in scores if score <= 1.5 * min(scores)]
     assert len(asked) < len(scores)
     assert chosen == max(asked, key=lambda trial: trial.score).settings
+
+
+def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan reads half of 100 bytes, the other two thirds of 60: the other reads less."""
+    run = trying()
+    run._rows = object()  # type: ignore[assignment]  # nobody reads them here
+    for method in ("sop", "input-order"):
+        run.score(settings().model_copy(update={"method": method}), 2)
+
+    def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[Rehearsed]:
+        n, plans = len(queries), [trial.plan for trial in trials]
+        nothing = (0.0,) * n
+        return [
+            Rehearsed(plans[0], (50.0,) * n, (100.0,) * n, nothing),
+            Rehearsed(plans[1], (40.0,) * n, (60.0,) * n, nothing),
+        ]
+
+    monkeypatch.setattr("layoutopt.spark.planning.hold_out.rehearse_segments", rehearsed)
+    assert [trial.score for trial in run.score_again(list(run.evaluated))] == [0.5, 0.4]
+    assert [trial.score for trial in run.evaluated] == [0.5, 0.4]
 
 
 def test_methods_that_cannot_plan_are_left_out() -> None:

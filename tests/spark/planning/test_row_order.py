@@ -153,6 +153,11 @@ class TestPlans:
         assert self.orders(spark, source, method="input-order", row_order=("auto",)) != ()
         assert self.orders(spark, source, row_order=("none",)) == ()
 
+    def test_a_segment_of_several_and_a_source_without_rows(self, spark: SparkSession) -> None:
+        source = shops(spark)
+        assert self.orders(spark, source, partition_by=None) != ()
+        assert self.orders(spark, source.where("id < 0"), method="input-order", row_order=("auto",)) == ()
+
     def test_columns_may_be_named(self, spark: SparkSession) -> None:
         source = shops(spark)
         assert self.orders(spark, source, method="gsop-single", row_order=("SHOP", "price")) == ("shop", "price")
