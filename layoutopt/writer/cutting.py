@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import PlanError
+from layoutopt.features.recurrence import unseen_shares
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
@@ -65,7 +66,9 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     most = max([OF_FEATURE, *n_codes])
     copies = number_of_copies(queries, most) if quantiles else 1
     scaled = integer_weights(np.tile(weights, copies), max(1, len(places)))
-    filters = CodeFilters.of(with_shifts(queries, n_codes, copies, plan.seed), scaled, len(n_codes), most)
+    chances = _chances(plan.queries, names, len(local))
+    alike = with_shifts(queries, n_codes, chances, copies, plan.seed)
+    filters = CodeFilters.of(alike, scaled, len(n_codes), most)
     rows = Rows(table.num_rows, sampled, _Sides(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
 
@@ -83,6 +86,13 @@ def _sample(n: int, dimensions: int, seed: int) -> Ints:
     if n <= most:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False, shuffle=False))
+
+
+@lru_cache(maxsize=8)
+def _chances(queries: tuple[Query, ...], columns: tuple[str, ...], features: int) -> tuple[float, ...]:
+    """The chance that a range of each dimension is new."""
+    unseen = unseen_shares(queries)
+    return (*(unseen.get(name, 0.0) for name in columns), *(0.0,) * features)
 
 
 @dataclass(frozen=True, eq=False)
