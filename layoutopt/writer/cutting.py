@@ -25,13 +25,10 @@ from layoutopt.partitioning.cuts import dimensions
 from layoutopt.partitioning.cuts.dimensions import OF_FEATURE
 from layoutopt.partitioning.cuts.filters import CodeFilters, CodeSet
 from layoutopt.partitioning.cuts.shifts import number_of_copies, with_shifts
-from layoutopt.partitioning.cuts.tree import Rows, cut_rows
+from layoutopt.partitioning.cuts.tree import MEAN_OVER_MIN, Rows, cut_rows
 from layoutopt.partitioning.weights import integer_weights
 from layoutopt.skipping.skip_sets import skip_set_table
 from layoutopt.writer.cut_columns import CutColumn
-
-MEAN_OVER_MIN = 1.33
-"""The mean leaf over the smallest: nodes are cut where queries begin or end, not in halves; measured on ranges."""
 
 # A tree is chosen by so many codes of sampled rows at most, but by so many rows at least.
 _SAMPLED_CODES = 2_000_000
