@@ -22,7 +22,7 @@ SPREAD = 1.0
 """The standard deviation of a move, in widths of the range; half or twice as many are as good within 1 %."""
 
 # What following and preceding codes of all literals may take, in codes.
-_MOST_CODES = 16_000_000
+_MOST_CODES = 8_000_000
 
 
 def number_of_copies(queries: Sequence[Sequence[Clause]], n_codes: int) -> int:

@@ -54,5 +54,5 @@ def test_ranges_of_a_column_where_they_recur_stay() -> None:
 def test_copies_are_as_many_as_memory_allows() -> None:
     one: list[Clause] = [(CodeSet(0, ((20, 25),), is_range=True),)]
     assert number_of_copies([one], N_CODES) == COPIES
-    assert number_of_copies([one] * 10_000, 600) == 2
+    assert number_of_copies([one] * 5_000, 600) == 2
     assert number_of_copies([one] * 100_000, 600) == 1
