@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import PlanError
+from layoutopt.features.recurrence import unseen_shares
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
@@ -24,13 +25,10 @@ from layoutopt.partitioning.cuts import dimensions
 from layoutopt.partitioning.cuts.dimensions import OF_FEATURE
 from layoutopt.partitioning.cuts.filters import CodeFilters, CodeSet
 from layoutopt.partitioning.cuts.shifts import number_of_copies, with_shifts
-from layoutopt.partitioning.cuts.tree import Rows, cut_rows
+from layoutopt.partitioning.cuts.tree import MEAN_OVER_MIN, Rows, cut_rows
 from layoutopt.partitioning.weights import integer_weights
 from layoutopt.skipping.skip_sets import skip_set_table
 from layoutopt.writer.cut_columns import CutColumn
-
-MEAN_OVER_MIN = 1.33
-"""The mean leaf over the smallest: nodes are cut where queries begin or end, not in halves; measured on ranges."""
 
 # A tree is chosen by so many codes of sampled rows at most, but by so many rows at least.
 _SAMPLED_CODES = 2_000_000
@@ -65,7 +63,9 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     most = max([OF_FEATURE, *n_codes])
     copies = number_of_copies(queries, most) if quantiles else 1
     scaled = integer_weights(np.tile(weights, copies), max(1, len(places)))
-    filters = CodeFilters.of(with_shifts(queries, n_codes, copies, plan.seed), scaled, len(n_codes), most)
+    chances = _chances(plan.queries, names, len(local))
+    alike = with_shifts(queries, n_codes, chances, copies, plan.seed)
+    filters = CodeFilters.of(alike, scaled, len(n_codes), most)
     rows = Rows(table.num_rows, sampled, _Sides(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
 
@@ -83,6 +83,13 @@ def _sample(n: int, dimensions: int, seed: int) -> Ints:
     if n <= most:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False, shuffle=False))
+
+
+@lru_cache(maxsize=8)
+def _chances(queries: tuple[Query, ...], columns: tuple[str, ...], features: int) -> tuple[float, ...]:
+    """The chance that a range of each dimension is new."""
+    unseen = unseen_shares(queries)
+    return (*(unseen.get(name, 0.0) for name in columns), *(0.0,) * features)
 
 
 @dataclass(frozen=True, eq=False)

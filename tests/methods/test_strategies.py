@@ -18,7 +18,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import ByCuts, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
@@ -231,3 +231,22 @@ def test_tids_swapped_in_a_task_are_refused(
         load(spark, source, tmp_path / "t", plan)
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0
     assert verify(open_table(str(tmp_path / "t"))).ok
+
+
+def test_a_table_by_cuts_of_every_type_comes_back_whole(spark: SparkSession, source: DataFrame, tmp_path: Path) -> None:
+    plan = planned(spark, source, "cuts", segment_rows=60)
+    (layout,) = plan.scheme.layouts
+    assert layout.blocking == ByCuts(("flag", "n", "d", "text"))
+    load(spark, source, tmp_path / "t", plan)
+    table = open_table(str(tmp_path / "t"))
+    assert verify(table).problems == ()
+    assert rows_of(table.sql("SELECT * FROM t")) == rows_of(source.toArrow())
+    skipped = evaluate(table, [replace(q, table="t") for q in plan.queries])["totals"]["skipped_by"]
+    assert sum(each["blocks"] for each in skipped.values()) > 0
+
+
+def test_cuts_without_a_query_are_equal_blocks(spark: SparkSession, source: DataFrame, tmp_path: Path) -> None:
+    silent = replace(families(source), queries=())
+    plan = make_plan(spark, source, silent, PlanRequest(method="cuts", block_rows=30))
+    load(spark, source, tmp_path / "t", plan)
+    assert [rows for held in open_table(str(tmp_path / "t")).sources for rows in held.blocks.rows.tolist()] == [30] * 10

@@ -13,13 +13,14 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
 from layoutopt.features.holdout import mined_from, splits
-from layoutopt.methods.proposals import CUTS, FEATURES
+from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import spread_when_tried, when_tried
 from layoutopt.model.query import Query
 from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
+from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.plan import make_plan, request_of
@@ -29,12 +30,6 @@ CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sor
 
 ALONE: Final = "sop"
 """What ``auto`` is where there are no queries to choose by."""
-
-GUIDES: Final = (FEATURES, CUTS)
-"""What ``sop`` is tried by where ``--guides`` is ``auto``."""
-
-_LESS_BY_CUTS: Final = 0.97
-"""Cuts are taken where they read so little of what features do: within it, what the queries held back say is noise."""
 
 _LESS_BY_LAYOUTS: Final = 0.95
 """Several layouts are taken where they read so little of what one does."""
@@ -71,7 +66,7 @@ def plan_best(
         if settings.resamples:
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
         if open_guides:
-            return _plan_by_best_guides(spark, settings, document, say)
+            return plan_by_best_guides(spark, settings, document, say)
         return make_plan(spark, settings.source, document, request_of(settings), say)
     if not settings.tune and not splits(document.queries):
         say(f"the log's {len(document.queries)} queries are too few to choose by: {ALONE}")
@@ -95,21 +90,6 @@ def plan_best(
         settings = best.settings
         if best.threshold != default:
             document = mined_from(document, document.queries, threshold=best.threshold)
-    plan = make_plan(spark, settings.source, document, request_of(settings), say)
-    return replace(plan, predicted={**plan.predicted, **tried})
-
-
-def _plan_by_best_guides(
-    spark: SparkSession, settings: PlanSettings, document: FeaturesDocument, say: Progress
-) -> Plan:
-    threshold = default_threshold(document.queries)
-    tried: dict[str, float] = {}
-    try:
-        evaluation = start_evaluation(spark, settings, document, [threshold], say)
-        settings = choose_guides(evaluation, settings, threshold)
-        tried = {when_tried(trial.settings.guides): trial.score for trial in evaluation.evaluated}
-    except PlanError:  # a source without rows: there is nothing to choose by, and nothing to choose
-        settings = settings.model_copy(update={"guides": FEATURES})
     plan = make_plan(spark, settings.source, document, request_of(settings), say)
     return replace(plan, predicted={**plan.predicted, **tried})
 
@@ -165,13 +145,6 @@ def _has_one_layout(trial: EvaluatedPlan) -> bool:
 
 def _score(trial: EvaluatedPlan) -> float:
     return trial.score
-
-
-def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
-    """The settings of ``sop`` with features as guides, or with cuts where these read clearly less."""
-    features, cuts = (settings.model_copy(update={"guides": guides}) for guides in GUIDES)
-    by_features = evaluation.score(features, threshold)
-    return cuts if evaluation.score(cuts, threshold) < _LESS_BY_CUTS * by_features else features
 
 
 def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequence[int]) -> EvaluatedPlan:

@@ -20,8 +20,8 @@ def ranges(draw: st.DrawFn) -> CodeSet:
 @given(st.lists(ranges(), min_size=1, max_size=5), st.integers(0, 9))
 def test_copies_are_ranges_among_the_codes_and_open_ends_stay_open(literals: list[CodeSet], seed: int) -> None:
     queries: list[list[Clause]] = [[(literal,)] for literal in literals]
-    found = with_shifts(queries, [N_CODES], 4, seed)
-    assert found == with_shifts(queries, [N_CODES], 4, seed)
+    found = with_shifts(queries, [N_CODES], [1.0], 4, seed)
+    assert found == with_shifts(queries, [N_CODES], [1.0], 4, seed)
     assert found[: len(queries)] == queries
     assert len(found) == 4 * len(queries)
     for place, query in enumerate(found):
@@ -38,14 +38,21 @@ def test_ranges_move_and_lists_values_and_features_stay() -> None:
         (CodeSet(0, ((2, 3), (7, 8))),),
         (CodeSet(1, ((2, 3),)),),
     ]
-    copies = with_shifts([query], [N_CODES, 3], 20, 0)
+    copies = with_shifts([query], [N_CODES, 3], [1.0, 1.0], 20, 0)
     assert len({copy[0] for copy in copies}) > 5
     assert {copy[1] for copy in copies} == {query[1]}
     assert {copy[2] for copy in copies} == {query[2]}
 
 
+def test_ranges_of_a_column_where_they_recur_stay() -> None:
+    query: list[Clause] = [(CodeSet(0, ((20, 25),), is_range=True),), (CodeSet(1, ((20, 25),), is_range=True),)]
+    copies = with_shifts([query], [N_CODES, N_CODES], [0.0, 0.5], 200, 0)
+    assert {copy[0] for copy in copies} == {query[0]}
+    assert 60 < sum(copy[1] == query[1] for copy in copies) < 150
+
+
 def test_copies_are_as_many_as_memory_allows() -> None:
     one: list[Clause] = [(CodeSet(0, ((20, 25),), is_range=True),)]
     assert number_of_copies([one], N_CODES) == COPIES
-    assert number_of_copies([one] * 10_000, 600) == 2
+    assert number_of_copies([one] * 5_000, 600) == 2
     assert number_of_copies([one] * 100_000, 600) == 1

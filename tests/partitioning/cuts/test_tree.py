@@ -123,7 +123,7 @@ def test_nulls_are_cut_apart() -> None:
 
 
 def test_rows_that_are_alike_fill_equal_blocks() -> None:
-    codes = np.ones((1_000, 1), dtype=np.int16)
+    codes = np.ones((930, 1), dtype=np.int16)
     case = Case(codes, [[(CodeSet(0, ((1, 2),)),)]], np.ones(1))
     sizes = np.bincount(cut_rows(case.rows, case.filters, 70))
     assert len(sizes) == 10

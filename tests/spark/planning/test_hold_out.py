@@ -13,16 +13,14 @@ import pytest
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
-from layoutopt.methods.proposals import PlanRequest
-from layoutopt.methods.registry import check_request
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.layout import ByCuts, ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.predicted import tried
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.report.tuning_plot import plot
-from layoutopt.spark.planning.automatic import CANDIDATES, choose_guides, choose_method, plan_best, tune
+from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation, worst_fraction
 from layoutopt.spark.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
@@ -174,37 +172,6 @@ def test_tuning_tries_the_grid_and_then_block_sizes() -> None:
     assert best == min(run.evaluated, key=lambda trial: trial.score)
 
 
-@pytest.mark.parametrize(("by_cuts", "chosen"), [(0.1, "cuts"), (0.199, "features"), (0.3, "features")])
-def test_cuts_guide_where_they_read_clearly_less(by_cuts: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trying()
-    scores = {"features": 0.2, "cuts": by_cuts}
-    monkeypatch.setattr(run, "score", lambda settings, threshold: scores[settings.guides])
-    assert choose_guides(run, settings().model_copy(update={"method": "sop"}), 2).guides == chosen
-
-
-def test_one_layout_is_blocked_by_what_guides_it() -> None:
-    run = trying()
-    layouts = {}
-    for guides in ("auto", "features", "cuts", "both"):
-        asked = settings().model_copy(update={"method": "sop", "guides": guides})
-        (layouts[guides],) = run._plan(kinds(), asked).scheme.layouts
-        assert run.score(asked, 2) < 0.3
-    assert layouts["auto"] == layouts["features"]
-    assert isinstance(layouts["features"].blocking, ByVectors)
-    assert layouts["cuts"].blocking == layouts["both"].blocking == ByCuts(("kind",))
-    assert layouts["cuts"].features == ()
-    assert layouts["both"].features == (0, 1, 2, 3)
-
-
-def test_guides_without_a_choice_are_refused() -> None:
-    with pytest.raises(SettingError, match="--guides cuts"):
-        choose_method(trying(), settings(guides="cuts"), 2, silent)
-    with pytest.raises(SettingError, match="'gsop' has no choice of guides"):
-        check_request(PlanRequest(method="gsop", guides="both"))
-    with pytest.raises(SettingError, match="--guides is 'dates'"):
-        check_request(PlanRequest(guides="dates"))
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("source") / "rows.parquet"
@@ -230,16 +197,6 @@ class TestPlanBest:
         assert found[plan.method] == min(found.values())
         assert Plan.loads(plan.dumps()) == plan
         assert plan_best(spark, asked, log).dumps() == plan.dumps()
-
-    def test_what_guides_one_layout_is_chosen_and_kept_in_the_plan(
-        self, spark: SparkSession, source: Path, log: FeaturesDocument
-    ) -> None:
-        asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="sop", segment_rows=1000)
-        assert set(tried(plan_best(spark, asked, log).predicted)) == {"features", "cuts"}
-        by_cuts = plan_best(spark, asked.model_copy(update={"guides": "cuts"}), log)
-        assert by_cuts.method == "sop"
-        assert not tried(by_cuts.predicted)
-        assert by_cuts.scheme.layouts[0].blocking == ByCuts(("kind",))
 
     def test_tuning_plans_by_the_best_parameters_and_draws_them(
         self, spark: SparkSession, source: Path, log: FeaturesDocument, tmp_path: Path
