@@ -20,7 +20,6 @@ from layoutopt.errors import PlanError
 from layoutopt.features.holdout import hold_back, mined_from
 from layoutopt.methods.proposals import PlanningInput
 from layoutopt.methods.registry import COUNTED
-from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
@@ -106,7 +105,7 @@ class HoldOutEvaluation:
         with translate_spark_errors(repr(trials[0].settings.source)):
             found = rehearse_segments(self._rows, [_asked(trial) for trial in trials], classes(self.held))
         # Shares of one thing: what is sorted better is smaller as a whole, too.
-        full = np.max([one.full for one in found], axis=0)
+        full = np.max([one.full for one in found], axis=0).tolist()
         again = [
             replace(trial, score=self._score_of(trial, one, full)) for trial, one in zip(trials, found, strict=True)
         ]
@@ -114,11 +113,11 @@ class HoldOutEvaluation:
             self.evaluated[self.evaluated.index(before)] = after
         return again
 
-    def _score_of(self, trial: EvaluatedPlan, rehearsed: Rehearsed, full: Floats) -> float:
+    def _score_of(self, trial: EvaluatedPlan, rehearsed: Rehearsed, full: Sequence[float]) -> float:
         queries = classes(self.held)
         weights = np.array([query.weight for query in queries])
         read = weights * (np.array(rehearsed.read) + CATALOG_BYTES_A_CHUNK * np.array(rehearsed.looked_at))
-        found = BytesRead(tuple(read.tolist()), tuple((weights * full).tolist()))
+        found = BytesRead(tuple(read.tolist()), tuple((weights * np.array(full)).tolist()))
         return round(worst_fraction(found, queries, trial.settings.resamples, trial.settings.seed), 6)
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
