@@ -24,7 +24,7 @@ ZSTD_LEVEL = 3
 # A sample is one row in so many, within these bounds: four candidates then cost a sixth of the writing.
 _SAMPLE_SHARE = 25
 _FEWEST_SAMPLE_ROWS, _MOST_SAMPLE_ROWS = 2_000, 12_000
-# Of a file whose bytes are estimated these are encoded: on TPC-H and on brushed data totals are then within 3 %.
+# Of a file whose bytes are estimated so many blocks are encoded, for at least and at most so many rows.
 _ENCODED_BLOCKS, _ENCODED_ROWS, _MOST_ENCODED_ROWS = 12, 20_000, 200_000
 _LONGEST_INTEGER_DECIMAL = 18
 # A column chunk's entry in the footer, without statistics of long texts; TPC-H's are 90 to 160 bytes.
