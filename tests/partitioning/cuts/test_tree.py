@@ -40,10 +40,10 @@ def cases(draw: st.DrawFn, most_rows: int = 60) -> Case:
     n_dimensions = draw(st.integers(1, 3))
     row = st.lists(st.integers(0, N_CODES - 1), min_size=n_dimensions, max_size=n_dimensions)
     codes = np.array(draw(st.lists(row, min_size=1, max_size=most_rows)), dtype=np.int16)
-    span = st.tuples(st.integers(1, N_CODES - 1), st.integers(1, N_CODES))
+    span = st.integers(1, N_CODES - 1).flatmap(lambda first: st.tuples(st.just(first), st.integers(first + 1, N_CODES)))
     literal = st.builds(CodeSet, st.integers(0, n_dimensions - 1), st.lists(span, max_size=2).map(tuple), st.booleans())
     clause = st.lists(literal, max_size=2, unique_by=lambda one: one.dimension).map(tuple)  # as disjunctions are
-    queries = draw(st.lists(st.lists(clause, max_size=3), max_size=5))
+    queries = draw(st.lists(st.lists(clause, max_size=2), max_size=5))
     weights = draw(st.lists(st.integers(0, 4), min_size=len(queries), max_size=len(queries)))
     return Case(codes, queries, np.array(weights, dtype=np.float64))
 
