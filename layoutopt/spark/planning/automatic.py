@@ -24,6 +24,7 @@ from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.plan import make_plan, request_of
+from layoutopt.spark.planning.row_order import AUTO
 
 CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "cuts", "gsop")
 """The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
@@ -111,9 +112,11 @@ def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, thresho
     methods = [*CANDIDATES]
     if "storage_budget" in settings.model_fields_set and max(settings.storage_budget) > 1:
         methods.append("gsop-r")
+    # What is chosen for the user is no peer to compare with: its blocks are sorted too.
+    common = {"guides": FEATURES, "row_order": settings.row_order or (AUTO,)}
     for method in methods:
         by = settings.by if method in BY_ORDER else ()
-        _try(evaluation, settings.model_copy(update={"method": method, "by": by, "guides": FEATURES}), threshold)
+        _try(evaluation, settings.model_copy(update={**common, "method": method, "by": by}), threshold)
     if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
     fewest = _best(evaluation).score

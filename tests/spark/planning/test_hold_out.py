@@ -114,6 +114,8 @@ def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
     scores = {trial.settings.method: trial.score for trial in run.evaluated}
     assert tuple(scores) == CANDIDATES
     assert scores[chosen.method] == min(scores.values()) < 0.3 < scores["input-order"]
+    assert {trial.settings.row_order for trial in run.evaluated} == {("auto",)}
+    assert choose_method(trying(), settings(row_order=("none",)), 2, silent).row_order == ("none",)
     run = trying()
     choose_method(run, settings(storage_budget=(1.5,)), 2, silent)
     assert run.evaluated[-1].settings.method == "gsop-r"
