@@ -45,6 +45,16 @@ def _query(settings: BenchSettings, session: Session) -> None:
     session.show(timed, lambda console: console.print(queries_report(timed, settings.sf)))
 
 
+def _brushing(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.brushing.experiment import run_brushing
+    from layoutopt.bench.brushing.report import brushing_report
+
+    with session.working("comparing methods") as work:
+        root = settings.folder / "brushing"
+        found = run_brushing(rows=settings.rows, root=root, names=settings.streams, say=work.say)
+    session.show(found, lambda console: console.print(brushing_report(found)))
+
+
 def _micro(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.figures import run_micro
 
@@ -102,6 +112,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "demo": _demo,
         "tpch": _tpch,
         "query": _query,
+        "brushing": _brushing,
         "micro": _micro,
         "memory": _memory,
         "wide": _wide,

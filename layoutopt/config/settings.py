@@ -13,7 +13,7 @@ from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
     "sop", "gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise", "gsop-r", "gsop-selective", "gsop-fullcopy",
-    "input-order", "sort", "range", "zorder", "hilbert", "qdtree", "predicate-sort", "auto",
+    "input-order", "sort", "range", "zorder", "hilbert", "cuts", "qdtree", "predicate-sort", "auto",
 ]  # fmt: skip
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
@@ -94,6 +94,11 @@ class PlanSettings(VerbSettings):
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
         "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
     )
+    guides: Literal["auto", "features", "cuts", "both"] = Field(
+        "auto",
+        description="what the blocks of `sop` are made by: like features, cuts at values of columns, or cuts at both; "
+        "`auto` takes cuts where queries held back read fewer bytes by them",
+    )
     partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
         "portfolio",
         description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
@@ -137,6 +142,12 @@ class PlanSettings(VerbSettings):
     )
     seed: int = Field(0, ge=0, le=LARGEST_COUNT, description="the seed of everything that draws at random")
     codec: Codec = Field("zstd", description="the Parquet compression")
+    row_order: Names | None = Field(
+        None,
+        description="the columns that sort the rows within each block; `auto` chooses them for each layout, so that "
+        "the log's queries read the fewest bytes; `none` leaves rows as the method has them [default: auto for sop and "
+        "gsop with all its kinds, none for the others]",
+    )
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
     )
@@ -296,7 +307,9 @@ class RestoreSettings(VerbSettings):
     snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
 
 
-Experiment = Literal["demo", "tpch", "query", "micro", "memory", "wide", "estimates", "partitioners", "tuning"]
+Experiment = Literal[
+    "demo", "tpch", "query", "brushing", "micro", "memory", "wide", "estimates", "partitioners", "tuning"
+]
 
 
 class BenchSettings(VerbSettings):
@@ -304,17 +317,22 @@ class BenchSettings(VerbSettings):
 
     experiment: Annotated[Experiment, Positional()] = Field(
         description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
-        "in Spark and DuckDB, on plain Parquet and on the optimised table; micro: single algorithms; "
+        "in Spark and DuckDB, on plain Parquet and on the optimised table; brushing: every method on range filters of "
+        "people, whose constants never recur; micro: single algorithms; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
         "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
-    folder: Path = Field(Path("build/tpch"), description="where data and results go; finished steps are used again")
+    folder: Path = Field(
+        Path("build/tpch"),
+        description="where data and results go, in `brushing` for these; finished steps are used again",
+    )
+    rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
     streams: Names = Field(
         (),
-        description="only these query streams, of tpch, partitioners, tuning and query, which also knows "
-        "chapter3-by-month [default: all; of tuning two; of query chapter3]",
+        description="only these query streams, of tpch, partitioners, tuning, query, which also knows "
+        "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from layoutopt.features.choose import default_excluded, mine_all
 from layoutopt.features.sharpen import bluntest
 from layoutopt.model.document import FeaturesDocument
@@ -13,6 +15,57 @@ from layoutopt.model.query import Query
 
 HELD_BACK = 0.25
 """The share of each family of queries that is held back."""
+
+FOLDS = 3
+"""Parts of a short log that are held back in turn."""
+
+FEWEST = 4
+"""Queries of a log that is split at all."""
+
+ENOUGH = 100
+"""Statements held back by which plans can be judged: of fewer, single ones would decide."""
+
+Split = tuple[tuple[Query, ...], tuple[Query, ...]]
+"""Queries to train on, and queries to score by."""
+
+
+def splits(queries: Sequence[Query]) -> list[Split]:
+    """How to judge plans by queries that they were not made for: one split of a long log, several of a short one.
+
+    Where the latest quarter (:func:`hold_back`) holds fewer than :data:`ENOUGH` statements, every query is held back
+    once (:func:`folds`). There is no split of fewer than :data:`FEWEST` queries.
+    """
+    training, held = hold_back(queries)
+    if sum(query.weight for query in held) >= ENOUGH:
+        return [(training, held)]
+    return folds(queries) if len(queries) >= FEWEST else []
+
+
+def folds(queries: Sequence[Query], count: int = FOLDS) -> list[Split]:
+    """Cross-validation in time order: of each family one stretch of time after the other is held back.
+
+    Families of fewer queries than there are folds are one family together.
+
+    Args:
+        queries: the analysed log, of as many queries at least.
+        count: how many folds.
+
+    Returns:
+        The splits; each query is held back in one of them.
+    """
+    families = _families(queries)
+    large = [places for places in families if len(places) >= count]
+    pooled = sorted(place for places in families if len(places) < count for place in places)
+    fold = np.zeros(len(queries), dtype=np.int64)
+    for places in (*large, _in_time(queries, pooled)):
+        fold[places] = np.arange(len(places)) * count // max(1, len(places))
+    return [
+        (
+            tuple(query for query, of in zip(queries, fold.tolist(), strict=True) if of != held),
+            tuple(query for query, of in zip(queries, fold.tolist(), strict=True) if of == held),
+        )
+        for held in range(count)
+    ]
 
 
 def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> tuple[tuple[Query, ...], tuple[Query, ...]]:
@@ -29,19 +82,26 @@ def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> tuple[tuple
     Returns:
         The training queries and those held back, each in the order given.
     """
-    timed = all(query.timestamp is not None for query in queries)
-    families: dict[tuple[tuple[str, ...], frozenset[str]], list[int]] = {}
-    for place, query in enumerate(queries):
-        families.setdefault((query.columns, columns_of(query.filter.root)), []).append(place)
     held: set[int] = set()
-    for places in families.values():
-        in_time = sorted(places, key=lambda place: (queries[place].timestamp if timed else "", place))
-        count = int(share * len(places))
-        held.update(in_time[len(places) - count :])
+    for places in _families(queries):
+        held.update(places[len(places) - int(share * len(places)) :])
     return (
         tuple(query for place, query in enumerate(queries) if place not in held),
         tuple(query for place, query in enumerate(queries) if place in held),
     )
+
+
+def _families(queries: Sequence[Query]) -> list[list[int]]:
+    """The places of queries that read the same columns and filter by the same ones, of each family in time order."""
+    families: dict[tuple[tuple[str, ...], frozenset[str]], list[int]] = {}
+    for place, query in enumerate(queries):
+        families.setdefault((query.columns, columns_of(query.filter.root)), []).append(place)
+    return [_in_time(queries, places) for places in families.values()]
+
+
+def _in_time(queries: Sequence[Query], places: Sequence[int]) -> list[int]:
+    timed = all(query.timestamp is not None for query in queries)
+    return sorted(places, key=lambda place: (queries[place].timestamp if timed else "", place))
 
 
 def mined_from(

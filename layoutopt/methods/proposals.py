@@ -20,6 +20,9 @@ from layoutopt.search.problem import Unit
 
 T = TypeVar("T")
 
+FEATURES, CUTS, BOTH = GUIDES = ("features", "cuts", "both")
+"""What may guide the blocks of one layout."""
+
 
 @dataclass(frozen=True, eq=False)
 class PartitionHistogram:
@@ -48,6 +51,8 @@ class PlanRequest:
         method: one of the methods' names.
         partition_by: the column by which the table is partitioned, None for none.
         by: columns to order by, for methods by order; chosen from the workload where left out.
+        guides: of ``sop``: what its blocks are made by. ``features`` are vectors' bits, ``cuts`` values of columns, and
+            ``both`` a tree of cuts at values and at features.
         num_features: numFeat, the most features that guide the blocking; 40 for one layout and all for several where
             left out. Every feature is measured all the same, and skips.
         min_features: fewer features than these are not worth a plan by features.
@@ -63,11 +68,14 @@ class PlanRequest:
         budget_unit: what budgets are of: ``cells``, or compressed ``bytes``.
         copies: how often ``gsop-fullcopy`` stores the table.
         partitioner: what a load blocks by vectors with, by its name; searches compare by Ward's method.
+        row_order: the columns that sort the rows of each block, or alone ``auto`` (chosen by what training queries
+            read) or ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
     """
 
     method: str = "sop"
     partition_by: str | None = None
     by: tuple[str, ...] = ()
+    guides: str = FEATURES
     num_features: int | None = None
     min_features: int = 1
     block_rows: int = 10_000
@@ -81,6 +89,7 @@ class PlanRequest:
     budget_unit: str = "cells"
     copies: int = 2
     partitioner: str = DEFAULT
+    row_order: tuple[str, ...] | None = None
 
     @property
     def budgets(self) -> tuple[float, ...]:

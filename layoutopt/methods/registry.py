@@ -8,7 +8,7 @@ from types import MappingProxyType
 from layoutopt import extensions
 from layoutopt.errors import SettingError
 from layoutopt.methods import strategies
-from layoutopt.methods.proposals import Method, PlanRequest
+from layoutopt.methods.proposals import FEATURES, GUIDES, Method, PlanRequest
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.partitioning.registry import find_partitioner
 
@@ -18,11 +18,13 @@ BY_ORDER = strategies.BY_ORDER
 SAMPLED: Mapping[str, Method] = MappingProxyType({**strategies.SAMPLED, **REPLICATING})
 """Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
-COUNTED = ("sop", "qdtree")
-"""Methods that take the vectors of all rows, of few features."""
 
 METHODS: Mapping[str, Method] = MappingProxyType({**strategies.METHODS, **REPLICATING})
 """All methods."""
+
+
+PEERS = ("input-order", *BY_ORDER, "qdtree", "predicate-sort")
+"""What the others are compared with: methods that keep the order of rows that their blocking leaves, unless told."""
 
 
 def find_method(name: str) -> Method:
@@ -37,6 +39,11 @@ def find_method(name: str) -> Method:
 def is_sampled(name: str) -> bool:
     """Whether a method plans from a sample's vectors of all features; what is installed does."""
     return name in SAMPLED or name not in METHODS
+
+
+def is_peer(name: str) -> bool:
+    """Whether a method keeps the order of rows within blocks that its blocking leaves."""
+    return name in PEERS
 
 
 def check_request(request: PlanRequest) -> None:
@@ -58,3 +65,12 @@ def check_request(request: PlanRequest) -> None:
         raise SettingError(f"--choose is {choose:g}, which is none of the storage budgets {asked}; name one of them")
     if request.by and request.method not in BY_ORDER:
         raise SettingError(f"method {request.method!r} takes no columns to order by; leave --by out")
+    if request.guides not in GUIDES:
+        raise SettingError(f"--guides is {request.guides!r}; give one of {', '.join(GUIDES)}")
+    if request.guides != FEATURES and request.method != "sop":
+        raise SettingError(f"method {request.method!r} has no choice of guides; leave --guides out, or plan by 'sop'")
+
+
+def is_counted(request: PlanRequest) -> bool:
+    """Whether a method takes the vectors of all rows, of few features; a tree of cuts is made without them."""
+    return request.method == "sop" and request.guides == FEATURES

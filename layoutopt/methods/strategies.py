@@ -12,9 +12,28 @@ import numpy as np
 
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import marginal_weights
-from layoutopt.methods.proposals import LayoutProposal, Method, PartitionHistogram, PlanningInput, spread
+from layoutopt.methods.proposals import (
+    BOTH,
+    FEATURES,
+    LayoutProposal,
+    Method,
+    PartitionHistogram,
+    PlanningInput,
+    spread,
+)
 from layoutopt.model.arrays import Floats
-from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Scheme
+from layoutopt.model.layout import (
+    CUT_BY,
+    MIN_ROWS,
+    PREDICATE_SORT,
+    QUANTILES,
+    Blocking,
+    ByCuts,
+    ByOrder,
+    ByVectors,
+    Layout,
+    Scheme,
+)
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -46,25 +65,23 @@ _MOST_ORDER_COLUMNS = 4
 
 
 def sop(planning: PlanningInput) -> LayoutProposal:
-    """One layout, blocked by all features (Sun 2017, chapter 3)."""
+    """One layout, blocked by all features (Sun 2017, chapter 3), or by cuts, as its guides say."""
+    if planning.request.guides != FEATURES:
+        return _by_cuts(planning, None if planning.request.guides == BOTH else ())
+    guides = _best_guides(planning)
+    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
+    pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
     # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
-    return _by_vectors(planning, planning.request.partitioner, WARD, _best_guides(planning))
+    min_rows = calibrate_min_rows(find_partitioner(WARD), pairs, planning.request.block_rows, planning.request.seed)
+    cut_by = cut_param(planning, planning.schema.names)
+    blocking = ByVectors(planning.request.partitioner, ((MIN_ROWS, min_rows), *cut_by))
+    scheme = _one_layout(planning, blocking, guides)
+    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
 
 
 def qdtree(planning: PlanningInput) -> LayoutProposal:
-    """One layout, cut greedily by the features and by slices (Yang et al., SIGMOD 2020)."""
-    return _by_vectors(planning, "qdtree", "qdtree", range(len(planning.features)))
-
-
-def _by_vectors(planning: PlanningInput, algorithm: str, calibrated: str, guides: Sequence[int]) -> LayoutProposal:
-    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
-    pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
-    min_rows = calibrate_min_rows(
-        find_partitioner(calibrated), pairs, planning.request.block_rows, planning.request.seed
-    )
-    blocking = ByVectors(algorithm, ((MIN_ROWS, min_rows), *cut_param(planning, planning.schema.names)))
-    scheme = _one_layout(planning, blocking, guides)
-    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
+    """One layout, cut greedily by the comparisons of the log alone, and by all features (Yang et al., SIGMOD 2020)."""
+    return _by_cuts(planning, params=((QUANTILES, 0),))
 
 
 def _best_guides(planning: PlanningInput) -> Sequence[int]:
@@ -109,6 +126,18 @@ def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
         else planning.request.by or order_columns(planning.queries, planning.schema)
     )
     return LayoutProposal(_one_layout(planning, ByOrder(kind, columns)), {})
+
+
+def cuts(planning: PlanningInput) -> LayoutProposal:
+    """One layout, cut at values of the columns that filters use and by features, so as to fit what queries ask for."""
+    return _by_cuts(planning)
+
+
+def _by_cuts(
+    planning: PlanningInput, guides: Sequence[int] | None = None, params: tuple[tuple[str, int], ...] = ()
+) -> LayoutProposal:
+    columns = _most_filtered(planning.queries, planning.schema)
+    return LayoutProposal(_one_layout(planning, ByCuts(columns, params), guides), {})
 
 
 def gsop(planning: PlanningInput) -> LayoutProposal:
@@ -159,7 +188,7 @@ def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
 
 
 def _with_cut(planning: PlanningInput, layout: Layout) -> Layout:
-    if isinstance(layout.blocking, ByOrder):
+    if not isinstance(layout.blocking, ByVectors):
         return layout
     return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
 
@@ -177,7 +206,7 @@ def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Pro
     return LayoutProposal(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
 
 
-def _one_layout(planning: PlanningInput, blocking: ByVectors | ByOrder, guides: Sequence[int] | None = None) -> Scheme:
+def _one_layout(planning: PlanningInput, blocking: Blocking, guides: Sequence[int] | None = None) -> Scheme:
     names = planning.schema.names
     features = range(len(planning.features)) if guides is None else guides
     return Scheme((Layout(names, tuple(features), names, blocking),))
@@ -268,6 +297,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         **SAMPLED,
         "input-order": partial(by_order, "input"),
         **BY_ORDER,
+        "cuts": cuts,
         "qdtree": qdtree,
         "predicate-sort": partial(by_order, PREDICATE_SORT),
     }

@@ -16,6 +16,7 @@ from layoutopt.model.late import LateTuple
 from layoutopt.model.query import Query
 from layoutopt.model.records import As, Form, Record, from_json
 from layoutopt.model.schema import Schema
+from layoutopt.model.values import key_kind
 
 ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort")
 _DIGEST_CHARACTERS: Final = 16
@@ -37,6 +38,9 @@ MIN_ROWS = "min_rows"
 
 CUT_BY = "cut_by"
 """The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
+
+QUANTILES = "quantiles"
+"""The parameter of a ByCuts layout that says into how many ranges of about equal rows a column may be cut too."""
 
 PREDICATE_SORT = "predicate-sort"
 """The order of rows by their feature bits, the heaviest feature first."""
@@ -85,7 +89,24 @@ class ByOrder(Record):
         object.__setattr__(self, "params", tuple(sorted(self.params)))
 
 
-Blocking = ByVectors | ByOrder
+@dataclass(frozen=True)
+class ByCuts(Record):
+    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows.
+
+    Attributes:
+        columns: whose values may cut.
+        params: further parameters, in order of their names.
+    """
+
+    columns: tuple[str, ...] = ()
+    params: Params = ()
+    form: ClassVar = Form(constants={"by": "cuts"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(sorted(self.params)))
+
+
+Blocking = ByVectors | ByOrder | ByCuts
 
 
 @dataclass(frozen=True)
@@ -103,9 +124,12 @@ class Layout(Record):
             With guides, rows without a local feature are always kept apart, even if all columns are master.
         serves: which of the plan's training queries the blocking is for, by their places; None for every query that
             reads a column of the layout. Where layouts overlap, a query reads its columns from some of them only.
+        row_order: the columns by which the rows of each block are sorted, the first one first: ascending in Spark's
+            order of values, NULLs first, equal rows as the blocking has them. None keeps all rows as it has them.
 
     Raises:
-        ValueError: a master column is not stored, a column is named twice, or an index is negative.
+        ValueError: a master column or one of the row order is not stored, a column is named twice, or an index is
+            negative.
     """
 
     columns: tuple[str, ...]
@@ -114,7 +138,8 @@ class Layout(Record):
     blocking: Blocking = field(default_factory=ByVectors)
     guides: tuple[int, ...] = ()
     serves: tuple[int, ...] | None = None
-    form: ClassVar = Form(left_out=("guides", "serves"))
+    row_order: tuple[str, ...] = ()
+    form: ClassVar = Form(left_out=("guides", "serves", "row_order"))
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -122,6 +147,7 @@ class Layout(Record):
         strangers = [name for name in self.master if name not in self.columns]
         if strangers:
             raise ValueError(f"the master column {strangers[0]!r} is not stored in its layout; add it to the columns")
+        self._check_row_order()
         for name in ("features", "guides", "serves"):
             indexes = getattr(self, name)
             if indexes is None:
@@ -129,6 +155,13 @@ class Layout(Record):
             if any(index < 0 for index in indexes):
                 raise ValueError(f"a layout has the {name} {indexes}; give indexes from 0")
             object.__setattr__(self, name, tuple(sorted(set(indexes))))
+
+    def _check_row_order(self) -> None:
+        for place, name in enumerate(self.row_order):
+            if name not in self.columns:
+                raise ValueError(f"the row order's column {name!r} is not stored in its layout; leave it out")
+            if name in self.row_order[:place]:
+                raise ValueError(f"the row order names the column {name!r} twice; name it once")
 
     @property
     def guiding(self) -> tuple[int, ...]:
@@ -242,8 +275,14 @@ class Plan(Document):
         if self.partition_by is not None:
             self.schema.find(self.partition_by)
         for layout in self.scheme.layouts:
-            if isinstance(layout.blocking, ByOrder):
+            if isinstance(layout.blocking, ByOrder | ByCuts):
                 self.schema.select(layout.blocking.columns)
+            for column in self.schema.select(layout.row_order).columns:
+                if key_kind(column.type) is None:
+                    raise SchemaError(
+                        f"the row order's column {column.name!r} is of the type {column.type!r}, which has no order; "
+                        "leave it out"
+                    )
         different = self.scheme.columns ^ set(self.schema.names)
         if different:
             raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")

@@ -7,6 +7,7 @@ from typing import Final
 
 _AT: Final = "@"
 _TRIED: Final = "held_back_bytes_fraction:"
+_SPREAD: Final = "held_back_bytes_spread:"
 
 
 def at_budget(name: str, budget: float) -> str:
@@ -24,7 +25,9 @@ def of_the_plan(predicted: Mapping[str, float]) -> dict[str, float]:
     >>> of_the_plan({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
     {'storage_cells': 1.19}
     """
-    return {name: value for name, value in predicted.items() if _AT not in name and not name.startswith(_TRIED)}
+    return {
+        name: value for name, value in predicted.items() if _AT not in name and not name.startswith((_TRIED, _SPREAD))
+    }
 
 
 def when_tried(label: str) -> str:
@@ -34,6 +37,24 @@ def when_tried(label: str) -> str:
     'held_back_bytes_fraction:gsop'
     """
     return _TRIED + label
+
+
+def spread_when_tried(label: str) -> str:
+    """The name of the standard deviation of that, if other queries like those held back came.
+
+    >>> spread_when_tried("gsop")
+    'held_back_bytes_spread:gsop'
+    """
+    return _SPREAD + label
+
+
+def spreads(predicted: Mapping[str, float]) -> dict[str, float]:
+    """The standard deviations of what was tried on queries held back, where they are known.
+
+    >>> spreads({"gap": 0.1, "held_back_bytes_spread:sop": 0.02})
+    {'sop': 0.02}
+    """
+    return {name.removeprefix(_SPREAD): value for name, value in predicted.items() if name.startswith(_SPREAD)}
 
 
 def tried(predicted: Mapping[str, float]) -> dict[str, float]:

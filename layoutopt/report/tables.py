@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.model.predicates import describe_all
-from layoutopt.model.predicted import curve, of_the_plan, tried
+from layoutopt.model.predicted import curve, of_the_plan, spreads, tried
 from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "partition_by": plan.partition_by,
         "block_rows": plan.block_rows,
         "features": [describe_all(feature.predicates) for feature in plan.features],
+        "row_order": [list(layout.row_order) for layout in plan.scheme.layouts],
         "predicted": of_the_plan(plan.predicted),
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
+        "spread": spreads(plan.predicted),
     }
 
 
@@ -47,13 +49,23 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     by = f"by {plan.partition_by}" if plan.partition_by else "in one"
     console.print(Text(f"{plan.method} for {plan.table}: partitions {by}, {plan.block_rows} rows a block"))
     console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
+    for line in _row_orders(plan):
+        console.print(Text(line))
     for name, value in of_the_plan(plan.predicted).items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := curve(plan.predicted):
         console.print(_curve_table(budgets))
     if on_held_back := tried(plan.predicted):
-        console.print(_tried_table(on_held_back))
+        console.print(_tried_table(on_held_back, spreads(plan.predicted)))
     console.print(Text(f"Written: {output}"))
+
+
+def _row_orders(plan: Plan) -> list[str]:
+    """How the rows of blocks are sorted, a line for each layout where they are."""
+    layouts = plan.scheme.layouts
+    orders = {i: ", ".join(layout.row_order) for i, layout in enumerate(layouts) if layout.row_order}
+    of = {i: f" of layout {i}" if len(layouts) > 1 else "" for i in orders}
+    return [printable(f"rows within blocks{of[i]} are sorted by {order}") for i, order in orders.items()]
 
 
 def print_loads(console: Console, report: LoadsReport) -> None:
@@ -76,13 +88,13 @@ def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
     return table
 
 
-def _tried_table(found: Mapping[str, float]) -> Table:
+def _tried_table(found: Mapping[str, float], spread: Mapping[str, float]) -> Table:
     """What each method, or choice of parameters, would read of the queries held back, the best first."""
-    table = Table(title="tried on the later queries of the log, planned from the earlier ones", title_justify="left")
+    table = Table(title="tried on queries of the log that were held back", title_justify="left")
     table.add_column("tried")
     table.add_column("bytes read of full scans", justify="right")
     for label, fraction in found.items():
-        table.add_row(label, f"{fraction:.2%}")
+        table.add_row(label, f"{fraction:.2%}" + (f" ± {spread[label]:.2%}" if label in spread else ""))
     return table
 
 

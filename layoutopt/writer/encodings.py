@@ -9,7 +9,7 @@ as Spark writes it. Only encodings that Spark since 3.3, DuckDB and Arrow read a
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ ZSTD_LEVEL = 3
 # A sample is one row in so many, within these bounds: four candidates then cost a sixth of the writing.
 _SAMPLE_SHARE = 25
 _FEWEST_SAMPLE_ROWS, _MOST_SAMPLE_ROWS = 2_000, 12_000
+# Of a file whose bytes are estimated so many blocks are encoded, for at least and at most so many rows.
+_ENCODED_BLOCKS, _ENCODED_ROWS, _MOST_ENCODED_ROWS = 12, 20_000, 200_000
 _LONGEST_INTEGER_DECIMAL = 18
 # A column chunk's entry in the footer, without statistics of long texts; TPC-H's are 90 to 160 bytes.
 _FOOTER_BYTES_A_CHUNK = 120
@@ -42,6 +44,23 @@ class Encodings:
 
     dictionary: tuple[str, ...]
     column: tuple[tuple[str, str], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return [*self.dictionary, *(name for name, _ in self.column)]
+
+    @property
+    def as_dictionaries(self) -> Encodings:
+        """Dictionaries for the columns that have another encoding."""
+        return Encodings(tuple(name for name, _ in self.column), ())
+
+    def only(self, names: Collection[str]) -> Encodings:
+        """The choice for some of the columns."""
+        return Encodings(
+            tuple(name for name in self.dictionary if name in names),
+            tuple((name, encoding) for name, encoding in self.column if name in names),
+        )
 
     def options(self, codec: str) -> dict[str, Any]:
         """The arguments of ``pyarrow.parquet.ParquetWriter`` for this choice and codec."""
@@ -66,6 +85,11 @@ def choose_encodings(table: pa.Table, offsets: Ints, codec: str) -> Encodings:
     return _as_encodings({name: encoding for name, (_, encoding) in _smallest(table, offsets, codec).items()})
 
 
+def smallest_encodings(blocks: Sequence[pa.Table], codec: str) -> Encodings:
+    """As :func:`choose_encodings`, by all of these blocks."""
+    return _as_encodings({name: encoding for name, (_, encoding) in _smallest_of(blocks, codec).items()})
+
+
 def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
     """About the compressed bytes of each column for one row, with its share of the chunks' entries in the footer."""
     sampled = sum(block.num_rows for block in _sample(table, offsets))
@@ -76,28 +100,46 @@ def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
 
 
 def estimate_sizes(table: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]:
-    """About the compressed bytes of each column's chunks, ``int64[n_blocks]``: a sample's bytes a row, by rows."""
-    sampled = sum(block.num_rows for block in _sample(table, offsets))
-    rows = np.diff(offsets)
-    smallest = _smallest(table, offsets, codec)
-    return {name: np.round(rows * (size / max(sampled, 1))).astype(np.int64) for name, (size, _) in smallest.items()}
+    """About the compressed bytes of each column's chunks, ``int64[n_blocks]``.
+
+    Some blocks are encoded as they would be written, all of them where they are few. The others take as many bytes a
+    row as the nearest of these, since blocks side by side are alike (:mod:`layoutopt.partitioning.seriation`).
+    """
+    n_blocks, rows = len(offsets) - 1, np.diff(offsets)
+    mean = max(1.0, table.num_rows / max(n_blocks, 1))
+    encoded = _spread(n_blocks, min(max(_ENCODED_BLOCKS, _ENCODED_ROWS / mean), max(2.0, _MOST_ENCODED_ROWS / mean)))
+    blocks = [table.slice(int(offsets[block]), int(rows[block])) for block in encoded.tolist()]
+    sizes = encoded_bytes(blocks, choose_encodings(table, offsets, codec), codec)
+    nearest = np.abs(np.arange(n_blocks)[:, None] - encoded).argmin(axis=1)
+    return {
+        name: np.rint(rows * (taken / np.maximum(rows[encoded], 1))[nearest]).astype(np.int64)
+        for name, taken in sizes.items()
+    }
+
+
+def _spread(n_blocks: int, wanted: float) -> Ints:
+    """So many of the blocks, spread evenly."""
+    count = max(1, min(n_blocks, round(wanted)))
+    return (np.arange(count) * 2 + 1) * n_blocks // (2 * count)
 
 
 def _smallest(table: pa.Table, offsets: Ints, codec: str) -> dict[str, tuple[int, str]]:
     """By column the fewest bytes that a sample of the blocks takes, and the encoding that makes them so few."""
-    blocks = list(_sample(table, offsets))
-    tried: dict[str, list[tuple[int, str]]] = {name: [] for name in table.column_names}
+    return _smallest_of(list(_sample(table, offsets)), codec)
+
+
+def _smallest_of(blocks: Sequence[pa.Table], codec: str) -> dict[str, tuple[int, str]]:
+    schema = blocks[0].schema
+    tried: dict[str, list[tuple[int, str]]] = {name: [] for name in schema.names}
     for place in range(max(map(len, (_INTEGER_ENCODINGS, _TEXT_ENCODINGS, _OTHER_ENCODINGS)))):
         candidates = {
-            field.name: encodings[place]
-            for field in table.schema
-            if place < len(encodings := _encodings_for(field.type))
+            field.name: encodings[place] for field in schema if place < len(encodings := _encodings_for(field.type))
         }
         if not candidates:
             break
-        sizes = _sizes([block.select(list(candidates)) for block in blocks], _as_encodings(candidates), codec)
+        sizes = encoded_bytes([block.select(list(candidates)) for block in blocks], _as_encodings(candidates), codec)
         for name, encoding in candidates.items():
-            tried[name].append((sizes[name], encoding))
+            tried[name].append((int(sizes[name].sum()), encoding))
     return {name: min(options, key=lambda option: option[0]) for name, options in tried.items()}
 
 
@@ -106,8 +148,7 @@ def _sample(table: pa.Table, offsets: Ints) -> Iterator[pa.Table]:
     n_blocks = len(offsets) - 1
     mean = max(1.0, table.num_rows / max(n_blocks, 1))
     rows = min(max(table.num_rows // _SAMPLE_SHARE, _FEWEST_SAMPLE_ROWS), _MOST_SAMPLE_ROWS)
-    wanted = min(n_blocks, max(1, round(rows / mean)))
-    for block in ((np.arange(wanted) * 2 + 1) * n_blocks // (2 * max(wanted, 1))).tolist():
+    for block in _spread(n_blocks, rows / mean).tolist():
         yield table.slice(int(offsets[block]), int(offsets[block + 1] - offsets[block]))
 
 
@@ -133,15 +174,13 @@ def _as_encodings(chosen: dict[str, str]) -> Encodings:
     )
 
 
-def _sizes(blocks: Sequence[pa.Table], encodings: Encodings, codec: str) -> dict[str, int]:
-    """The compressed bytes of each column when these blocks are written so."""
+def encoded_bytes(blocks: Sequence[pa.Table], encodings: Encodings, codec: str) -> dict[str, Ints]:
+    """The compressed bytes of each column's chunks, ``int64[blocks]``, when these blocks are written so."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, blocks[0].schema, **encodings.options(codec)) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=max(1, block.num_rows))
-    metadata = pq.read_metadata(io.BytesIO(sink.getvalue()))
-    by_column = column_bytes(metadata, blocks[0].schema)
-    return {name: int(sizes.sum()) for name, sizes in by_column.items()}
+    return column_bytes(pq.read_metadata(io.BytesIO(sink.getvalue())), blocks[0].schema)
 
 
 def column_bytes(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Ints]:

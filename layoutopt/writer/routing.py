@@ -14,7 +14,7 @@ from layoutopt.errors import PlanError
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
 from layoutopt.model.columns import word_names
-from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -26,6 +26,7 @@ from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.seriation import in_reading_order
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.writer.cutting import cut_blocks
 from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 
 # Rare vectors compared with all kept ones at once.
@@ -79,6 +80,8 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
         if layout.blocking.kind == PREDICATE_SORT:
             return _route_by_bits(plan, guides, rows)
         return _route_by_order(plan, layout.blocking, table, rows)
+    if isinstance(layout.blocking, ByCuts):
+        return _route_by_cuts(plan, layout, table, words, rows)
     ranks = _cut_ranks(plan, layout.blocking, table)
     return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
 
@@ -241,6 +244,15 @@ def _reduced(vectors: Words, counts: Ints, kept: Ints, inverse: Ints, n_features
     summed = np.zeros(len(stay), dtype=np.int64)
     np.add.at(summed, which, counts)
     return VectorCounts(vectors[stay], summed, n_features), which[inverse]
+
+
+def _route_by_cuts(plan: Plan, layout: Layout, table: pa.Table, words: Words, rows: Ints) -> Routing:
+    whole = len(rows) == table.num_rows
+    held = table if whole else table.take(pa.array(rows))
+    weights = np.array([query.weight for query in plan.queries])
+    served = np.where(served_queries(plan, layout), weights, 0.0)
+    block = cut_blocks(plan, layout, held, words if whole else words[rows], served)
+    return _written(rows, block, int(block.max(initial=-1)) + 1)
 
 
 def _route_by_order(plan: Plan, blocking: ByOrder, table: pa.Table, rows: Ints) -> Routing:

@@ -33,7 +33,6 @@ from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes
 from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
-    Guides,
     Routing,
     guides_of,
     in_equal_blocks,
@@ -42,6 +41,7 @@ from layoutopt.writer.routing import (
     route,
     union_words,
 )
+from layoutopt.writer.row_order import in_row_order
 
 WHOLE, REST = 0, 1
 
@@ -112,13 +112,44 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         raise carried(error) from error
 
 
-def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
-    """Write a segment's files: its blocks as ``block_schema`` has them, and the most vectors joined in a layout."""
+@dataclass(frozen=True, eq=False)
+class RoutedFile:
+    """One file of a segment before it is written: which rows of which columns go where.
+
+    Attributes:
+        layout: the place of its layout in the scheme.
+        part: 0 for the rows that the layout holds whole, 1 for the others, of which it has the master columns.
+        columns: those that it stores.
+        routing: its rows in the order in which they are written, and their blocks.
+        first_block: the number of its first block.
+    """
+
+    layout: int
+    part: int
+    columns: tuple[str, ...]
+    routing: Routing
+    first_block: int
+
+
+def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
+    """The files of a segment, layout by layout, before they are written."""
     reached = queries_reaching(job.plan, segment.table)
-    written = []
     for index, layout in enumerate(job.plan.scheme.layouts):
         guides = guides_of(job.plan, layout, segment.table, segment.words, job.shares, reached)
-        written += list(_write_layout(job, segment, index, guides))
+        routing = route(job.plan, layout, segment.table, segment.words, guides)
+        first = job.first_block + segment.id * job.blocks_a_segment + index * job.plan.segment_rows
+        sorted_by = layout.row_order, job.plan.schema, segment.table
+        yield RoutedFile(index, WHOLE, layout.columns, in_row_order(routing, *sorted_by), first)
+        rest = np.flatnonzero(~present_rows(layout, segment.words))
+        if len(rest) and layout.master:
+            first += len(routing.offsets) - 1
+            equal = in_row_order(in_equal_blocks(rest, job.plan.block_rows), *sorted_by)
+            yield RoutedFile(index, REST, layout.master, equal, first)
+
+
+def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
+    """Write a segment's files: its blocks as ``block_schema`` has them, and the most vectors joined in a layout."""
+    written = [(write_file(job, segment, file), file.routing.joined_vectors) for file in route_segment(job, segment)]
     return pa.concat_tables([table for table, _ in written]), max(count for _, count in written)
 
 
@@ -163,44 +194,21 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
     return sums
 
 
-def _write_layout(
-    job: WriteJob, segment: GatheredSegment, index: int, guides: Guides
-) -> Iterator[tuple[pa.Table, int]]:
-    """Write a layout's files (a second has the rows that it lacks): the blocks and the joined vectors of each."""
-    layout = job.plan.scheme.layouts[index]
-    routing = route(job.plan, layout, segment.table, segment.words, guides)
-    first = job.first_block + segment.id * job.blocks_a_segment + index * job.plan.segment_rows
-    yield _write_file(job, segment, index, WHOLE, layout.columns, routing, first), routing.joined_vectors
-    rest = np.flatnonzero(~present_rows(layout, segment.words))
-    if len(rest) and layout.master:
-        in_order = in_equal_blocks(rest, job.plan.block_rows)
-        first += len(routing.offsets) - 1
-        yield _write_file(job, segment, index, REST, layout.master, in_order, first), 0
-
-
-def _write_file(
-    job: WriteJob,
-    segment: GatheredSegment,
-    layout: int,
-    part: int,
-    columns: Sequence[str],
-    routing: Routing,
-    first_block: int,
-) -> pa.Table:
+def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.Table:
     """Write one file and measure its blocks; one row a block, as ``block_schema`` has it."""
-    plan = job.plan
+    plan, routing, first_block = job.plan, file.routing, file.first_block
     n_blocks = len(routing.offsets) - 1
     if n_blocks == 0:
         return block_schema(plan.schema, segment.words.shape[1]).empty_table()
     key, number = job.keys[segment.id], job.numbers[segment.id]
-    path = data_path(key, job.load_id, layout, number, secrets.token_hex(4), part)
-    content = _content(plan, segment.table, columns, routing, first_block)
+    path = data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
+    content, stored = content_of(plan, segment.table, file), list(file.columns)
     if job.rehearsal:
         sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
         footer = None
     else:
         sizes, footer = _write_parquet(job, path, content, routing.offsets)
-        wanted = [column for column in plan.schema.columns if column.name in columns]
+        wanted = [column for column in plan.schema.columns if column.name in stored]
         sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
         "file": [path] * n_blocks,
@@ -208,14 +216,16 @@ def _write_file(
         "block": first_block + np.arange(n_blocks),
         "partition": [key] * n_blocks,
         "segment": [number] * n_blocks,
-        "layout": [layout] * n_blocks,
-        "part": [part] * n_blocks,
+        "layout": [file.layout] * n_blocks,
+        "part": [file.part] * n_blocks,
         "rows": np.diff(routing.offsets),
         "bytes": sum(sizes.values()),
         "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
         "words": list(union_words(segment.words, routing).view(np.int64)),
         "footer": [footer] * n_blocks,
-        "stats": block_statistics(content.select(list(columns)), routing.offsets, plan.schema, sizes, sums, tid_sums),
+        "stats": block_statistics(
+            content.select(list(file.columns)), routing.offsets, plan.schema, sizes, sums, tid_sums
+        ),
     }
     schema = block_schema(plan.schema, segment.words.shape[1])
     arrays = [values[f.name] if f.name == "stats" else pa.array(values[f.name], f.type) for f in schema]
@@ -240,10 +250,11 @@ def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> t
     return sums, tid_sums
 
 
-def _content(plan: Plan, table: pa.Table, columns: Sequence[str], routing: Routing, first_block: int) -> pa.Table:
+def content_of(plan: Plan, table: pa.Table, file: RoutedFile) -> pa.Table:
     """The rows of a file in the order of its blocks, with ``_block`` and, between several layouts, ``_tid``."""
-    content = pa.compute.take(table.select(list(columns)), pa.array(routing.rows), memory_pool=POOL)
-    blocks = np.repeat(first_block + np.arange(len(routing.offsets) - 1), np.diff(routing.offsets))
+    routing = file.routing
+    content = pa.compute.take(table.select(list(file.columns)), pa.array(routing.rows), memory_pool=POOL)
+    blocks = np.repeat(file.first_block + np.arange(len(routing.offsets) - 1), np.diff(routing.offsets))
     content = content.append_column(pa.field(BLOCK, pa.int64(), nullable=False), pa.array(blocks))
     if plan.scheme.has_tids:
         # Parquet stores all smaller integers in 32 bits too; the encoding makes them small.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.features.choose import mine_features
-from layoutopt.features.holdout import hold_back, mined_from
+from layoutopt.features.holdout import ENOUGH, FEWEST, FOLDS, folds, hold_back, mined_from, splits
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.predicates import Col, Filter, InSet
 from layoutopt.model.query import Query
@@ -44,6 +44,28 @@ def test_every_query_is_on_one_side_and_no_family_is_only_held_back(drawn: list[
     for column in "ab":
         of_family = sum(one.columns == (column,) for one in log)
         assert sum(one.columns == (column,) for one in held) == of_family // 4
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), min_size=FEWEST, max_size=30))
+def test_each_query_of_a_short_log_is_held_back_once(drawn: list[tuple[str, int]]) -> None:
+    log = [query(i, column, value) for i, (column, value) in enumerate(drawn)]
+    parts = splits(log)
+    assert len(parts) == FOLDS
+    assert sorted((one.id for _, held in parts for one in held)) == list(range(len(log)))
+    for training, held in parts:
+        assert sorted([*training, *held], key=lambda one: one.id) == log
+        assert training
+
+
+def test_folds_are_stretches_of_time_of_each_family_and_rare_queries_are_one_family() -> None:
+    log = [query(i, "a", i) for i in range(6)] + [query(6, "b", 1), query(7, "day", 1), query(8, "b", 2)]
+    assert [[one.id for one in held] for _, held in folds(log)] == [[0, 1, 6], [2, 3, 7], [4, 5, 8]]
+
+
+def test_a_long_log_is_split_once_and_a_tiny_one_not_at_all() -> None:
+    log = [query(i, "a", i) for i in range(4 * ENOUGH)]
+    assert splits(log) == [hold_back(log)]
+    assert splits(log[: FEWEST - 1]) == []
 
 
 def test_features_are_those_that_the_analysis_of_the_training_queries_would_find() -> None:

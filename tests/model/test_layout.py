@@ -62,6 +62,29 @@ def test_layouts_may_name_guides_and_the_queries_they_serve() -> None:
         replace(PLAN, scheme=Scheme((PLAN.scheme.layouts[0], replace(layout, guides=(1,)))))
 
 
+def test_layouts_may_sort_the_rows_of_their_blocks() -> None:
+    layout = PLAN.scheme.layouts[0]
+    ordered = replace(layout, row_order=tuple(reversed(layout.columns)))
+    plan = replace(PLAN, scheme=Scheme((ordered, *PLAN.scheme.layouts[1:])))
+    assert Plan.loads(plan.dumps()) == plan
+    assert json.loads(plan.dumps())["scheme"][0]["row_order"] == list(ordered.row_order)
+    assert b"row_order" not in PLAN.dumps()  # older plans mean what they meant
+    with pytest.raises(ValueError, match="the row order's column 'x' is not stored"):
+        replace(layout, row_order=("x",))
+    with pytest.raises(ValueError, match="the row order names the column 'i' twice"):
+        replace(layout, row_order=(layout.columns[0], layout.columns[0]))
+
+
+def test_rows_are_not_sorted_by_columns_without_an_order() -> None:
+    schema = Schema((Column("tags", "map<string,int>"), *PLAN.schema.columns))
+    layouts = [
+        replace(each, columns=("tags", *each.columns), master=("tags", *each.master)) for each in PLAN.scheme.layouts
+    ]
+    ordered = replace(layouts[0], row_order=("tags",))
+    with pytest.raises(SchemaError, match="the row order's column 'tags' is of the type 'map<string,int>'"):
+        replace(PLAN, schema=schema, scheme=Scheme((ordered, *layouts[1:])))
+
+
 def test_the_digest_is_that_of_the_content() -> None:
     assert PLAN.digest == "9f74a986da5687b8"
     assert replace(PLAN, seed=8).digest != PLAN.digest
@@ -123,6 +146,8 @@ def test_what_is_no_plan_is_refused(data: bytes | str) -> None:
     [
         {"scheme": []},
         {"scheme": [{"columns": ["i"], "features": [], "master": ["i"], "blocking": {"by": "magic", "params": {}}}]},
+        {"scheme": [{**PLAN.to_json()["scheme"][0], "row_order": "i"}, PLAN.to_json()["scheme"][1]]},
+        {"scheme": [{**PLAN.to_json()["scheme"][0], "row_order": ["nil"]}, PLAN.to_json()["scheme"][1]]},
         {"features": None},
         {"block_rows": 0},
         {"block_rows": "many"},
@@ -131,7 +156,7 @@ def test_what_is_no_plan_is_refused(data: bytes | str) -> None:
         {"settings": Settings("Asia/Tokyo").to_json()},
         {"partition_by": "q"},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:60],
 )
 def test_damaged_plans_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(PlanError):

@@ -57,6 +57,7 @@ class Building:
     blocking: Blocking = by_vector
     segment_rows: int = 1_000_000
     footers: bool = False  # whether the catalog knows them; tests that rewrite files don't want that
+    mixed: bool = False  # whether the rows of a block stand in any order, as where a layout sorts them
 
 
 def building(
@@ -69,6 +70,7 @@ def building(
     settings: Settings | None = None,
     segment_rows: int = 1_000_000,
     footers: bool = False,
+    mixed: bool = False,
 ) -> Building:
     """A building whose plan has a feature for each condition, of one layout unless told."""
     used = settings or Settings()
@@ -79,7 +81,7 @@ def building(
         features=FeatureSet(features, used), queries=(), scheme=Scheme(tuple(layouts or [whole])),
         block_rows=10, segment_rows=1000, max_vectors=1000, seed=0, settings=used, predicted={},
     )  # fmt: skip
-    return Building(plan, tuple(conditions), blocking, segment_rows, footers)
+    return Building(plan, tuple(conditions), blocking, segment_rows, footers, mixed)
 
 
 def feature_of(condition: str, schema: Schema) -> Feature:
@@ -175,7 +177,9 @@ def _write_file(place: Place, building: Building, piece: Piece, rows: pa.Table, 
     plan = building.plan
     local = bits[piece.chosen][:, list(plan.scheme.layouts[piece.layout].features)]
     block_of = building.blocking(rows.take(pa.array(piece.chosen)), local)
-    order = np.argsort(block_of, kind="stable")
+    # Each layout in an order of its own.
+    within = np.random.default_rng(piece.layout).permutation(len(block_of)) if building.mixed else block_of
+    order = np.lexsort((within, block_of))
     tids = piece.chosen[order]
     sizes = np.unique(block_of[order], return_counts=True)[1]
     ids = np.repeat(np.arange(len(sizes)) + place.first, sizes)

@@ -27,9 +27,14 @@ def rows() -> pa.Table:
     return some_rows()
 
 
-@pytest.fixture(scope="module", params=[GROUPS, OVERLAPPING], ids=["gsop", "gsop-r"])
+@pytest.fixture(
+    scope="module",
+    params=[(GROUPS, False), (OVERLAPPING, False), (GROUPS, True), (OVERLAPPING, True)],
+    ids=["gsop", "gsop-r", "gsop, mixed", "gsop-r, mixed"],
+)
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
-    plan = building(SCHEMA, CONDITIONS, layouts=request.param, partition_by="year", segment_rows=40)
+    layouts, mixed = request.param
+    plan = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", segment_rows=40, mixed=mixed)
     return build(tmp_path_factory.mktemp("layouts"), rows, plan)
 
 

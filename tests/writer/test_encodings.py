@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.writer.encodings import choose_encodings, column_bytes
+from layoutopt.writer.encodings import choose_encodings, column_bytes, estimate_sizes
 
 
 def sample(n: int = 4000) -> pa.Table:
@@ -67,6 +67,21 @@ def test_column_bytes_are_the_files_own() -> None:
         assert sum(int(of[group]) for of in sizes.values()) == sum(column.total_compressed_size for column in columns)
         inner = [c.total_compressed_size for c in columns if c.path_in_schema.startswith("inner.")]
         assert sizes["inner"][group] == sum(inner)
+
+
+def test_few_blocks_are_estimated_as_they_are_written_and_of_many_the_neighbours() -> None:
+    table = sample()
+    for offsets in (np.arange(0, 4001, 500), np.array([0, 10, 4000])):
+        file = written(table, offsets, **choose_encodings(table, offsets, "zstd").options("zstd"))
+        exact, estimated = column_bytes(file.metadata, table.schema), estimate_sizes(table, offsets, "zstd")
+        assert {name: sizes.tolist() for name, sizes in estimated.items()} == {n: s.tolist() for n, s in exact.items()}
+    many = pa.concat_tables([table] * 10)
+    offsets = np.arange(0, 40_001, 500)
+    file = written(many, offsets, **choose_encodings(many, offsets, "zstd").options("zstd"))
+    exact, estimated = column_bytes(file.metadata, table.schema), estimate_sizes(many, offsets, "zstd")
+    for name in table.column_names:
+        assert len(estimated[name]) == 80
+        assert abs(estimated[name].sum() - exact[name].sum()) <= 0.2 * exact[name].sum(), name
 
 
 def test_one_tiny_block_is_enough_to_choose_by() -> None:

@@ -88,7 +88,7 @@ def tuning_figures(
 def tuning_figure(bench: Bench, stream: str, say: Callable[[str], None]) -> TuningFigure:
     """Tune for one stream, and sweep."""
     from layoutopt.spark.planning.automatic import THRESHOLDS, label_of, tune
-    from layoutopt.spark.planning.hold_out import EvaluatedPlan, evaluation_on, start_evaluation
+    from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, evaluation_on, start_evaluation
 
     document = read_features(bench, stream, say)
     settings, default = settings_for(bench, stream), default_threshold(document.queries)
@@ -98,7 +98,7 @@ def tuning_figure(bench: Bench, stream: str, say: Callable[[str], None]) -> Tuni
     say(f"{stream}: sweeping")
     rows = source_rows(bench, document.schema)
     documents = {each: mined_from(document, document.queries, threshold=each) for each in thresholds}
-    sweeping = evaluation_on(rows, settings, documents, read_test_queries(bench, stream), say)
+    sweeping = evaluation_on(rows, settings, [Fold(documents, read_test_queries(bench, stream))], say)
     untuned = EvaluatedPlan(settings, default, 0.0)
     for each in (untuned, chosen, *grid(documents, settings)):
         sweeping.score(each.settings, each.threshold)

@@ -25,7 +25,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
-from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.layout import ByCuts, ByOrder, Layout, Plan, Scheme
 from layoutopt.model.types import quoted
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
@@ -72,9 +72,9 @@ def rehearse_together(
     check_settings(spark, first.settings, "the plan")
     rows = conformed(open_source(spark, source), first.schema)
     check_partition_column(rows, first.partition_by)
-    held = first.schema.names if columns is None else _needed(plans, columns)
+    held = first.schema.names if columns is None else needed_columns(plans, columns)
     if columns is not None:
-        plans = [_narrowed(plan, held) for plan in plans]
+        plans = [narrowed(plan, held) for plan in plans]
     positioned = with_positions(rows)
     name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
     with translate_spark_errors(name), compiled_in_parts(spark):
@@ -112,18 +112,18 @@ def _widest(plans: Sequence[Plan]) -> Plan:
     return widest
 
 
-def _needed(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, ...]:
+def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, ...]:
     """These columns and all that the plans look at, in the schema's order."""
     wanted = set(columns)
     for plan in plans:
         wanted.update(*(query.columns for query in plan.queries), *(f.columns for f in plan.features.features))
         orders = (layout.blocking for layout in plan.scheme.layouts)
-        wanted.update(*(order.columns for order in orders if isinstance(order, ByOrder)))
+        wanted.update(*(order.columns for order in orders if isinstance(order, ByOrder | ByCuts)))
         wanted.update([] if plan.partition_by is None else [plan.partition_by])
     return tuple(name for name in plans[0].schema.names if name in wanted)
 
 
-def _narrowed(plan: Plan, names: Sequence[str]) -> Plan:
+def narrowed(plan: Plan, names: Sequence[str]) -> Plan:
     """The plan of a table of these columns; layouts that would hold none go."""
     layouts = [
         Layout(
@@ -133,6 +133,7 @@ def _narrowed(plan: Plan, names: Sequence[str]) -> Plan:
             layout.blocking,
             layout.guides,
             layout.serves,
+            tuple(name for name in layout.row_order if name in names),
         )
         for layout in plan.scheme.layouts
     ]

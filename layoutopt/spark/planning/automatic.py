@@ -12,20 +12,31 @@ from pyspark.sql import SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
-from layoutopt.features.holdout import hold_back, mined_from
+from layoutopt.features.holdout import mined_from, splits
+from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicted import when_tried
+from layoutopt.model.predicted import spread_when_tried, when_tried
+from layoutopt.model.query import Query
+from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
+from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.plan import make_plan, request_of
+from layoutopt.spark.planning.row_order import AUTO
 
-CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "gsop")
+CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "cuts", "gsop")
 """The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
 
 ALONE: Final = "sop"
 """What ``auto`` is where there are no queries to choose by."""
+
+_LESS_BY_LAYOUTS: Final = 0.95
+"""Several layouts are taken where they read so little of what one does."""
+
+_CLOSE: Final = 1.5
+"""Methods are rehearsed that read less than so many times what the best does: samples were wrong by a third."""
 
 THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
@@ -51,21 +62,26 @@ def plan_best(
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
     say = progress or (lambda sentence: None)
+    open_guides = settings.method == ALONE and settings.guides == "auto" and bool(splits(document.queries))
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
+        if open_guides:
+            return plan_by_best_guides(spark, settings, document, say)
         return make_plan(spark, settings.source, document, request_of(settings), say)
-    if not settings.tune and not hold_back(document.queries)[1]:
-        few = f"no four of the log's {len(document.queries)} queries are alike"
-        say(f"{few}, so there is nothing to choose by: {ALONE}")
+    if not settings.tune and not splits(document.queries):
+        say(f"the log's {len(document.queries)} queries are too few to choose by: {ALONE}")
         return make_plan(spark, settings.source, document, replace(request_of(settings), method=ALONE), say)
     default = default_threshold(document.queries)
     thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
     evaluation = start_evaluation(spark, settings, document, thresholds, say)
     tried: dict[str, float] = {}
     if settings.method == "auto":
-        settings = choose_method(evaluation, settings, default)
+        settings = choose_method(evaluation, settings, default, say)
         tried |= {when_tried(trial.settings.method): trial.score for trial in evaluation.evaluated}
+        tried |= {spread_when_tried(t.settings.method): spread(t, evaluation.held) for t in evaluation.evaluated}
+    elif open_guides:
+        settings = choose_guides(evaluation, settings, default)
     if settings.tune:
         evaluation.evaluated.clear()
         best = tune(evaluation, settings, thresholds)
@@ -79,37 +95,84 @@ def plan_best(
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
-def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
+def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int, say: Progress) -> PlanSettings:
     """The settings with the method that reads the fewest bytes; of equals the first of the candidates.
 
-    Copies are tried only where a storage budget was given, since they are the user's to pay for.
+    Those that are about the best on a sample of rows are compared once more on whole segments, where blocks have their
+    full size and the order of rows that they would have. Several layouts have to read clearly less than the best method
+    of one: a query pays for putting rows together, so a small gain, or one that the queries held back don't prove, is
+    none. Copies are tried only where a storage budget was given, since they are the user's to pay for.
+
+    Raises:
+        PlanError: no method can plan for the queries.
+        SettingError: guides were chosen, but no method.
     """
+    if settings.guides != "auto":
+        raise SettingError(f"--guides {settings.guides} are of one method; give --method sop too, or leave them out")
     methods = [*CANDIDATES]
     if "storage_budget" in settings.model_fields_set and max(settings.storage_budget) > 1:
         methods.append("gsop-r")
+    # What is chosen for the user is no peer to compare with: its blocks are sorted too.
+    common = {"guides": FEATURES, "row_order": settings.row_order or (AUTO,)}
     for method in methods:
         by = settings.by if method in BY_ORDER else ()
-        try:
-            evaluation.score(settings.model_copy(update={"method": method, "by": by}), threshold)
-        except PlanError:  # no column to order by, or no feature that fits: others may plan
-            continue
-    best = min(evaluation.evaluated, key=lambda trial: trial.score, default=None)
-    if best is None:
+        _try(evaluation, settings.model_copy(update={**common, "method": method, "by": by}), threshold)
+    if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
-    return best.settings
+    fewest = _best(evaluation).score
+    close = evaluation.score_again([trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest])
+    best = min(close, key=_score)
+    single = min((trial for trial in close if _has_one_layout(trial)), key=_score, default=best)
+    gains = best.score < _LESS_BY_LAYOUTS * single.score and clearly_less(best, single, evaluation.held)
+    chosen = best if gains else single
+    _say_why(close, chosen, evaluation.held, say)
+    return chosen.settings
+
+
+def _say_why(close: Sequence[EvaluatedPlan], chosen: EvaluatedPlan, held: Sequence[Query], say: Progress) -> None:
+    """Say what else was as good, and what would tell."""
+    others = [trial for trial in close if trial is not chosen]
+    if not others:
+        return
+    next_best = min(others, key=_score)
+    if next_best.score < chosen.score:
+        say(f"{next_best.settings.method} reads less, but by too little for several layouts: {chosen.settings.method}")
+    elif more := statements_to_tell(chosen, next_best, held):
+        names = f"{chosen.settings.method} and {next_best.settings.method}"
+        say(f"the log can't tell {names} apart; about {more:,} more queries like these would")
+
+
+def _has_one_layout(trial: EvaluatedPlan) -> bool:
+    return not is_sampled(trial.settings.method)
+
+
+def _score(trial: EvaluatedPlan) -> float:
+    return trial.score
 
 
 def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequence[int]) -> EvaluatedPlan:
     """The best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
-        most = len(evaluation.documents[threshold].features)
-        for count in numbers_of_features(settings, most):
-            evaluation.score(settings.model_copy(update={"num_features": count}), threshold)
+        most = max(len(fold.documents[threshold].features) for fold in evaluation.folds)
+        for count in numbers_of_features(settings, most) if most else ():
+            _try(evaluation, settings.model_copy(update={"num_features": count}), threshold)
+    if not evaluation.evaluated:
+        raise PlanError(
+            f"{settings.method} can't plan for these queries whatever is tuned; leave out --tune to see why"
+        )
     best = _best(evaluation)
     for factor in BLOCK_ROWS:
         rows = max(1, round(factor * settings.block_rows))
-        evaluation.score(best.settings.model_copy(update={"block_rows": rows}), best.threshold)
+        _try(evaluation, best.settings.model_copy(update={"block_rows": rows}), best.threshold)
     return _best(evaluation)
+
+
+def _try(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> None:
+    """Score settings, if they can plan: there may be no column to order by, or no feature that fits."""
+    try:
+        evaluation.score(settings, threshold)
+    except PlanError:
+        return
 
 
 def label_of(trial: EvaluatedPlan) -> str:
@@ -125,4 +188,4 @@ def numbers_of_features(settings: PlanSettings, most: int) -> list[int]:
 
 
 def _best(evaluation: HoldOutEvaluation) -> EvaluatedPlan:
-    return min(evaluation.evaluated, key=lambda trial: trial.score)
+    return min(evaluation.evaluated, key=_score)

@@ -2,6 +2,7 @@
 
 Each one is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
 and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.sample_evaluation`).
+The best of them can be judged once more, on whole segments (:mod:`layoutopt.spark.planning.segments_rehearsed`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
-from layoutopt.features.holdout import hold_back, mined_from
-from layoutopt.methods.proposals import PlanningInput
-from layoutopt.methods.registry import COUNTED
+from layoutopt.features.holdout import mined_from, splits
+from layoutopt.methods.proposals import FEATURES, PlanningInput
+from layoutopt.methods.registry import is_counted
+from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
@@ -26,13 +28,17 @@ from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import Progress, features_within
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
+from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
+    CATALOG_BYTES_A_CHUNK,
+    NOTHING_READ,
     BytesRead,
     RowSample,
     draw_sample,
     evaluate_on_sample,
     histograms_of,
 )
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
 _WORST_SHARE: Final = 0.25
 """Of the resamples those by whose mean a plan is judged."""
@@ -46,45 +52,101 @@ class EvaluatedPlan:
         settings: what it was planned by.
         threshold: T of its features, in queries of the whole log.
         score: the share of full scans' bytes that the queries held back read, or of the worst resamples of them.
+        read: what each of them reads.
+        plans: what was made of each fold's training queries, where it is at hand.
     """
 
     settings: PlanSettings
     threshold: int
     score: float
+    read: BytesRead = NOTHING_READ
+    plans: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What to plan from, and what to judge by.
+
+    Attributes:
+        documents: of the training queries, by T in queries of the whole log.
+        held: the queries held back.
+    """
+
+    documents: Mapping[int, FeaturesDocument]
+    held: Sequence[Query]
 
 
 class HoldOutEvaluation:
     """One sample of rows, what to plan from, what to judge by, and what was evaluated.
 
     Attributes:
-        documents: of the training queries, by T in queries of the whole log.
-        held: the queries held back.
+        folds: what to plan from and to judge by; what is read is added over them.
+        held: the classes of queries held back, fold by fold.
         evaluated: the plans, in order.
     """
 
     def __init__(
         self,
-        documents: Mapping[int, FeaturesDocument],
-        held: Sequence[Query],
+        folds: Sequence[Fold],
         sample: RowSample,
         partition_by: str | None,
         say: Progress,
+        rows: DataFrame | None = None,
     ) -> None:
-        """Evaluate plans on a sample whose features are those of the documents."""
-        self.documents = documents
-        self.held = held
+        """Evaluate plans on a sample, of these rows, whose features are those of the folds' documents."""
+        self.folds = folds
+        self.held = tuple(query for fold in folds for query in classes(fold.held))
         self.evaluated: list[EvaluatedPlan] = []
         self._sample = sample
         self._by = partition_by
         self._say = say
+        self._rows = rows
 
     def score(self, settings: PlanSettings, threshold: int) -> float:
         """Plan, replay the queries held back, and remember the score."""
-        plan = self._plan(self.documents[threshold], settings)
-        read = evaluate_on_sample(self._sample, plan, self.held)
-        score = worst_fraction(read, classes(self.held), settings.resamples, settings.seed)
-        self.evaluated.append(EvaluatedPlan(settings, threshold, round(score, 6)))
+        self._say(trying(settings))
+        plans = tuple(self._plan(fold.documents[threshold], settings) for fold in self.folds)
+        pairs = zip(plans, self.folds, strict=True)
+        reads = [evaluate_on_sample(self._sample, plan, fold.held) for plan, fold in pairs]
+        read = BytesRead(*(tuple(each for of in reads for each in getattr(of, kind)) for kind in ("read", "full")))
+        self.evaluated.append(self._evaluated(EvaluatedPlan(settings, threshold, 0.0, plans=plans), read))
         return self.evaluated[-1].score
+
+    def score_again(self, trials: Sequence[EvaluatedPlan]) -> list[EvaluatedPlan]:
+        """Some of what was evaluated, of one T, judged by the bytes of whole segments; their scores are replaced.
+
+        They stay as they are where there are no rows.
+        """
+        if self._rows is None or not trials:
+            return list(trials)
+        self._say(f"rehearsing segments for {', '.join(trial.settings.method for trial in trials)}")
+        with translate_spark_errors(repr(trials[0].settings.source)):
+            plans = [_asked(trial.settings, plan) for trial in trials for plan in trial.plans]
+            found = rehearse_segments(self._rows, plans, self.held)
+        # Shares of one thing: what is sorted better is smaller as a whole, too.
+        full = np.max([one.full for one in found], axis=0)
+        count = len(self.folds)
+        of_trials = [found[start : start + count] for start in range(0, len(found), count)]
+        again = [
+            self._evaluated(trial, self._read_of(of_trial, full))
+            for trial, of_trial in zip(trials, of_trials, strict=True)
+        ]
+        for before, after in zip(trials, again, strict=True):
+            self.evaluated[self.evaluated.index(before)] = after
+        return again
+
+    def _evaluated(self, trial: EvaluatedPlan, read: BytesRead) -> EvaluatedPlan:
+        score = worst_fraction(read, self.held, trial.settings.resamples, trial.settings.seed)
+        return replace(trial, score=round(score, 6), read=read)
+
+    def _read_of(self, rehearsed: Sequence[Rehearsed], full: Floats) -> BytesRead:
+        """What the queries of each fold read of its plan, where full scans read ``full``, ``float64[queries]``."""
+        read, start = np.zeros(len(self.held)), 0
+        for fold, found in zip(self.folds, rehearsed, strict=True):
+            own = slice(start, start := start + len(classes(fold.held)))
+            read[own] = np.array(found.read)[own] + CATALOG_BYTES_A_CHUNK * np.array(found.looked_at)[own]
+        weights = np.array([query.weight for query in self.held])
+        return BytesRead(tuple((weights * read).tolist()), tuple((weights * full).tolist()))
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
         """The plan of the training queries by the sample alone."""
@@ -92,7 +154,7 @@ class HoldOutEvaluation:
         features = guiding_features(document, request.method, request.num_features)
         queries, schema = tuple(classes(document.queries)), document.schema
         partitions = histograms_of(self._sample, features, queries, schema)
-        if request.method in COUNTED:
+        if is_counted(request):
             features = features.only(features_within(features, [p.vectors for p in partitions], request.max_vectors))
             partitions = histograms_of(self._sample, features, queries, schema)
         unit = (
@@ -100,9 +162,15 @@ class HoldOutEvaluation:
             if needs_bytes(request)
             else None
         )
-        self._say(f"trying {request.method}")
         request = replace(request, by=tuple(schema.find(name).name for name in request.by))
         return plan_from(document, PlanningInput(request, schema, features, queries, tuple(partitions), unit))
+
+
+def _asked(settings: PlanSettings, plan: Plan) -> Trial:
+    """The plan with the order of rows that its settings ask for."""
+    request = request_of(settings)
+    request = replace(request, row_order=found_order(request, plan.schema))
+    return Trial(with_order_asked(plan, request), is_searched(request))
 
 
 def start_evaluation(
@@ -112,33 +180,38 @@ def start_evaluation(
     thresholds: Sequence[int],
     say: Progress,
 ) -> HoldOutEvaluation:
-    """Cut the log in two, mine the earlier part with each T, and draw rows with the features of all.
+    """Cut the log in two, or a short one in several ways, mine the parts to train on with each T, and draw rows.
 
     Raises:
-        PlanError: too few queries are alike, so that none can be held back; or the source has no rows.
+        PlanError: there are too few queries to hold any back; or the source has no rows.
         SchemaError, SettingError, SourceError: as :func:`layoutopt.spark.planning.plan.make_plan`.
     """
     rows, _ = opened(spark, settings.source, document, request_of(settings))
-    training, held = hold_back(document.queries)
-    if not held:
+    parts = splits(document.queries)
+    if not parts:
         raise PlanError(
-            f"none of the log's {len(document.queries)} queries can be held back to choose by, since no four read and "
-            "filter the same columns; name a --method and leave out --tune"
+            f"the log's {len(document.queries)} queries are too few to hold some back to choose by; name a --method "
+            "and leave out --tune"
         )
-    say("mining the earlier queries")
+    say("mining the queries that are not held back")
+    folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
+    return evaluation_on(rows, settings, folds, say)
+
+
+def _mined(
+    document: FeaturesDocument, training: Sequence[Query], thresholds: Sequence[int]
+) -> dict[int, FeaturesDocument]:
     share = weight_of(training) / weight_of(document.queries)
-    documents = {
+    return {
         threshold: mined_from(document, training, threshold=max(2, math.ceil(threshold * share)))
         for threshold in thresholds
     }
-    return evaluation_on(rows, settings, documents, held, say)
 
 
 def evaluation_on(
     rows: DataFrame,
     settings: PlanSettings,
-    documents: Mapping[int, FeaturesDocument],
-    held: Sequence[Query],
+    folds: Sequence[Fold],
     say: Progress,
 ) -> HoldOutEvaluation:
     """Draw rows with the features of all documents, to evaluate plans on.
@@ -146,23 +219,29 @@ def evaluation_on(
     Args:
         rows: the source, conformed to the documents' schema.
         settings: name the source and the partition column, and how many rows a segment has at most.
-        documents: what to plan from, by T in queries of the whole log.
-        held: the queries to judge by.
+        folds: what to plan from, and what to judge by.
         say: told each stage.
 
     Raises:
         PlanError: the source has no rows.
     """
-    one = next(iter(documents.values()))
+    documents = [document for fold in folds for document in fold.documents.values()]
+    one = documents[0]
     partition_by = None if settings.partition_by is None else one.schema.find(settings.partition_by).name
-    by_predicates = {feature.predicates: feature for each in documents.values() for feature in each.features}
+    by_predicates = {feature.predicates: feature for each in documents for feature in each.features}
     features = FeatureSet(tuple(by_predicates.values()), one.features.settings)
     say("drawing rows to try plans on")
     with translate_spark_errors(repr(settings.source)):
         sample = draw_sample(rows, features, partition_by, settings.segment_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
-    return HoldOutEvaluation(documents, held, sample, partition_by, say)
+    return HoldOutEvaluation(folds, sample, partition_by, say, rows)
+
+
+def trying(settings: PlanSettings) -> str:
+    """What is said before a plan is made."""
+    by = "" if settings.guides in ("auto", FEATURES) else f" by {settings.guides}"
+    return f"trying {settings.method}{by}"
 
 
 def weight_of(queries: Sequence[Query]) -> float:
@@ -184,12 +263,16 @@ def worst_fraction(found: BytesRead, queries: Sequence[Query], resamples: int, s
     """
     if not resamples:
         return found.fraction
+    fractions = resampled(found, queries, resamples, seed)
+    return float(np.sort(fractions)[-max(1, math.ceil(_WORST_SHARE * resamples)) :].mean())
+
+
+def resampled(found: BytesRead, queries: Sequence[Query], resamples: int, seed: int) -> Floats:
+    """The share of full scans that is read in each resample, ``float64[resamples]``; one seed draws one set of them."""
     weights = np.array([query.weight for query in queries])
-    draws = np.random.default_rng(seed).multinomial(
-        max(1, round(weights.sum())), weights / weights.sum(), size=resamples
-    )
+    statements = max(1, round(weights.sum()))
+    draws = np.random.default_rng(seed).multinomial(statements, weights / weights.sum(), size=resamples)
     factors = draws / weights
     full = factors @ np.array(found.full)
-    fractions = np.divide(factors @ np.array(found.read), full, out=np.zeros(resamples), where=full > 0)
-    worst = np.sort(fractions)[-max(1, math.ceil(_WORST_SHARE * resamples)) :]
-    return float(worst.mean())
+    shares: Floats = np.divide(factors @ np.array(found.read), full, out=np.zeros(resamples), where=full > 0)
+    return shares

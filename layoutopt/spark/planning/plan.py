@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.proposals import PartitionHistogram, PlanningInput, PlanRequest
-from layoutopt.methods.registry import COUNTED, check_request, find_method, is_sampled
+from layoutopt.methods.proposals import FEATURES, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
@@ -25,6 +25,8 @@ from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
+from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
+from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
 
 NUM_FEATURES = 40
 """Features among which those are chosen that guide the blocking of a single layout."""
@@ -73,16 +75,24 @@ def make_plan(
                 say("measuring the bytes of cells")
                 middle = partitions[len(partitions) // 2]
                 unit = unit_in_bytes(rows, features, (middle.value, middle.rows), request)
-        elif request.method in COUNTED:
+        elif is_counted(request):
             say("counting feature vectors")
             features, partitions = count_histograms(counting, features)
-    if (is_sampled(request.method) or request.method in COUNTED) and len(features) < request.min_features:
+    if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
         raise PlanError(
             f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
             "raise max_vectors"
         )
     say(f"planning by {request.method}")
-    return plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    plan = plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
+    plan = with_order_asked(plan, request)
+    if not queries:
+        return plan
+    say("rehearsing segments, for the order of rows within blocks" if is_searched(request) else "rehearsing segments")
+    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
+        (rehearsed,) = rehearse_segments(rows, [Trial(plan, is_searched(request))], queries)
+    predicted = {**plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
+    return replace(rehearsed.plan, predicted=predicted)
 
 
 def opened(
@@ -98,7 +108,8 @@ def opened(
     check_partition_column(rows, request.partition_by)
     find = document.schema.find
     partition_by = None if request.partition_by is None else find(request.partition_by).name
-    return rows, replace(request, partition_by=partition_by, by=tuple(find(name).name for name in request.by))
+    by = tuple(find(name).name for name in request.by)
+    return rows, replace(request, partition_by=partition_by, by=by, row_order=found_order(request, document.schema))
 
 
 def needs_bytes(request: PlanRequest) -> bool:
@@ -134,6 +145,7 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         method=settings.method,
         partition_by=settings.partition_by,
         by=tuple(settings.by),
+        guides=FEATURES if settings.guides == "auto" else settings.guides,
         num_features=settings.num_features,
         block_rows=settings.block_rows,
         segment_rows=settings.segment_rows,
@@ -146,18 +158,19 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         budget_unit=settings.budget_unit,
         copies=settings.copies,
         partitioner=with_effort(settings.partitioner, settings.effort),
+        row_order=settings.row_order,
     )
 
 
 def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
     """The features that guide the blocking.
 
-    Several layouts choose among all. One layout takes the strictest, since they compete (Sun 2017, figure 3.7), and
-    none about the columns that the analysis excluded (dates): it is sliced by these, which serves constants not seen
-    yet too.
+    Several layouts choose among all, and a qd-tree cuts by all. Any other layout that stands alone takes the strictest,
+    since they compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
+    by these, which serves constants not seen yet too.
     """
     features = document.features
-    if is_sampled(method):
+    if is_sampled(method) or method == "qdtree":
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
     free = features.only(i for i, feature in enumerate(features) if not _has_range_of(feature, excluded))

@@ -188,6 +188,10 @@ class BytesRead:
         return sum(self.read) / full if full else 0.0
 
 
+NOTHING_READ = BytesRead((), ())
+"""What no queries read."""
+
+
 def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> BytesRead:
     """Block the sample as a load by the plan would, and replay queries on the blocks.
 

@@ -62,7 +62,7 @@ def drawn_rows(
         value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
     }
     if partition_by is None:
-        return rows.where(draw < F.lit(drawn_below[None]))
+        return rows.where(draw < F.lit(drawn_below.get(None, 0)))
     key, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
     limit = F.lit(0)
     for value, below in drawn_below.items():

@@ -1,0 +1,245 @@
+"""Plans tried on a few whole segments of the source: the order of rows found, and the bytes that queries read.
+
+A segment is routed to blocks by the very code of a load, in a task as large as one of a load; blocks have their full
+size and the rows that a load would give them, and some are encoded (:func:`layoutopt.writer.encodings.estimate_sizes`).
+So what is predicted knows what a sample of rows can't: how many blocks there are, how alike the rows of one are, and
+what sorting them saves. All plans are tried in one pass over the source. Orders of rows are searched for on the middle
+one of the segments alone, since that is most of the work; what they save there they are taken to save in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from layoutopt.catalog.paths import new_load_id
+from layoutopt.errors import LayoutoptError, carried
+from layoutopt.features.weights import feature_shares
+from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.columns import POSITION, SEGMENT, word_names
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import TRUE
+from layoutopt.model.query import Query
+from layoutopt.model.types import quoted
+from layoutopt.scan.prune import PruneOutcome
+from layoutopt.scan.table import Table
+from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.partition_values import of_partitions
+from layoutopt.spark.core.segments import Segment, count_chunks, cut_segments, with_positions, with_segments
+from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.tasks import map_segments
+from layoutopt.spark.loading.rehearse import narrowed, needed_columns
+from layoutopt.spark.planning.row_order import rehearsed_table, row_orders_of, with_orders
+from layoutopt.writer.gather import GatheredSegment, gather_segment
+from layoutopt.writer.row_order import in_row_order
+from layoutopt.writer.task import RoutedFile, WriteJob, route_segment
+
+_FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
+_ENOUGH_ROWS: Final = 600_000
+"""Of all segments together: where they are large, the fewest are rehearsed."""
+
+_RESULT_SCHEMA = (
+    "plan int, segment int, orders array<array<string>>, "
+    "read array<double>, full array<double>, looked_at array<double>, "
+    "read_sorted array<double>, full_sorted array<double>"
+)
+_RESULT = pa.schema(
+    [
+        ("plan", pa.int32()),
+        ("segment", pa.int32()),
+        ("orders", pa.list_(pa.list_(pa.string()))),
+        ("read", pa.list_(pa.float64())),
+        ("full", pa.list_(pa.float64())),
+        ("looked_at", pa.list_(pa.float64())),
+        ("read_sorted", pa.list_(pa.float64())),  # where an order was searched for
+        ("full_sorted", pa.list_(pa.float64())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan to be tried; ``search`` says whether an order of rows is to be found for it."""
+
+    plan: Plan
+    search: bool
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What came of a trial, scaled up from the segments to the table; one number a query.
+
+    Attributes:
+        plan: with the orders of rows that were found on the middle one of the segments.
+        read: the bytes that each query reads, its weight not counted.
+        full: the bytes of a full scan of its columns.
+        looked_at: column chunks of the blocks whose metadata it looks at.
+    """
+
+    plan: Plan
+    read: tuple[float, ...]
+    full: tuple[float, ...]
+    looked_at: tuple[float, ...]
+
+    def fraction(self, queries: Sequence[Query]) -> float:
+        """What is read of all full scans, by the weights of the queries that were asked for; 0 where nothing is."""
+        weights = np.array([query.weight for query in queries])
+        full = float(weights @ np.array(self.full))
+        return float(weights @ np.array(self.read)) / full if full else 0.0
+
+
+def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
+    """Try plans on a few segments.
+
+    Args:
+        rows: the source.
+        trials: of the same source, partitions, segments and features.
+        queries: what they are judged by.
+    """
+    first = trials[0].plan
+    held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
+    segments, total, of_segments = _segments(rows, first)
+    nothing = (0.0,) * len(queries)
+    if not segments or not held:
+        return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
+    jobs = [_job(trial.plan, held) for trial in trials]
+    wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
+    middle = len(segments) // 2
+    task = partial(_rehearse, jobs, [middle if trial.search else None for trial in trials], tuple(queries))
+    with compiled_in_parts(rows.sparkSession):
+        words = feature_words(of_segments, first.features.features).select(*(quoted(name) for name in wanted))
+        found = map_segments(words, len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
+    scale = [total / len(segments) / segment.rows for segment in segments]
+    results = []
+    for number, trial in enumerate(trials):
+        mine = sorted((row for row in found if row["plan"] == number), key=lambda row: int(row["segment"]))
+        if not mine:  # somebody took the rows away meanwhile
+            results.append(Rehearsed(trial.plan, nothing, nothing, nothing))
+            continue
+        searched = next((row for row in mine if trial.search and row["segment"] == middle), None)
+        plan = trial.plan if searched is None else _with_orders_of(trial.plan, held, searched["orders"])
+        by_name = {name: _summed(mine, scale, name) for name in ("read", "full", "looked_at")}
+        if searched is not None:
+            for name in ("read", "full"):
+                by_name[name] *= _left(np.array(searched[name]), np.array(searched[f"{name}_sorted"]))
+        results.append(Rehearsed(plan, **{name: tuple(sums.tolist()) for name, sums in by_name.items()}))
+    return results
+
+
+def _summed(rows: Sequence[Mapping[str, Any]], scale: Sequence[float], name: str) -> Floats:
+    """A figure of each query, each segment standing for as many rows of the table, ``float64[n_queries]``."""
+    scaled = [np.array(row[name], dtype=np.float64) * scale[row["segment"]] for row in rows]
+    return np.asarray(np.sum(scaled, axis=0), dtype=np.float64)
+
+
+def _left(before: Floats, after: Floats) -> Floats:
+    """What sorting leaves of each query's bytes; of a query that reads none there what it leaves of all."""
+    left: Floats = np.full(len(before), after.sum() / before.sum() if before.sum() else 1.0)
+    return np.divide(after, before, out=left, where=before > 0)
+
+
+def _job(plan: Plan, held: Sequence[str]) -> WriteJob:
+    shares = feature_shares(plan.features, plan.queries)
+    return WriteJob(narrowed(plan, held), shares, "sampled", new_load_id(), 0, ("sampled",), (0,), rehearsal=True)
+
+
+def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[str]]) -> Plan:
+    """The plan with the orders found for its layouts that have a column that is held."""
+    found = iter(orders)
+    layouts = plan.scheme.layouts
+    return with_orders(plan, [() if set(held).isdisjoint(each.columns) else next(found) for each in layouts])
+
+
+def _segments(rows: DataFrame, plan: Plan) -> tuple[tuple[Segment, ...], int, DataFrame]:
+    """Some segments, spread evenly along the table's rows by partition and then the source's order; and their rows.
+
+    With them the rows of the whole table. The segments are numbered anew.
+    """
+    positioned = with_positions(rows)
+    segments = cut_segments(count_chunks(positioned, plan.partition_by, plan.segment_rows), plan.segment_rows)
+    up_to = np.cumsum([segment.rows for segment in segments])
+    if not segments or not up_to[-1]:
+        return (), 0, positioned
+    middle = segments[_at(up_to, 0.5)]
+    count = min(_MOST_SEGMENTS, max(_FEWEST_SEGMENTS, _ENOUGH_ROWS // middle.rows))
+    chosen = [segments[i] for i in sorted({_at(up_to, (i + 0.5) / count) for i in range(count)})]
+    values = [segment.value for segment in segments]
+    if plan.partition_by is not None and all(values.count(each.value) == 1 for each in chosen):
+        # Asked of the files themselves, so that others are not read; the rows then have other positions.
+        positioned = with_positions(of_partitions(rows, plan.partition_by, [each.value for each in chosen]))
+    chosen = [replace(each, id=i) for i, each in enumerate(chosen)]
+    return tuple(chosen), int(up_to[-1]), with_segments(rows.sparkSession, positioned, chosen, plan.partition_by)
+
+
+def _at(up_to: Ints, share: float) -> int:
+    """The segment that holds the row at a share of all, from the rows up to the end of each."""
+    return int(np.searchsorted(up_to, share * float(up_to[-1]), side="right"))
+
+
+def _rehearse(
+    jobs: Sequence[WriteJob],
+    searched_in: Sequence[int | None],
+    queries: Sequence[Query],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out."""
+    try:
+        segment = gather_segment(jobs[0].plan, batches)
+        if segment is None:
+            return
+        for number, (job, searched) in enumerate(zip(jobs, searched_in, strict=True)):
+            tried = rehearse_one(job, replace(segment, id=0), searched == segment.id)
+            before = bytes_of(tried.table, job.plan, queries)
+            after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
+            values = [number, segment.id, tried.orders, *before, *after[:2]]
+            arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
+    except LayoutoptError as error:
+        raise carried(error) from error
+
+
+class RehearsedSegment(NamedTuple):
+    """The order of rows of each layout, and the tables that a segment alone would make without and with them."""
+
+    orders: list[list[str]]
+    table: Table
+    sorted: Table
+
+
+def rehearse_one(job: WriteJob, segment: GatheredSegment, search: bool) -> RehearsedSegment:
+    """Block a segment and measure its blocks; where orders of rows are searched for, once more with them."""
+    files = list(route_segment(job, segment))
+    table = rehearsed_table(job, segment, files)
+    if not search:
+        return RehearsedSegment([list(layout.row_order) for layout in job.plan.scheme.layouts], table, table)
+    found = row_orders_of(job, segment, files, table)
+    orders = [list(found[i].columns) if i in found else [] for i in range(len(job.plan.scheme.layouts))]
+    ordered = [_sorted_file(job, segment, file, orders[file.layout]) for file in files]
+    return RehearsedSegment(orders, table, rehearsed_table(job, segment, ordered))
+
+
+def _sorted_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile, order: Sequence[str]) -> RoutedFile:
+    return replace(file, routing=in_row_order(file.routing, order, job.plan.schema, segment.table))
+
+
+def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> tuple[list[float], list[float], list[float]]:
+    """Of each query the bytes read, those of a full scan, and the column chunks whose metadata it looks at."""
+    chunks = np.array([len(layout.columns) for layout in plan.scheme.layouts])
+
+    @cache
+    def full_scan(columns: tuple[str, ...]) -> float:
+        return float(sum(pruned.size(PruneOutcome.READ).bytes for pruned in table.prune(TRUE, columns)))
+
+    read, looked_at = [], []
+    for query in queries:
+        pruned = table.prune(query.filter.root, query.columns)
+        read.append(float(sum(each.size(PruneOutcome.READ).bytes for each in pruned)))
+        reached = ((each.source.blocks.layout, each.outcome != PruneOutcome.PARTITION) for each in pruned)
+        looked_at.append(float(sum(chunks[layout[seen]].sum() for layout, seen in reached)))
+    return read, [full_scan(tuple(query.columns)) for query in queries], looked_at

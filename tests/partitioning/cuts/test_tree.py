@@ -1,0 +1,137 @@
+"""The tree of cuts: every row in one leaf of a fitting size, and the cost of each cut as brute force counts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.partitioning.cuts.dimensions import Codes
+from layoutopt.partitioning.cuts.filters import Clause, CodeFilters, CodeRanges, CodeSet
+from layoutopt.partitioning.cuts.tree import Rows, _Node, _Search, cut_rows
+
+N_CODES = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    codes: Codes
+    queries: list[list[Clause]]
+    weights: np.ndarray
+
+    @property
+    def filters(self) -> CodeFilters:
+        return CodeFilters.of(self.queries, self.weights, self.codes.shape[1], N_CODES)
+
+    @property
+    def rows(self) -> Rows:
+        def is_low(dimension: int, code: int, rows: Ints) -> Bits:
+            return np.asarray(self.codes[rows, dimension] <= code)
+
+        return Rows(len(self.codes), self.codes, is_low)
+
+
+@st.composite
+def cases(draw: st.DrawFn, most_rows: int = 60) -> Case:
+    """Few codes, so that many rows are alike; NULLs, empty sets, and clauses without literals too."""
+    n_dimensions = draw(st.integers(1, 3))
+    row = st.lists(st.integers(0, N_CODES - 1), min_size=n_dimensions, max_size=n_dimensions)
+    codes = np.array(draw(st.lists(row, min_size=1, max_size=most_rows)), dtype=np.int16)
+    span = st.integers(1, N_CODES - 1).flatmap(lambda first: st.tuples(st.just(first), st.integers(first + 1, N_CODES)))
+    literal = st.builds(CodeSet, st.integers(0, n_dimensions - 1), st.lists(span, max_size=2).map(tuple), st.booleans())
+    clause = st.lists(literal, max_size=2, unique_by=lambda one: one.dimension).map(tuple)  # as disjunctions are
+    queries = draw(st.lists(st.lists(clause, max_size=2), max_size=5))
+    weights = draw(st.lists(st.integers(0, 4), min_size=len(queries), max_size=len(queries)))
+    return Case(codes, queries, np.array(weights, dtype=np.float64))
+
+
+@given(cases(most_rows=200), st.integers(1, 40))
+def test_every_row_is_in_one_leaf_that_fits(case: Case, min_rows: int) -> None:
+    leaf = cut_rows(case.rows, case.filters, min_rows)
+    sizes = np.bincount(leaf, minlength=1)
+    assert len(leaf) == len(case.codes)
+    if len(leaf) >= min_rows:
+        assert sizes.min() >= min_rows
+        assert sizes.max() < 2 * min_rows
+    else:
+        assert len(sizes) == 1
+
+
+@given(cases())
+def test_the_same_rows_give_the_same_leaves(case: Case) -> None:
+    assert np.array_equal(cut_rows(case.rows, case.filters, 3), cut_rows(case.rows, case.filters, 3))
+
+
+def may_be_true(clause: Clause, ranges: CodeRanges) -> bool:
+    for dimension, spans, of_null, _ in clause:
+        if of_null and ranges.nulls[dimension]:
+            return True
+        for first, stop in spans:
+            if any(ranges.low[dimension] <= code <= ranges.high[dimension] for code in range(first, stop)):
+                return True
+    return False
+
+
+def weight_reading(case: Case, ranges: CodeRanges) -> float:
+    reads = [all(may_be_true(clause, ranges) for clause in query) and bool(query) for query in case.queries]
+    return float(case.weights @ np.array(reads, dtype=np.float64)) if reads else 0.0
+
+
+@given(cases())
+def test_a_cut_costs_what_brute_force_counts(case: Case) -> None:
+    search = _Search(case.rows, case.filters, 1)
+    n = len(case.codes)
+    node = _Node(np.arange(n), np.arange(n), np.arange(len(case.filters.literal)))
+    reading = search._reading(node)
+    ranges = CodeRanges.of(case.codes, N_CODES)
+    # A cut of one dimension is judged by what queries ask of any, but only its own range is narrower on a side.
+    costs = search._costs(reading, search._counts(node).cumsum(axis=1), n)
+    assert reading.weight == weight_reading(case, ranges)
+    for dimension in range(case.codes.shape[1]):
+        for code in range(N_CODES - 1):
+            low = CodeRanges(ranges.low, ranges.high.copy(), ranges.nulls)
+            high = CodeRanges(ranges.low.copy(), ranges.high, ranges.nulls.copy())
+            low.high[dimension] = code
+            high.low[dimension] = max(code + 1, ranges.low[dimension])
+            high.nulls[dimension] = False
+            n_low = int((case.codes[:, dimension] <= code).sum())
+            expected = n_low * weight_reading(case, low) + (n - n_low) * weight_reading(case, high)
+            if 0 < n_low < n:  # of a side without rows the range means nothing
+                assert costs[dimension, code] == expected
+
+
+def test_rows_that_a_query_asks_for_lie_alone() -> None:
+    """One range of each column: the tree parts what it holds from the rest, whatever order the rows are in."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(1, 5, (4_000, 2)).astype(np.int16)
+    queries: list[list[Clause]] = [[(CodeSet(0, ((2, 3),)),), (CodeSet(1, ((3, 5),)),)]]
+    case = Case(codes, queries, np.ones(1))
+    leaf = cut_rows(case.rows, case.filters, 100)
+    wanted = (codes[:, 0] == 2) & (codes[:, 1] >= 3)
+    blocks = np.unique(leaf[wanted])
+    assert np.isin(leaf, blocks).sum() == wanted.sum()
+
+
+def test_nulls_are_cut_apart() -> None:
+    codes = np.repeat([0, 3, 0, 4], 50)[:, None].astype(np.int16)
+    case = Case(codes, [[(CodeSet(0, (), True),)], [(CodeSet(0, ((1, 6),)),)]], np.ones(2))
+    leaf = cut_rows(case.rows, case.filters, 40)
+    assert not set(leaf[codes[:, 0] == 0]) & set(leaf[codes[:, 0] > 0])
+
+
+def test_rows_that_are_alike_fill_equal_blocks() -> None:
+    codes = np.ones((930, 1), dtype=np.int16)
+    case = Case(codes, [[(CodeSet(0, ((1, 2),)),)]], np.ones(1))
+    sizes = np.bincount(cut_rows(case.rows, case.filters, 70))
+    assert len(sizes) == 10
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_without_a_query_columns_are_halved() -> None:
+    codes = np.arange(1, 5).repeat(100)[:, None].astype(np.int16)
+    case = Case(codes, [[(CodeSet(0, ((1, 5),)),)]], np.ones(1))  # TRUE of every row: no cut helps
+    leaf = cut_rows(case.rows, case.filters, 60)
+    assert leaf.tolist() == np.arange(4).repeat(100).tolist()

@@ -1,0 +1,105 @@
+"""What guides the blocks of one layout: chosen by queries held back, or asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.config.settings import PlanSettings
+from layoutopt.errors import SettingError
+from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.registry import check_request
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.layout import ByCuts, ByVectors
+from layoutopt.model.predicted import tried
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.vectors import pack
+from layoutopt.spark.planning.automatic import choose_method, plan_best
+from layoutopt.spark.planning.guides import choose_guides
+from layoutopt.spark.planning.hold_out import Fold, HoldOutEvaluation
+from layoutopt.spark.planning.sample_evaluation import RowSample, SampledSegment
+from tests.spark.tables import document, is_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
+
+
+def rows(n: int = 400) -> pa.Table:
+    ids = np.arange(n)
+    return pa.table({"id": pa.array(ids, pa.int32()), "kind": pa.array(ids * 7 % 5, pa.int32())})
+
+
+def kinds(queries: int = 4) -> FeaturesDocument:
+    """Queries of four kinds, with a feature for each kind."""
+    made = document(SCHEMA, [is_value(SCHEMA, "kind", "=", number % 4) for number in range(queries)])
+    return replace(made, features=document(SCHEMA, [is_value(SCHEMA, "kind", "=", k) for k in range(4)]).features)
+
+
+def evaluation() -> HoldOutEvaluation:
+    doc = kinds()
+    words = pack(np.asarray(rows()["kind"])[:, None] == np.arange(4))
+    sample = RowSample(doc.features, (SampledSegment(None, 400, 400, rows(), words),))
+    return HoldOutEvaluation([Fold({2: doc}, doc.queries)], sample, None, lambda sentence: None)
+
+
+def settings(source: Path | str = "nowhere", **changed: Any) -> PlanSettings:
+    return PlanSettings(**{"source": str(source), "block_rows": 20, "method": "sop"} | changed)
+
+
+@pytest.mark.parametrize(("by_cuts", "chosen"), [(0.1, "cuts"), (0.199, "features"), (0.3, "features")])
+def test_cuts_guide_where_they_read_clearly_less(by_cuts: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = evaluation()
+    scores = {"features": 0.2, "cuts": by_cuts}
+    monkeypatch.setattr(run, "score", lambda settings, threshold: scores[settings.guides])
+    assert choose_guides(run, settings(), 2).guides == chosen
+
+
+def test_one_layout_is_blocked_by_what_guides_it() -> None:
+    run = evaluation()
+    layouts = {}
+    for guides in ("auto", "features", "cuts", "both"):
+        asked = settings(guides=guides)
+        (layouts[guides],) = run._plan(kinds(), asked).scheme.layouts
+        assert run.score(asked, 2) < 0.4
+    assert layouts["auto"] == layouts["features"]
+    assert isinstance(layouts["features"].blocking, ByVectors)
+    assert layouts["cuts"].blocking == layouts["both"].blocking == ByCuts(("kind",))
+    assert layouts["cuts"].features == ()
+    assert layouts["both"].features == (0, 1, 2, 3)
+
+
+def test_guides_without_a_choice_are_refused() -> None:
+    with pytest.raises(SettingError, match="--guides cuts"):
+        choose_method(evaluation(), settings(method="auto", guides="cuts"), 2, lambda sentence: None)
+    with pytest.raises(SettingError, match="'gsop' has no choice of guides"):
+        check_request(PlanRequest(method="gsop", guides="both"))
+    with pytest.raises(SettingError, match="--guides is 'dates'"):
+        check_request(PlanRequest(guides="dates"))
+
+
+@pytest.mark.spark
+def test_what_guides_one_layout_is_chosen_and_kept_in_the_plan(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(rows(), tmp_path / "rows.parquet")
+    source, log = tmp_path / "rows.parquet", kinds(24)
+    assert set(tried(plan_best(spark, settings(source), log).predicted)) == {"features", "cuts"}
+    by_cuts = plan_best(spark, settings(source, guides="cuts"), log)
+    assert by_cuts.method == "sop"
+    assert not tried(by_cuts.predicted)
+    assert by_cuts.scheme.layouts[0].blocking == ByCuts(("kind",))
+    few = replace(log, queries=log.queries[:3])
+    assert not tried(plan_best(spark, settings(source), few).predicted)
+
+
+@pytest.mark.spark
+def test_a_source_without_rows_is_planned_by_features(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(rows(0), tmp_path / "rows.parquet")
+    (layout,) = plan_best(spark, settings(tmp_path / "rows.parquet"), kinds(24)).scheme.layouts
+    assert isinstance(layout.blocking, ByVectors)
