@@ -156,6 +156,8 @@ class _Search:
         reads[query[n_true == 0]] = False
         hangs = np.flatnonzero(reads[query] & may & (n_true == 1))
         last = filters.preceding[literal[hangs], ranges.high[dimension[hangs]]]
+        # No row lies between NULL and the least value.
+        last = np.where(by_null[hangs] & (last < ranges.low[dimension[hangs]]), 0, last)
         # Several clauses of a query may hang on one dimension: it skips where any of them is FALSE.
         keys = query[hangs] * filters.n_dimensions + dimension[hangs]
         in_order = np.argsort(keys, kind="stable")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Ints
@@ -81,6 +81,7 @@ def weight_reading(case: Case, ranges: CodeRanges) -> float:
 
 
 @given(cases())
+@example(Case(np.array([[0], [2]], dtype=np.int16), [[(CodeSet(0, ((1, 2),), True),)]], np.ones(1)))
 def test_a_cut_costs_what_brute_force_counts(case: Case) -> None:
     search = _Search(case.rows, case.filters, 1)
     n = len(case.codes)
