@@ -1,4 +1,4 @@
-"""HoldOutEvaluation settings of ``plan`` by queries held back (Sun 2017, 3.6).
+"""Judging settings of ``plan`` by queries held back (Sun 2017, 3.6).
 
 Each one is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
 and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.sample_evaluation`).

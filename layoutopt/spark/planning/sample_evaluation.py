@@ -1,4 +1,4 @@
-"""HoldOutEvaluation plans on a sample of rows: blocked as a load would block them, and replayed with queries held back.
+"""Plans judged on a sample of rows: blocked as a load would block them, and replayed with queries held back.
 
 A block of the table is as many times smaller in the sample as the sample is smaller than the segment. Everything that
 skips is there: feature bits and statistics are measured on the blocks of the sample, by the code of a load. Bytes are

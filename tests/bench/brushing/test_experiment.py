@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from layoutopt.bench.brushing import experiment
 from layoutopt.bench.brushing.experiment import BOUND, Brushing, run_brushing, summary_of, table_step
+from layoutopt.bench.brushing.logs import texts_of
 from layoutopt.bench.brushing.report import brushing_report
 from layoutopt.bench.steps import run
 from layoutopt.errors import SettingError
@@ -17,7 +19,10 @@ from layoutopt.errors import SettingError
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_methods_are_compared_on_written_tables_and_with_a_lower_bound(spark: SparkSession, tmp_path: Path) -> None:
+def test_methods_are_compared_on_written_tables_and_with_a_lower_bound(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "texts_of", lambda name, role: texts_of(name, role)[::15])
     of = Brushing("trips", 20_000, tmp_path, lambda: spark)
     said: list[str] = []
     found = summary_of({method: run(table_step(of, method), said.append) for method in ("sort", "input-order")})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_chosen_is_one_of_the_settings_swept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "THRESHOLDS", (1,))
     monkeypatch.setattr(automatic, "_FEATURES", (2, 4))
