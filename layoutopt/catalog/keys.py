@@ -134,6 +134,14 @@ def one_chunk(array: ArrowValues) -> pa.Array:
     return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
 
 
+def dense_ranks(values: pa.Array) -> tuple[pa.Array, Ints]:
+    """Distinct stored keys in their order, and the rank of each as it stands, ``int64[n]``."""
+    in_order = pc.sort_indices(values)
+    rank = np.empty(len(values), dtype=np.int64)
+    rank[np.asarray(in_order)] = np.arange(len(values))
+    return values.take(in_order), rank
+
+
 def _stored_floats(values: pa.Array) -> pa.Array:
     return _masked_like(values, float_keys(np.asarray(filled(values, 0.0))))
 

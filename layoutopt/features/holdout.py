@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from layoutopt.features.choose import default_excluded, mine_all
 from layoutopt.features.sharpen import bluntest
@@ -38,7 +36,12 @@ def splits(queries: Sequence[Query]) -> list[Split]:
     training, held = hold_back(queries)
     if sum(query.weight for query in held) >= ENOUGH:
         return [(training, held)]
-    return folds(queries) if len(queries) >= FEWEST else []
+    return folds(queries) if can_be_split(queries) else []
+
+
+def can_be_split(queries: Sequence[Query]) -> bool:
+    """Whether there are queries enough to judge plans by."""
+    return len(queries) >= FEWEST
 
 
 def folds(queries: Sequence[Query], count: int = FOLDS) -> list[Split]:
@@ -56,19 +59,14 @@ def folds(queries: Sequence[Query], count: int = FOLDS) -> list[Split]:
     families = _families(queries)
     large = [places for places in families if len(places) >= count]
     pooled = sorted(place for places in families if len(places) < count for place in places)
-    fold = np.zeros(len(queries), dtype=np.int64)
+    held: list[set[int]] = [set() for _ in range(count)]
     for places in (*large, _in_time(queries, pooled)):
-        fold[places] = np.arange(len(places)) * count // max(1, len(places))
-    return [
-        (
-            tuple(query for query, of in zip(queries, fold.tolist(), strict=True) if of != held),
-            tuple(query for query, of in zip(queries, fold.tolist(), strict=True) if of == held),
-        )
-        for held in range(count)
-    ]
+        for i, place in enumerate(places):
+            held[i * count // len(places)].add(place)
+    return [_split(queries, fold) for fold in held]
 
 
-def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> tuple[tuple[Query, ...], tuple[Query, ...]]:
+def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> Split:
     """The earlier queries, to train on, and the later ones, to score by.
 
     A log is often a list of reports, one after the other: its later part would hold what its earlier part never asks.
@@ -85,6 +83,11 @@ def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> tuple[tuple
     held: set[int] = set()
     for places in _families(queries):
         held.update(places[len(places) - int(share * len(places)) :])
+    return _split(queries, held)
+
+
+def _split(queries: Sequence[Query], held: Container[int]) -> Split:
+    """The queries whose places are not held back, and those whose are."""
     return (
         tuple(query for place, query in enumerate(queries) if place not in held),
         tuple(query for place, query in enumerate(queries) if place in held),

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, filled, stored_keys
+from layoutopt.catalog.keys import FLOATS, ArrowValues, dense_ranks, filled, stored_keys
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.values import NAN_KEY, Interval, Key
 from layoutopt.partitioning.cuts.dimensions import LARGEST, QUANTILES, Codes, Span, Thresholds, choose_thresholds
@@ -38,12 +37,10 @@ class Numbers:
         if stored.type == pa.int64():
             return cls(np.asarray(filled(stored, 0)), nulls, None)
         encoded = stored.dictionary_encode()
-        in_order = pc.sort_indices(encoded.dictionary)
-        rank = np.empty(len(in_order), dtype=np.int64)
-        rank[np.asarray(in_order)] = np.arange(len(in_order))
+        in_order, rank = dense_ranks(encoded.dictionary)
         indices = np.asarray(filled(encoded.indices, 0))
         values = rank[indices] if len(rank) else np.zeros(len(indices), dtype=np.int64)
-        return cls(values, nulls, encoded.dictionary.take(in_order))
+        return cls(values, nulls, in_order)
 
     def number(self, key: Key) -> int:
         """The number from which on values are at least the key."""

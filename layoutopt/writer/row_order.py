@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import stored_keys
+from layoutopt.catalog.keys import dense_ranks, stored_keys
 from layoutopt.model.arrays import Ints, Places
 from layoutopt.model.schema import Schema
 from layoutopt.writer.routing import Routing
@@ -74,12 +74,10 @@ def order_codes(column: pa.ChunkedArray, type: str) -> Codes:
 def _ranked(keys: pa.Array) -> Codes:
     """Dense ranks, by the distinct values alone."""
     coded = keys.dictionary_encode()
-    in_order = np.asarray(pc.array_sort_indices(coded.dictionary), dtype=np.int64)
-    ranks = np.empty(len(in_order), dtype=np.int64)
-    ranks[in_order] = np.arange(len(in_order)) + bool(keys.null_count)
+    _, ranks = dense_ranks(coded.dictionary)
     if not keys.null_count:
         return Codes(ranks[np.asarray(coded.indices)], _bits_below(len(ranks)))
-    with_null = np.append(ranks, 0)
+    with_null = np.append(ranks + 1, 0)
     return Codes(with_null[np.asarray(pc.fill_null(coded.indices, len(ranks)))], _bits_below(len(with_null)))
 
 

@@ -15,7 +15,7 @@ from layoutopt.bench.brushing.logs import ROLES, texts_of
 from layoutopt.bench.brushing.rows import SOURCES, write_source
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, key_of, run
-from layoutopt.bench.tpch.experiment import size_of
+from layoutopt.bench.tpch.experiment import load_table, size_of
 from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
@@ -123,20 +123,13 @@ def plan_step(of: Brushing, method: str) -> Step:
 def table_step(of: Brushing, method: str) -> Step:
     """Plan, load, and replay the log for testing; the product has sums over its queries."""
     folder, plan = of.table(method), plan_step(of, method)
-    load = Step(f"{of.name}: loading {method}", folder / "loaded.json", partial(_load, of, folder), (plan,))
+    load = Step(
+        f"{of.name}: loading {method}",
+        folder / "loaded.json",
+        lambda: load_table(of.spark(), of.source, folder),
+        (plan,),
+    )
     return Step(f"{of.name}: evaluating {method}", folder / "evaluated.json", partial(_evaluate, of, folder), (load,))
-
-
-def _load(of: Brushing, folder: Path) -> Json:
-    from layoutopt.model.layout import Plan
-    from layoutopt.spark.loading.load import load
-
-    table = folder / "table"
-    shutil.rmtree(table, ignore_errors=True)
-    plan = Plan.loads((folder / "plan.json").read_bytes())
-    started = time.perf_counter()
-    load(of.spark(), str(of.source), str(table), plan)
-    return {"seconds": time.perf_counter() - started, "bytes": size_of(table / "data")}
 
 
 def _evaluate(of: Brushing, folder: Path) -> Json:

@@ -187,7 +187,7 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
     load = Step(
         f"{_planned_for(stream, variant)}: loading {variant.label}",
         folder / "loaded.json",
-        partial(load_table, bench, folder),
+        lambda: load_table(bench.spark(), bench.data.denormalised, folder),
         (plan_step(bench, stream, variant),),
     )
     return Step(
@@ -230,7 +230,7 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
     return {"seconds": seconds, "digest": plan.digest, "predicted": dict(plan.predicted)}
 
 
-def load_table(bench: Bench, folder: Path) -> Json:
+def load_table(spark: SparkSession, source: Path, folder: Path) -> Json:
     """Load `folder/table` by `folder/plan.json`, afresh; returns the seconds that it took and the bytes stored."""
     from layoutopt.model.layout import Plan
     from layoutopt.spark.loading.load import load
@@ -239,7 +239,7 @@ def load_table(bench: Bench, folder: Path) -> Json:
     shutil.rmtree(table, ignore_errors=True)
     plan = Plan.loads((folder / "plan.json").read_bytes())
     started = time.perf_counter()
-    load(bench.spark(), str(bench.data.denormalised), str(table), plan)
+    load(spark, str(source), str(table), plan)
     return {"seconds": time.perf_counter() - started, "bytes": size_of(table / "data")}
 
 

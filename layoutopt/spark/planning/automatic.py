@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
-from layoutopt.features.holdout import mined_from, splits
+from layoutopt.features.holdout import can_be_split, mined_from
 from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
@@ -62,14 +62,14 @@ def plan_best(
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
     say = progress or (lambda sentence: None)
-    open_guides = settings.method == ALONE and settings.guides == "auto" and bool(splits(document.queries))
+    open_guides = settings.method == ALONE and settings.guides == "auto" and can_be_split(document.queries)
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
         if open_guides:
             return plan_by_best_guides(spark, settings, document, say)
         return make_plan(spark, settings.source, document, request_of(settings), say)
-    if not settings.tune and not splits(document.queries):
+    if not settings.tune and not can_be_split(document.queries):
         say(f"the log's {len(document.queries)} queries are too few to choose by: {ALONE}")
         return make_plan(spark, settings.source, document, replace(request_of(settings), method=ALONE), say)
     default = default_threshold(document.queries)
