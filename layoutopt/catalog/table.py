@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -51,6 +51,19 @@ class Catalog:
         found = chosen_snapshot(files, snapshot, as_of)
         digests = sorted({entry.plan for entry in found.partitions})
         return cls(files, found, {digest: read_plan(files, found, digest) for digest in digests})
+
+    @classmethod
+    def open_partitions(cls, root: str, snapshot: int, keys: Collection[str]) -> Catalog:
+        """Open some partitions of a table at a snapshot, by their keys: a task of many, which needs no others.
+
+        Raises:
+            CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
+        """
+        files = TableFiles(root)
+        found = read_snapshot(files, snapshot)
+        part = replace(found, partitions=tuple(entry for entry in found.partitions if entry.key in keys))
+        digests = sorted({entry.plan for entry in part.partitions})
+        return cls(files, part, {digest: read_plan(files, found, digest) for digest in digests})
 
     @classmethod
     def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:

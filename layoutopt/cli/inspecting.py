@@ -16,7 +16,7 @@ from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from layoutopt.inspect.verify import VerifyReport
+    from layoutopt.inspect.verify import FileChecker, VerifyReport
 
 verbs = typer.Typer()
 
@@ -60,10 +60,12 @@ def verify(settings: VerifySettings, session: Session) -> None:
     from layoutopt.report.inspections import print_verify
 
     rows = None if settings.source is None else _open_source(settings.table_path, settings.source, session)
+    checker = None if settings.engine == "local" else _in_spark(settings.table_path, session)
     with session.working("verifying") as work:
         report = verify_path(
-            settings.table_path, settings.sample, work.step, snapshot=settings.snapshot, as_of=settings.as_of
-        )
+            settings.table_path, settings.sample, work.step,
+            snapshot=settings.snapshot, as_of=settings.as_of, checker=checker,
+        )  # fmt: skip
         damaged = not report.ok
         if settings.source is not None and rows is not None:
             report = _against_source(report, rows, settings, settings.source, work.say)
@@ -78,13 +80,24 @@ def verify(settings: VerifySettings, session: Session) -> None:
     return None
 
 
-def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
-    """The rows of a source that a table is compared with; whatever is wrong with a path is said before much is read."""
+def _check_is_table(table_path: str) -> None:
+    """Whatever is wrong with a path is said before Spark is started, which takes seconds."""
     from layoutopt.catalog.snapshots import check_is_table
     from layoutopt.catalog.storage.filesystem import TableFiles
 
     check_is_table(TableFiles(table_path))
-    # Only now: Spark takes seconds to import.
+
+
+def _in_spark(table_path: str, session: Session) -> FileChecker:
+    _check_is_table(table_path)
+    from layoutopt.spark.loading.verifying import in_spark
+
+    return in_spark(start_spark(session))
+
+
+def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
+    """The rows of a source that a table is compared with."""
+    _check_is_table(table_path)
     from layoutopt.spark.core.source import open_source
 
     return open_source(start_spark(session), source)

@@ -239,7 +239,10 @@ class VerifySettings(SnapshotSettings):
     """Whether a table's files hold what its catalog says."""
 
     table_path: TablePath
-    sample: float = Field(1.0, gt=0, le=1, description="the share of the blocks that is read again")
+    sample: float = Field(1.0, gt=0, le=1, description="the share of the data files that is read again")
+    engine: Literal["local", "spark"] = Field(
+        "local", description="what reads the files again: some threads here, or tasks of Spark, each a run of files"
+    )
     source: Text | None = Field(None, description="also compare all rows with their source, like events.parquet")
     queries: Text | None = Field(None, description="audit instead: prove that no query of this log skips a row for it")
     dialect: Dialect = "spark"
