@@ -206,6 +206,13 @@ class QuerySettings(SnapshotSettings):
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
     )
+    stats: bool = Field(False, description="also say what was asked of an object store: requests, bytes, seconds")
+    read_through: int | None = Field(
+        None,
+        ge=0,
+        description="in an object store: the most bytes between two ranges of a file that are read along with them to "
+        "save a request [default: 1 MiB]",
+    )
 
 
 class ExplainSettings(SnapshotSettings):

@@ -49,7 +49,7 @@ def open_intact(
         CatalogError: the chosen snapshot itself is damaged: nobody knows what the table should hold.
         SettingError: as :func:`layoutopt.scan.table.open_table`.
     """
-    files = TableFiles(path)
+    files = TableFiles(path, fresh=True)
     check_is_table(files)
     chosen = chosen_snapshot(files, snapshot, as_of)
     damaged = _damaged_snapshots(files, chosen.number)
