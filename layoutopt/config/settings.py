@@ -211,7 +211,7 @@ class QuerySettings(SnapshotSettings):
         None,
         ge=0,
         description="in an object store: the most bytes between two ranges of a file that are read along with them to "
-        "save a request [default: 1 MiB]",
+        "save a request [default: 131,072]",
     )
 
 

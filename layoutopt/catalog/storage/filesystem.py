@@ -37,8 +37,8 @@ from layoutopt.catalog.storage.ranges import FetchedFile, Range
 from layoutopt.catalog.storage.traffic import Traffic
 from layoutopt.errors import CatalogError, SettingError
 
-READ_THROUGH = 1 << 20
-"""Bytes of a gap that an object store sends in about the time of one more request."""
+READ_THROUGH = 128 << 10
+"""Bytes of a gap that are read along rather than asking once more; see docs/decisions/0040."""
 _MOST_FIRST_READ = 4 << 20
 _MOST_KEPT = 64 << 20
 
