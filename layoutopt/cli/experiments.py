@@ -107,6 +107,20 @@ def _tuning(settings: BenchSettings, session: Session) -> None:
     session.show([vars(each) for each in tuned], lambda console: print_tuning(console, tuned))
 
 
+def _calibrate(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.calibrate import calibrate, calibration_report
+
+    with session.working("calibrating") as work:
+        found = calibrate(say=work.say)
+    settings.calibration.write_bytes(found.calibration.dumps())
+
+    def show(console: Console) -> None:
+        console.print(calibration_report(found))
+        console.print(f"Written: {settings.calibration}")
+
+    session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, show)
+
+
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
     {
         "demo": _demo,
@@ -119,5 +133,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "estimates": _estimates,
         "partitioners": _partitioners,
         "tuning": _tuning,
+        "calibrate": _calibrate,
     }
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import analysed, open_at, start_spark
+from layoutopt.cli.opening import analysed, calibration_of, open_at, start_spark
 from layoutopt.config.settings import DriftSettings, EvaluateSettings, StatusSettings, VerifySettings
 from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
 
@@ -32,7 +32,8 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     table = open_at(settings.table_path, settings)
     found = analysed(table, settings.log, settings.column, settings.dialect)
     with session.working("evaluating") as work:
-        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect)
+        given = calibration_of(settings.calibration)
+        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect, given)
         worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
         result["predictions"] = compare(table, result)
     skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]

@@ -8,8 +8,11 @@ from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
+    from layoutopt.model.engine_costs import Calibration
     from layoutopt.scan.table import Table
     from layoutopt.workload.analyze import Analysis
 
@@ -22,6 +25,15 @@ def open_at(path: str, at: SnapshotSettings | None = None, **how: int) -> Table:
     from layoutopt.scan.table import open_table
 
     return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of, **how)
+
+
+def calibration_of(path: Path | None) -> Calibration | None:
+    """What engines cost by a file, None without one."""
+    if path is None:
+        return None
+    from layoutopt.config.documents import read_calibration
+
+    return read_calibration(path)
 
 
 def analysed(table: Table, log: str, column: str | None, dialect: str) -> Analysis:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import open_at, start_spark
+from layoutopt.cli.opening import calibration_of, open_at, start_spark
 from layoutopt.config.settings import ExplainSettings, FilesSettings, QuerySettings
 
 if TYPE_CHECKING:
@@ -89,7 +89,13 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     else:
         result = scan.explain()
     value, text = result.to_json(), str(result)
-    if table.catalog.files.local_root is None and not settings.predicate:
+    if not settings.predicate and not settings.bytes:
+        from layoutopt.inspect.work import costs_for, predicted_seconds, scan_work
+        from layoutopt.report.texts import seconds_text
+
+        seconds = predicted_seconds(costs_for(table, calibration_of(settings.calibration)), scan_work(scan))
+        value, text = {**value, "predicted_seconds": seconds}, f"{text}\npredicted: {seconds_text(seconds)}"
+    if table.catalog.files.local_root is None and not settings.predicate and not settings.bytes:
         asked = _asked(table)
         value, text = {**value, "traffic": {"catalog": asked.to_json()}}, f"{text}\nthe catalog took {asked}"
     session.show(value, text)
