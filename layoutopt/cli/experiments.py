@@ -121,6 +121,14 @@ def _calibrate(settings: BenchSettings, session: Session) -> None:
     session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, show)
 
 
+def _cluster(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.cluster import cluster_report, run_cluster
+
+    with session.working("loading on clusters") as work:
+        found = run_cluster(settings.sf, root=settings.folder, say=work.say)
+    session.show(found, lambda console: console.print(cluster_report(found, settings.sf)))
+
+
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
     {
         "demo": _demo,
@@ -134,5 +142,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "partitioners": _partitioners,
         "tuning": _tuning,
         "calibrate": _calibrate,
+        "cluster": _cluster,
     }
 )

@@ -332,7 +332,18 @@ class RestoreSettings(VerbSettings):
 
 
 Experiment = Literal[
-    "demo", "tpch", "query", "brushing", "micro", "memory", "wide", "estimates", "partitioners", "tuning", "calibrate"
+    "demo",
+    "tpch",
+    "query",
+    "brushing",
+    "micro",
+    "memory",
+    "wide",
+    "estimates",
+    "partitioners",
+    "tuning",
+    "calibrate",
+    "cluster",
 ]
 
 
@@ -346,7 +357,8 @@ class BenchSettings(VerbSettings):
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
         "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
-        "calibrate: what each kind of work costs each engine on this machine, for --calibration"
+        "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
+        "cluster: a load on two executors of one core beside one of two"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
