@@ -129,6 +129,21 @@ def _cluster(settings: BenchSettings, session: Session) -> None:
     session.show(found, lambda console: console.print(cluster_report(found, settings.sf)))
 
 
+def _scaling(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.scaling import plot_scaling, run_scaling, scaling_report
+
+    with session.working("running all stages") as work:
+        found = run_scaling(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+    picture = settings.folder / "scaling.png"
+    plot_scaling(found, picture)
+
+    def show(console: Console) -> None:
+        console.print(scaling_report(found))
+        console.print(f"Written: {picture}")
+
+    session.show(found, show)
+
+
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
     {
         "demo": _demo,
@@ -143,5 +158,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "tuning": _tuning,
         "calibrate": _calibrate,
         "cluster": _cluster,
+        "scaling": _scaling,
     }
 )

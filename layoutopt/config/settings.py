@@ -344,6 +344,7 @@ Experiment = Literal[
     "tuning",
     "calibrate",
     "cluster",
+    "scaling",
 ]
 
 
@@ -358,7 +359,8 @@ class BenchSettings(VerbSettings):
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
         "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
-        "cluster: a load on two executors of one core beside one of two"
+        "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
+        "a row costs at each scale factor that was run"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
@@ -369,7 +371,7 @@ class BenchSettings(VerbSettings):
     calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
     streams: Names = Field(
         (),
-        description="only these query streams, of tpch, partitioners, tuning, query, which also knows "
+        description="only these query streams, of tpch, partitioners, tuning, scaling, query, which also knows "
         "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
     )
 
