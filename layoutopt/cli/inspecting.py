@@ -55,6 +55,8 @@ def verify(settings: VerifySettings, session: Session) -> None:
     """
     if settings.queries is not None and settings.source is not None:
         raise SettingError("--queries and --source are two different checks; leave one of them out")
+    if settings.queries is not None and settings.engine != "local":
+        raise SettingError(f"--queries is audited here; leave out --engine {settings.engine}")
     if settings.queries is not None:
         return _audit(settings, settings.queries, session)
     from layoutopt.inspect.intact import verify_path
