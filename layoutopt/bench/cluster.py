@@ -33,7 +33,7 @@ SHAPES: Final[Mapping[str, str]] = {
     "one executor of two cores": f"local-cluster[1,2,{MEMORY_MB}]",
     "two executors of one core": f"local-cluster[2,1,{MEMORY_MB}]",
 }
-ROUNDS: Final = 3
+TURNS: Final = 3
 
 
 class OtherBlocksError(LayoutoptError):
@@ -73,28 +73,27 @@ def submit(master: str, *arguments: str) -> Json:
     return found
 
 
-def shape_step(bench: Bench, shape: str, rounds: int) -> Step:
-    """Load and read on one shape of cluster."""
+def shape_step(bench: Bench, shape: str, turn: int) -> Step:
+    """Load and read on one shape of cluster, twice; the first time warms everything up."""
     folder = table_folder(bench, STREAM, VARIANT)
-    work = folder / f"cluster-{list(SHAPES).index(shape)}-{rounds}"
+    work = folder / f"cluster-{list(SHAPES).index(shape)}-{turn}"
 
     def make() -> Json:
-        plan = folder / "plan.json"
-        return submit(SHAPES[shape], str(bench.data.denormalised), str(plan), str(work), str(rounds))
+        return submit(SHAPES[shape], str(bench.data.denormalised), str(folder / "plan.json"), str(work), "1")
 
-    name = f"loading and reading {rounds} times on {shape}"
+    name = f"turn {turn + 1}: loading and reading on {shape}"
     return Step(name, work.with_suffix(".json"), make, (plan_step(bench, STREAM, VARIANT),))
 
 
 def run_cluster(
-    scale: float, *, root: Path = DEFAULT_ROOT, rounds: int = ROUNDS, say: Callable[[str], None] = print
+    scale: float, *, root: Path = DEFAULT_ROOT, turns: int = TURNS, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Time loads and readings on two shapes of a cluster.
+    """Time loads and readings on two shapes of a cluster, in turns.
 
     Args:
         scale: the TPC-H scale factor.
         root: the folder of all experiments; what was timed there is not timed again.
-        rounds: that count, after one that warms everything up.
+        turns: how often each shape is started.
         say: told each step that is run.
 
     Returns:
@@ -108,19 +107,22 @@ def run_cluster(
     with spark_when_needed("layoutopt-cluster-plan") as spark:
         bench = Bench(TpchData(scale, root), spark)
         run(plan_step(bench, STREAM, VARIANT), say)
-    found = {shape: run(shape_step(bench, shape, rounds), say) for shape in SHAPES}
+    found: dict[str, list[Mapping[str, Any]]] = {shape: [] for shape in SHAPES}
+    for turn in range(turns):
+        for shape, made in found.items():
+            made.append(run(shape_step(bench, shape, turn), say))
     return compared(found)
 
 
-def compared(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The medians of each shape, and how many times as long the second takes as the first.
+def compared(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """The medians of each shape over its turns, and how many times as long the second takes as the first.
 
     Raises:
         OtherBlocksError: their blocks differ.
     """
-    if len({each["content"] for each in found.values()}) > 1:
+    if len({each["content"] for made in found.values() for each in made}) > 1:
         raise OtherBlocksError("the shapes of the cluster made other blocks of the same rows; please report this")
-    medians = {shape: _medians(of["rounds"]) for shape, of in found.items()}
+    medians = {shape: _medians([one for each in made for one in each["rounds"]]) for shape, made in found.items()}
     one, two = medians.values()
     return {"shapes": medians, "ratio": {name: two[name] / one[name] for name in one}}
 

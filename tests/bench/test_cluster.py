@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def found(seconds: float, content: str = "a") -> dict[str, object]:
-    return {"content": content, "rounds": [{"load": seconds * n, "verify": 1.0} for n in (1, 2, 9)]}
+def found(seconds: float, content: str = "a") -> list[dict[str, object]]:
+    return [{"content": content, "rounds": [{"load": seconds * n, "verify": 1.0}]} for n in (1, 2, 9)]
 
 
 def test_medians_are_compared() -> None:
@@ -64,7 +64,7 @@ def test_two_executors_make_the_blocks_of_one(spark: SparkSession, tmp_path: Pat
     source.write.parquet(str(tmp_path / "source"))
     (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="day").dumps())
     made = {
-        shape: submit(master, str(tmp_path / "source"), str(tmp_path / "plan.json"), str(tmp_path / f"t{number}"), "1")
+        shape: [submit(master, *map(str, (tmp_path / "source", tmp_path / "plan.json", tmp_path / f"t{number}", 1)))]
         for number, (shape, master) in enumerate(SHAPES.items())
     }
     assert set(compared(made)["ratio"]) == {"load", "verify"}

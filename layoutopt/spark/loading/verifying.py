@@ -26,7 +26,7 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.workers import Batches, map_in_workers
 
 # So many that a slow one holds up nobody and a repeated one repeats little; each opens a part of the catalog.
-_RUNS_A_CORE = 16
+_RUNS_A_CORE = 8
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SCHEMA = "run bigint, verdicts string"
 
