@@ -1,4 +1,4 @@
-"""Reading chosen row groups of data files, after comparing it with what the catalog says of it."""
+"""Reading chosen row groups of data files, after comparing them with what the catalog says."""
 
 from __future__ import annotations
 

@@ -252,8 +252,10 @@ class TableFiles:
             yield from _walk_local(self.local_root, path)
             return
         self._store[0].invalidate_cache()
-        root = self._store[1].strip("/")
-        for name, info in self._store[0].find(self._full(path), detail=True).items():
+        root, full = self._store[1].strip("/"), self._full(path)
+        with self._asking():
+            found = self._store[0].find(full, detail=True)
+        for name, info in found.items():
             yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), _modified(info))
 
     def now(self, folder: str) -> float:
@@ -285,8 +287,9 @@ class TableFiles:
 
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens where there is none."""
-        with suppress(FileNotFoundError):
-            self._store[0].rm_file(self._full(path))
+        full = self._full(path)
+        with suppress(FileNotFoundError), self._asking():
+            self._store[0].rm_file(full)
 
     def write_new(self, path: str, data: bytes) -> None:
         """Create a file with this content, whole and durable, or not at all (put-if-absent).

@@ -1,4 +1,7 @@
-"""What was asked of an object store: requests, bytes and seconds."""
+"""What was asked of an object store: requests, bytes and seconds.
+
+Requests are counted as they are asked for; for some, such as whether a path exists, a store's driver may send two.
+"""
 
 from __future__ import annotations
 
