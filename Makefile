@@ -7,11 +7,11 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bench check test test-long lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bench scaling check test test-long lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  SF=1 sets the TPC-H scale factor of demo, tpch and bench (default: $(SF))"
+	@echo "  SF=1 sets the TPC-H scale factor of demo, tpch, bench and scaling (default: $(SF))"
 
 install: $(STAMP) java  ## make .venv with the pinned dependencies and the layoutopt command
 
@@ -35,6 +35,9 @@ tpch: install  ## every method on the streams of the thesis's chapters; resumes 
 
 bench: install  ## micro-benchmarks: partitioner, catalog check, load against a plain rewrite
 	$(BIN)/layoutopt bench micro
+
+scaling: install  ## every stage at one scale factor, for hours at SF=10; resumes where it stopped
+	$(BIN)/layoutopt bench scaling --sf $(SF)
 
 check: install  ## lint, and the tests and doctests that need no Spark: before every commit
 	@$(MAKE) --no-print-directory --jobs=2 lint quick-tests

@@ -69,8 +69,7 @@ def memory_figures(scale: float = 0.1, *, root: Path = DEFAULT_ROOT) -> tuple[Me
         SettingError: this is no Linux, or a scale factor that can't be generated.
         LayoutoptError: a load failed.
     """
-    if not _PROC.joinpath("self", "status").exists():
-        raise SettingError("peaks of memory are read from /proc, which this system does not have; run it on Linux")
+    check_peaks()
     with spark_when_needed("layoutopt-memory") as spark:
         bench = Bench(TpchData(scale, root), spark)
         run(data_step(bench), lambda sentence: None)
@@ -79,6 +78,16 @@ def memory_figures(scale: float = 0.1, *, root: Path = DEFAULT_ROOT) -> tuple[Me
     rows = ds.dataset(bench.data.denormalised, format="parquet").count_rows() // SEGMENT_SHARE
     _make_plan(bench, folder, rows)
     return tuple(_measure(bench, folder, factor, rows) for factor in FACTORS)
+
+
+def check_peaks() -> None:
+    """Refuse systems that don't say how much memory a process took.
+
+    Raises:
+        SettingError: this is no Linux.
+    """
+    if not _PROC.joinpath("self", "status").exists():
+        raise SettingError("peaks of memory are read from /proc, which this system does not have; run it on Linux")
 
 
 def _make_plan(bench: Bench, folder: Path, segment_rows: int) -> None:

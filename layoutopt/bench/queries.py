@@ -32,6 +32,9 @@ from layoutopt.bench.tpch.experiment import (
 )
 from layoutopt.bench.tpch.queries import TABLE
 from layoutopt.errors import SettingError
+from layoutopt.inspect.work import scan_work
+from layoutopt.model.engine_costs import BUILT_IN, EngineCosts, Work
+from layoutopt.scan.table import open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +93,6 @@ def in_spark(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
 @contextmanager
 def in_duckdb(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
     """DuckDB's own Parquet reader on the source, which keeps footers, and an open table."""
-    from layoutopt.scan.table import open_table
     from layoutopt.sql.duckdb.translate import portable_sql
 
     opened = open_table(str(table))
@@ -123,7 +125,9 @@ def query_step(bench: Bench, case: Case, engine: str, repeats: int) -> Step:
         with ENGINES[engine](bench, folder / "table") as ways:
             rows = check_answers(ways, texts)
             timings = time_ways(ways, texts, repeats)
-        return {"rows": rows, "timings": {name: asdict(timing) for name, timing in timings.items()}}
+        opened = open_table(str(folder / "table"))
+        work = [scan_work(opened.scan(text)).counts.tolist() for text in texts]
+        return {"rows": rows, "work": work, "timings": {name: asdict(timing) for name, timing in timings.items()}}
 
     return Step(
         f"{case.stream}: timing the test stream on {case.variant.label} in {engine}, {repeats} times on both",
@@ -153,7 +157,8 @@ def run_queries(
     Returns:
         By case and engine: the ``rows`` of all answers, the ``rounds`` whose median all seconds are, ``ratio``, how
         many times faster the optimised table is, ``slowed``, the queries that take over 1.2 times as long on it and
-        20 ms, ``slowest``, the most times that one takes as long, and by way the ``seconds`` of all queries, of them
+        20 ms, ``slowest``, the most times that one takes as long, ``predicted_seconds``, what the built-in costs say of
+        it (None where it was timed before they were), and by way the ``seconds`` of all queries, of them
         the ``planning_seconds``, and the seconds ``by_template``.
 
     Raises:
@@ -167,7 +172,9 @@ def run_queries(
         bench = Bench(TpchData(scale, root), spark)
         return {
             name: {
-                engine: summary_of(run(query_step(bench, CASES[name], engine, repeats), say), _templates_of(name))
+                engine: summary_of(
+                    run(query_step(bench, CASES[name], engine, repeats), say), _templates_of(name), engine
+                )
                 for engine in ENGINES
             }
             for name in cases or CASES
@@ -178,13 +185,14 @@ def _templates_of(case: str) -> list[str]:
     return [query.template for query in stream_for_testing(CASES[case].stream)]
 
 
-def summary_of(product: Mapping[str, Any], templates: Sequence[str]) -> dict[str, Any]:
-    """What is said of one engine, from the product of its step and the templates of its queries."""
+def summary_of(product: Mapping[str, Any], templates: Sequence[str], engine: str) -> dict[str, Any]:
+    """What is said of one engine, from the product of its step, the templates of its queries, and its name."""
     timings = {name: Timing(**timing) for name, timing in product["timings"].items()}
     pairs = list(zip(timings[PLAIN].by_query, timings[OPTIMISED].by_query, strict=True))
     return {
         "rows": product["rows"],
         "rounds": len(timings[PLAIN].total),
+        "predicted_seconds": _predicted(product.get("work"), BUILT_IN.costs(engine)),
         "ratio": timings[PLAIN].seconds / timings[OPTIMISED].seconds,
         "slowed": sum(ours > SLOWER * plain + GRACE_SECONDS for plain, ours in pairs),
         "slowest": max(ours / plain for plain, ours in pairs),
@@ -199,6 +207,10 @@ def summary_of(product: Mapping[str, Any], templates: Sequence[str]) -> dict[str
     }
 
 
+def _predicted(work: Sequence[Sequence[float]] | None, costs: EngineCosts) -> float | None:
+    return None if work is None else round(sum(costs.seconds(Work(*of)) for of in work), 6)
+
+
 def queries_report(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Group:
     """Tabulate what :func:`run_queries` found: all queries together, and where the time goes."""
     by_template = [part for case in timed for part in ("", _templates(case, timed[case]))]
@@ -211,12 +223,14 @@ def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) 
     table = Table(title=title, title_justify="left")
     for heading in ("queries", "engine"):
         table.add_column(heading)
-    for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "times faster", "slowed down"):
+    for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "predicted", "times faster", "slowed down"):
         table.add_column(heading, justify="right")
     for case, engines in timed.items():
         queries = len(_templates_of(case))
         for engine, of in engines.items():
             ways = [f"{of[way][kind]:.2f} s" for way in (PLAIN, OPTIMISED) for kind in ("seconds", "planning_seconds")]
+            predicted = of["predicted_seconds"]
+            ways.append("-" if predicted is None else f"{predicted:.2f} s")
             table.add_row(f"{case} ({queries})", engine, *ways, f"{of['ratio']:.2f}x", f"{of['slowed']} of {queries}")
     return table
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from layoutopt.catalog.evolution import is_older
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
-from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
 from layoutopt.model import layout
 from layoutopt.model.layout import Plan
@@ -38,19 +38,36 @@ class Catalog:
     written: bool = True
 
     @classmethod
-    def open(cls, root: str, snapshot: int | None = None, as_of: str | None = None) -> Catalog:
+    def open(
+        cls, root: str, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH
+    ) -> Catalog:
         """Open a table at its newest snapshot, at one by number, or at the newest not after a time (ISO 8601).
+
+        ``read_through`` is :class:`TableFiles`'s.
 
         Raises:
             NotATableError: the path holds something else, nothing, or a table that was never loaded.
             CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
             SettingError: both a number and a time, or a text that is no time.
         """
-        files = TableFiles(root)
+        files = TableFiles(root, read_through)
         check_is_table(files)
         found = chosen_snapshot(files, snapshot, as_of)
         digests = sorted({entry.plan for entry in found.partitions})
         return cls(files, found, {digest: read_plan(files, found, digest) for digest in digests})
+
+    @classmethod
+    def open_partitions(cls, root: str, snapshot: int, keys: Collection[str]) -> Catalog:
+        """Open some partitions of a table at a snapshot, by their keys: a task of many, which needs no others.
+
+        Raises:
+            CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
+        """
+        files = TableFiles(root)
+        found = read_snapshot(files, snapshot)
+        part = replace(found, partitions=tuple(entry for entry in found.partitions if entry.key in keys))
+        digests = sorted({entry.plan for entry in part.partitions})
+        return cls(files, part, {digest: read_plan(files, found, digest) for digest in digests})
 
     @classmethod
     def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:
@@ -165,16 +182,17 @@ def chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) ->
 
 def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     """A catalog file's content, equal to what was committed to the last bit."""
-    where = files.full_path(path)
+    where, expected = files.full_path(path), snapshot.files[path]
     try:
-        data = files.read_bytes(path)
+        data = files.read_known(path, expected.sha256)
     except FileNotFoundError as error:
         raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
-    if FileDigest.of(data) != snapshot.files[path]:
+    if FileDigest.of(data) != expected:
         raise CatalogError(
             f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
             "names; restore it from a copy or load again"
         )
+    files.keep_known(path, expected.sha256, data)
     return data
 
 

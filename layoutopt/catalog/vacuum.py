@@ -23,7 +23,8 @@ from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snaps
 from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
-from layoutopt.catalog.storage.filesystem import TEMPORARY, StoredFile, TableFiles
+from layoutopt.catalog.storage.exclusive import TEMPORARY
+from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError
 

@@ -107,6 +107,43 @@ def _tuning(settings: BenchSettings, session: Session) -> None:
     session.show([vars(each) for each in tuned], lambda console: print_tuning(console, tuned))
 
 
+def _calibrate(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.calibrate import calibrate, calibration_report
+
+    with session.working("calibrating") as work:
+        found = calibrate(say=work.say)
+    settings.calibration.write_bytes(found.calibration.dumps())
+
+    def show(console: Console) -> None:
+        console.print(calibration_report(found))
+        console.print(f"Written: {settings.calibration}")
+
+    session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, show)
+
+
+def _cluster(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.cluster import cluster_report, run_cluster
+
+    with session.working("loading on clusters") as work:
+        found = run_cluster(settings.sf, root=settings.folder, say=work.say)
+    session.show(found, lambda console: console.print(cluster_report(found, settings.sf)))
+
+
+def _scaling(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.scaling import plot_scaling, run_scaling, scaling_report
+
+    with session.working("running all stages") as work:
+        found = run_scaling(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+    picture = settings.folder / "scaling.png"
+    plot_scaling(found, picture)
+
+    def show(console: Console) -> None:
+        console.print(scaling_report(found))
+        console.print(f"Written: {picture}")
+
+    session.show(found, show)
+
+
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
     {
         "demo": _demo,
@@ -119,5 +156,8 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "estimates": _estimates,
         "partitioners": _partitioners,
         "tuning": _tuning,
+        "calibrate": _calibrate,
+        "cluster": _cluster,
+        "scaling": _scaling,
     }
 )

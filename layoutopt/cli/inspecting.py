@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import analysed, open_at, start_spark
+from layoutopt.cli.opening import analysed, calibration_of, open_at, start_spark
 from layoutopt.config.settings import DriftSettings, EvaluateSettings, StatusSettings, VerifySettings
 from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from layoutopt.inspect.verify import VerifyReport
+    from layoutopt.inspect.verify import FileChecker, VerifyReport
 
 verbs = typer.Typer()
 
@@ -32,7 +32,8 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     table = open_at(settings.table_path, settings)
     found = analysed(table, settings.log, settings.column, settings.dialect)
     with session.working("evaluating") as work:
-        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect)
+        given = calibration_of(settings.calibration)
+        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect, given)
         worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
         result["predictions"] = compare(table, result)
     skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
@@ -54,16 +55,20 @@ def verify(settings: VerifySettings, session: Session) -> None:
     """
     if settings.queries is not None and settings.source is not None:
         raise SettingError("--queries and --source are two different checks; leave one of them out")
+    if settings.queries is not None and settings.engine != "local":
+        raise SettingError(f"--queries is audited here; leave out --engine {settings.engine}")
     if settings.queries is not None:
         return _audit(settings, settings.queries, session)
     from layoutopt.inspect.intact import verify_path
     from layoutopt.report.inspections import print_verify
 
     rows = None if settings.source is None else _open_source(settings.table_path, settings.source, session)
+    checker = None if settings.engine == "local" else _in_spark(settings.table_path, session)
     with session.working("verifying") as work:
         report = verify_path(
-            settings.table_path, settings.sample, work.step, snapshot=settings.snapshot, as_of=settings.as_of
-        )
+            settings.table_path, settings.sample, work.step,
+            snapshot=settings.snapshot, as_of=settings.as_of, checker=checker,
+        )  # fmt: skip
         damaged = not report.ok
         if settings.source is not None and rows is not None:
             report = _against_source(report, rows, settings, settings.source, work.say)
@@ -78,13 +83,24 @@ def verify(settings: VerifySettings, session: Session) -> None:
     return None
 
 
-def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
-    """The rows of a source that a table is compared with; whatever is wrong with a path is said before much is read."""
+def _check_is_table(table_path: str) -> None:
+    """Whatever is wrong with a path is said before Spark is started, which takes seconds."""
     from layoutopt.catalog.snapshots import check_is_table
     from layoutopt.catalog.storage.filesystem import TableFiles
 
     check_is_table(TableFiles(table_path))
-    # Only now: Spark takes seconds to import.
+
+
+def _in_spark(table_path: str, session: Session) -> FileChecker:
+    _check_is_table(table_path)
+    from layoutopt.spark.loading.verifying import in_spark
+
+    return in_spark(start_spark(session))
+
+
+def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
+    """The rows of a source that a table is compared with."""
+    _check_is_table(table_path)
     from layoutopt.spark.core.source import open_source
 
     return open_source(start_spark(session), source)

@@ -8,20 +8,32 @@ from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
+    from layoutopt.model.engine_costs import Calibration
     from layoutopt.scan.table import Table
     from layoutopt.workload.analyze import Analysis
 
 
-def open_at(path: str, at: SnapshotSettings | None = None) -> Table:
-    """A table, at the snapshot that is asked for or the newest."""
+def open_at(path: str, at: SnapshotSettings | None = None, **how: int) -> Table:
+    """A table, at the snapshot that is asked for or the newest; ``how`` as ``open_table`` takes it."""
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
     from layoutopt.scan.table import open_table
 
-    return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of)
+    return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of, **how)
+
+
+def calibration_of(path: Path | None) -> Calibration | None:
+    """What engines cost by a file, None without one."""
+    if path is None:
+        return None
+    from layoutopt.config.documents import read_calibration
+
+    return read_calibration(path)
 
 
 def analysed(table: Table, log: str, column: str | None, dialect: str) -> Analysis:

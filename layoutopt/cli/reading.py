@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import open_at, start_spark
+from layoutopt.cli.opening import calibration_of, open_at, start_spark
 from layoutopt.config.settings import ExplainSettings, FilesSettings, QuerySettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import Console
 
+    from layoutopt.catalog.storage.traffic import Amount
     from layoutopt.inspect.condition import BlockConditions
     from layoutopt.inspect.dry_run import DryRun
     from layoutopt.scan.explain import Explanation
@@ -27,19 +29,38 @@ verbs = typer.Typer()
 )
 def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query, reading only the blocks that may match."""
-    table = open_at(settings.table_path, settings)
+    how = {} if settings.read_through is None else {"read_through": settings.read_through}
+    table = open_at(settings.table_path, settings, **how)
     from layoutopt.report.tables import answer_report, print_answer
 
+    scan = table.scan(settings.sql)
+    catalog = _asked(table)
     with session.working("reading"):
-        answer = _answer(table, settings, session)
+        answer = _answer(scan, settings, session)
+    data = _asked(table) - catalog
     limit = settings.limit or (None if session.json else 100)
-    session.show(answer_report(answer, limit), lambda console: print_answer(console, answer, limit))
+    traffic = {"traffic": {"catalog": catalog.to_json(), "data": data.to_json()}} if settings.stats else {}
+
+    def show(console: Console) -> None:
+        print_answer(console, answer, limit)
+        if settings.stats:
+            console.print(_traffic_text(table, f"the catalog took {catalog}, data files {data}"))
+
+    session.show({**answer_report(answer, limit), **traffic}, show)
 
 
-def _answer(table: Table, settings: QuerySettings, session: Session) -> pa.Table:
+def _asked(table: Table) -> Amount:
+    """What was asked of the table's store by now."""
+    return table.catalog.files.traffic.so_far
+
+
+def _traffic_text(table: Table, said: str) -> str:
+    return said if table.catalog.files.local_root is None else "files on a local disk: requests are not counted"
+
+
+def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
     from layoutopt.cli.startup import keep_what_is_loaded
 
-    scan = table.scan(settings.sql)
     if settings.engine == "spark":
         return scan.to_spark(start_spark(session)).toArrow()
     keep_what_is_loaded()
@@ -54,7 +75,8 @@ def explain(settings: ExplainSettings, session: Session) -> None:
 
     Of the query only what it reads matters, so a bare condition will do.
     """
-    scan = _scan(open_at(settings.table_path, settings), settings.sql)
+    table = open_at(settings.table_path, settings)
+    scan = _scan(table, settings.sql)
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
         from layoutopt.inspect.condition import block_conditions
@@ -66,7 +88,17 @@ def explain(settings: ExplainSettings, session: Session) -> None:
         result = dry_run(scan)
     else:
         result = scan.explain()
-    session.show(result.to_json(), str(result))
+    value, text = result.to_json(), str(result)
+    if not settings.predicate and not settings.bytes:
+        from layoutopt.inspect.work import costs_for, predicted_seconds, scan_work
+        from layoutopt.report.texts import seconds_text
+
+        seconds = predicted_seconds(costs_for(table, calibration_of(settings.calibration)), scan_work(scan))
+        value, text = {**value, "predicted_seconds": seconds}, f"{text}\npredicted: {seconds_text(seconds)}"
+    if table.catalog.files.local_root is None and not settings.predicate and not settings.bytes:
+        asked = _asked(table)
+        value, text = {**value, "traffic": {"catalog": asked.to_json()}}, f"{text}\nthe catalog took {asked}"
+    session.show(value, text)
 
 
 def _scan(table: Table, text: str) -> Scan:

@@ -1,4 +1,4 @@
-"""The documents that settings name: plans and features files, told apart where they were swapped."""
+"""The documents that settings name: plans, features files and calibrations, told apart where they were swapped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from layoutopt.errors import PlanError
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.documents import Document
+from layoutopt.model.engine_costs import Calibration
 from layoutopt.model.layout import Plan
 
 Found = TypeVar("Found", bound=Document)
@@ -18,6 +19,7 @@ DEFAULT_PLAN: Final = Path("plan.json")
 _KINDS: Final[dict[type[Document], tuple[str, str]]] = {
     FeaturesDocument: ("a features file", "layoutopt analyze"),
     Plan: ("a plan", "layoutopt plan"),
+    Calibration: ("a calibration", "layoutopt bench calibrate"),
 }
 
 
@@ -37,6 +39,15 @@ def read_plan(path: Path) -> Plan:
         PlanError: the file can't be read, or holds something else; the message names it.
     """
     return _read(path, Plan)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The calibration in a file.
+
+    Raises:
+        PlanError: the file can't be read, or holds something else; the message names it.
+    """
+    return _read(path, Calibration)
 
 
 def _read(path: Path, wanted: type[Found]) -> Found:

@@ -18,8 +18,13 @@ Method = Literal[
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
 Cost = Literal["cells", "bytes"]
+TimedEngine = Literal["spark", "duckdb", "arrow"]
 
 
+CalibrationFile = Annotated[
+    Path | None,
+    Field(description="predict seconds by what `bench calibrate` wrote [default: by costs measured elsewhere]"),
+]
 Source = Annotated[Place, Field(description="the rows: a path that Spark reads (Parquet)")]
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
 Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
@@ -89,6 +94,13 @@ class PlanSettings(VerbSettings):
         description="how rows are put into blocks; `auto` tries the methods on a sample and takes the one by which "
         "queries held back read the fewest bytes",
     )
+    objective: Literal["bytes", "cells", "time"] = Field(
+        "bytes",
+        description="what `auto` chooses by: the bytes or cells that queries read, or the seconds that they are "
+        "predicted to take; by time it chooses --block-rows too where that is not given",
+    )
+    engine: TimedEngine = Field("spark", description="the engine whose seconds are predicted by --objective time")
+    calibration: CalibrationFile = None
     by: Names = Field(
         (),
         description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
@@ -206,6 +218,13 @@ class QuerySettings(SnapshotSettings):
     limit: int | None = Field(
         None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
     )
+    stats: bool = Field(False, description="also say what was asked of an object store: requests, bytes, seconds")
+    read_through: int | None = Field(
+        None,
+        ge=0,
+        description="in an object store: the most bytes between two ranges of a file that are read along with them to "
+        "save a request [default: 131,072]",
+    )
 
 
 class ExplainSettings(SnapshotSettings):
@@ -219,6 +238,7 @@ class ExplainSettings(SnapshotSettings):
         False, description="print the condition on _block that makes any Parquet engine skip the same blocks"
     )
     bytes: bool = Field(False, description="print how many bytes the query would read, and no more")
+    calibration: CalibrationFile = None
 
 
 class EvaluateSettings(SnapshotSettings):
@@ -230,6 +250,7 @@ class EvaluateSettings(SnapshotSettings):
     column: SqlColumn = None
     actual: bool = Field(False, description="also read the table once and count the rows that match")
     all: bool = Field(False, description="print a line for each query too, not only the sums and the worst")
+    calibration: CalibrationFile = None
     html: Path | None = Field(
         None, description="also write a page with tables, plots and the worst queries to this file"
     )
@@ -239,7 +260,10 @@ class VerifySettings(SnapshotSettings):
     """Whether a table's files hold what its catalog says."""
 
     table_path: TablePath
-    sample: float = Field(1.0, gt=0, le=1, description="the share of the blocks that is read again")
+    sample: float = Field(1.0, gt=0, le=1, description="the share of the data files that is read again")
+    engine: Literal["local", "spark"] = Field(
+        "local", description="what reads the files again: some threads here, or tasks of Spark, each a run of files"
+    )
     source: Text | None = Field(None, description="also compare all rows with their source, like events.parquet")
     queries: Text | None = Field(None, description="audit instead: prove that no query of this log skips a row for it")
     dialect: Dialect = "spark"
@@ -308,7 +332,19 @@ class RestoreSettings(VerbSettings):
 
 
 Experiment = Literal[
-    "demo", "tpch", "query", "brushing", "micro", "memory", "wide", "estimates", "partitioners", "tuning"
+    "demo",
+    "tpch",
+    "query",
+    "brushing",
+    "micro",
+    "memory",
+    "wide",
+    "estimates",
+    "partitioners",
+    "tuning",
+    "calibrate",
+    "cluster",
+    "scaling",
 ]
 
 
@@ -321,7 +357,10 @@ class BenchSettings(VerbSettings):
         "people, whose constants never recur; micro: single algorithms; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
-        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries"
+        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
+        "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
+        "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
+        "a row costs at each scale factor that was run"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
@@ -329,9 +368,10 @@ class BenchSettings(VerbSettings):
         description="where data and results go, in `brushing` for these; finished steps are used again",
     )
     rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
+    calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
     streams: Names = Field(
         (),
-        description="only these query streams, of tpch, partitioners, tuning, query, which also knows "
+        description="only these query streams, of tpch, partitioners, tuning, scaling, query, which also knows "
         "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
     )
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.indicators import geometric_means, indicators
+from layoutopt.inspect.work import costs_for, predicted_seconds, work_of
 from layoutopt.model.arrays import Bits
+from layoutopt.model.engine_costs import Calibration
 from layoutopt.model.predicates import Node
 from layoutopt.model.query import Query
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
@@ -33,6 +35,7 @@ def evaluate(
     actual: bool = False,
     progress: Progress | None = None,
     dialect: str = "spark",
+    calibration: Calibration | None = None,
 ) -> dict[str, Any]:
     """What each query would read, as the JSON object of ``layoutopt evaluate --json``.
 
@@ -43,12 +46,13 @@ def evaluate(
             once. ``rows_matching`` is None where only Spark could tell.
         progress: called with (queries done, all queries).
         dialect: the log's, for ``actual``.
+        calibration: what engines cost; by default as :func:`layoutopt.inspect.work.costs_for` knows.
 
     Raises:
         CatalogError: a blocks file is damaged.
         DataFileError: a data file is missing or damaged.
     """
-    footers = _Footers(table)
+    footers, costs = _Footers(table), costs_for(table, calibration)
     known: dict[tuple[Node, tuple[str, ...], int | None], dict[str, Any]] = {}
     listed = list(queries)
     matching = _Matching(table, listed, dialect) if actual else None
@@ -57,7 +61,7 @@ def evaluate(
         question = matching.question(done) if matching is not None else None
         key = (query.filter.root, query.columns, question)
         if key not in known:
-            known[key] = _evaluate_one(table, query, footers, matching, question)
+            known[key] = _evaluate_one(table, query, footers, costs, matching, question)
         results.append({"id": query.id, **known[key]})
         if progress is not None:
             progress(done + 1, len(listed))
@@ -70,7 +74,12 @@ def evaluate(
 
 
 def _evaluate_one(
-    table: Table, query: Query, footers: _Footers, matching: _Matching | None, question: int | None
+    table: Table,
+    query: Query,
+    footers: _Footers,
+    costs: Calibration,
+    matching: _Matching | None,
+    question: int | None,
 ) -> dict[str, Any]:
     root = query.filter.root
     pruned = table.prune(root, query.columns)
@@ -88,6 +97,7 @@ def _evaluate_one(
         "blocks_scanned": sum(plan.size(PruneOutcome.READ).blocks for plan in pruned),
         "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
         "footer_bytes": sum(footers.bytes_of(plan) for plan in pruned),
+        "predicted_seconds": predicted_seconds(costs, work_of(pruned)),
         "skipped_by": {name: size_json(size_over(pruned, outcome)) for name, outcome in MECHANISMS.items()},
         "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
         "subsumed_by": subsumed_by(table, root),
@@ -215,6 +225,10 @@ def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [result[name] for result in results if name in result]
         if name != "rows_matching" or values:
             totals[name] = None if None in values else sum(values)
+    totals["predicted_seconds"] = {
+        engine: round(sum(result["predicted_seconds"][engine] for result in results), 6)
+        for engine in (results[0]["predicted_seconds"] if results else ())
+    }
     totals["indicators"] = geometric_means([result["indicators"] for result in results])
     totals["greedy_paths"] = greedy_paths(results)
     totals["skipped_by"] = {

@@ -14,7 +14,7 @@ from layoutopt.catalog.snapshots import check_is_table, read_snapshot, snapshot_
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
 from layoutopt.errors import CatalogError
-from layoutopt.inspect.verify import Problem, Progress, VerifyReport, verify
+from layoutopt.inspect.verify import FileChecker, Problem, Progress, VerifyReport, verify
 from layoutopt.scan.table import Table
 
 
@@ -25,6 +25,7 @@ def verify_path(
     *,
     snapshot: int | None = None,
     as_of: str | None = None,
+    checker: FileChecker | None = None,
 ) -> VerifyReport:
     """Every damaged file of a table, of its catalog too; see :func:`layoutopt.inspect.verify.verify`.
 
@@ -32,7 +33,7 @@ def verify_path(
         NotATableError, CatalogError, SettingError: as :func:`open_intact`.
     """
     table, damaged = open_intact(path, snapshot=snapshot, as_of=as_of)
-    report = verify(table, sample, progress=progress)
+    report = verify(table, sample, progress=progress, checker=checker)
     return replace(report, problems=(*damaged, *report.problems))
 
 
@@ -48,7 +49,7 @@ def open_intact(
         CatalogError: the chosen snapshot itself is damaged: nobody knows what the table should hold.
         SettingError: as :func:`layoutopt.scan.table.open_table`.
     """
-    files = TableFiles(path)
+    files = TableFiles(path, fresh=True)
     check_is_table(files)
     chosen = chosen_snapshot(files, snapshot, as_of)
     damaged = _damaged_snapshots(files, chosen.number)

@@ -8,20 +8,16 @@ source is in its master layout.
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from layoutopt.catalog.entries import written_content
 from layoutopt.errors import SettingError
-from layoutopt.inspect.file_check import CheckedFile, Expected, FileToCheck, check_file
-from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
+from layoutopt.inspect.file_runs import FileVerdict, check_files
+from layoutopt.inspect.masters import master_columns, misplaced_rests
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.matching import KeyedRows, matching_rows
@@ -29,10 +25,9 @@ from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table
 
 Progress = Callable[[int, int], None]
+FileChecker = Callable[[Table, Sequence[str], Progress], Iterable[FileVerdict]]
+"""Reads files of a table, by path, again: a verdict of each in their order, and (done, of how many) as it goes on."""
 MOST_PROBLEMS = 1000
-# Files read side by side; each holds some row groups in memory.
-_MOST_WORKERS = 4
-_EXPECTED_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -107,14 +102,21 @@ class VerifyReport:
         }
 
 
-def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress | None = None) -> VerifyReport:
+def verify(
+    table: Table,
+    sample: float = 1.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    checker: FileChecker | None = None,
+) -> VerifyReport:
     """Re-reads a table's data files and compares them with the catalog.
 
     Args:
         table: the table at one snapshot.
         sample: the share of the data files to read, in (0, 1]; at least one.
         seed: which ones.
-        progress: called with (files done, files to read).
+        progress: called with how much is done, and of how much: files, unless the checker counts otherwise.
+        checker: what reads the files; by default some threads of this process.
 
     Raises:
         SettingError: the share is not in (0, 1].
@@ -122,25 +124,29 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     """
     if not 0 < sample <= 1:
         raise SettingError(f"--sample is {sample}, which is no share; give a number above 0 and up to 1")
-    work = [(source, index) for source in table.sources for index in range(len(source.blocks.files))]
-    count = max(1, round(len(work) * sample))
+    paths = [path for source in table.sources for path in source.blocks.files]
+    count = max(1, round(len(paths) * sample))
     # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
-    chosen = [work[i] for i in sorted(random.Random(seed).sample(range(len(work)), count))] if work else []
+    chosen = [paths[i] for i in sorted(random.Random(seed).sample(range(len(paths)), count))] if paths else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
-    positions = {id(source): TidsRead(source) for source in table.sources}
     blocks = rows = 0
-    for done, (source, file, checked) in enumerate(_checked_files(table, chosen)):
-        problems += [Problem(check, file.path, message) for check, message in checked.findings]
-        wrong = None if checked.tids is None else positions[id(source)].add(file.path, checked.tids)
-        if wrong is not None:
-            problems.append(Problem("master", file.path, wrong))
-        blocks, rows = blocks + len(file.blocks), rows + int(file.expected.rows[file.blocks].sum())
-        if progress is not None:
-            progress(done + 1, len(chosen))
+    for verdict in (checker or _check_here)(table, chosen, progress or _silent):
+        problems += [Problem(check, verdict.path, message) for check, message in verdict.findings]
+        blocks, rows = blocks + verdict.blocks, rows + verdict.rows
     return VerifyReport(
         table.name, table.catalog.snapshot.number, len(chosen), blocks, rows,
         tuple(problems[:MOST_PROBLEMS]), _unchecked(table, sample),
     )  # fmt: skip
+
+
+def _check_here(table: Table, paths: Sequence[str], progress: Progress) -> Iterator[FileVerdict]:
+    for done, verdict in enumerate(check_files(table, paths), 1):
+        yield verdict
+        progress(done, len(paths))
+
+
+def _silent(done: int, total: int) -> None:
+    """Progress that nobody wants to see."""
 
 
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
@@ -162,47 +168,3 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
             yield Problem("partition", entry.blocks_file, f"the blocks of partition {entry.key!r} don't add up to it")
     yield from (Problem("master", *found) for found in master_columns(source))
     yield from (Problem("rest", *found) for found in misplaced_rests(source))
-
-
-def _checked_files(
-    table: Table, chosen: Sequence[tuple[PlanBlocks, int]]
-) -> Iterator[tuple[PlanBlocks, FileToCheck, CheckedFile]]:
-    """The files with what came of them, in their order; some are read ahead, side by side."""
-    workers = min(pa.cpu_count(), _MOST_WORKERS, max(len(chosen), 1))
-    waiting: deque[tuple[PlanBlocks, FileToCheck, Future[CheckedFile]]] = deque()
-    pool = ThreadPoolExecutor(workers)
-    try:
-        for source, file in _to_check(chosen):
-            waiting.append((source, file, pool.submit(check_file, table.catalog.files, file, workers == 1)))
-            if len(waiting) > 2 * workers:
-                source, file, checked = waiting.popleft()
-                yield source, file, checked.result()
-        for source, file, checked in waiting:
-            yield source, file, checked.result()
-    finally:
-        pool.shutdown(cancel_futures=True)  # whoever stops waits for no file that nobody has begun with
-
-
-def _to_check(chosen: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, FileToCheck]]:
-    """The files with what the catalog says of them, gathered for some thousand blocks at once."""
-    for source, files in _runs(chosen):
-        blocks = source.blocks.take(np.flatnonzero(np.isin(source.blocks.file, files)))
-        expected = Expected.of(source.plan, blocks)
-        in_order = np.lexsort((blocks.row_group, blocks.file))
-        ends = np.searchsorted(blocks.file[in_order], np.arange(len(blocks.files) + 1))
-        of_path = {path: in_order[ends[i] : ends[i + 1]] for i, path in enumerate(blocks.files)}
-        footers = dict(zip(blocks.files, blocks.footers, strict=True))
-        for index in files:
-            path = source.blocks.files[index]
-            yield source, FileToCheck(path, footers[path], expected, of_path[path])
-
-
-def _runs(chosen: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, list[int]]]:
-    """Runs of files of one plan with some thousand blocks together."""
-    for _, of_source in groupby(chosen, key=lambda item: id(item[0])):
-        items = list(of_source)
-        source = items[0][0]
-        n_blocks = np.bincount(source.blocks.file, minlength=len(source.blocks.files))
-        held = np.cumsum(n_blocks[[index for _, index in items]]) // _EXPECTED_AT_ONCE
-        for _, run in groupby(zip(held.tolist(), items, strict=True), key=lambda pair: pair[0]):
-            yield source, [index for _, (_, index) in run]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.report.texts import format_bytes, printable, shortened
+from layoutopt.report.texts import format_bytes, printable, seconds_text, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,6 +44,8 @@ def print_evaluation(
     for query in result["queries"] if every else ():
         table.add_row(str(query["id"]), *_cells(query))
     console.print(table)
+    if seconds := totals.get("predicted_seconds"):
+        console.print(f"Predicted, one query after another: {seconds_text(seconds)}")
     if totals.get("rows_matching") is not None:
         console.print(f"Rows that match: {totals['rows_matching']:,}")
     means = totals.get("indicators")

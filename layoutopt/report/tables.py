@@ -41,6 +41,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
         "spread": spreads(plan.predicted),
+        **{f"tried_by_{by}": on_held_back for by in ("cells", "time") if (on_held_back := tried(plan.predicted, by))},
     }
 
 
@@ -55,8 +56,9 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := curve(plan.predicted):
         console.print(_curve_table(budgets))
-    if on_held_back := tried(plan.predicted):
-        console.print(_tried_table(on_held_back, spreads(plan.predicted)))
+    for by, what in (("bytes", "bytes read"), ("cells", "cells read"), ("time", "seconds predicted")):
+        if on_held_back := tried(plan.predicted, by):
+            console.print(_tried_table(on_held_back, spreads(plan.predicted, by), what))
     console.print(Text(f"Written: {output}"))
 
 
@@ -88,11 +90,11 @@ def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
     return table
 
 
-def _tried_table(found: Mapping[str, float], spread: Mapping[str, float]) -> Table:
-    """What each method, or choice of parameters, would read of the queries held back, the best first."""
+def _tried_table(found: Mapping[str, float], spread: Mapping[str, float], what: str) -> Table:
+    """What each method, or choice of parameters, would take of the queries held back, the best first."""
     table = Table(title="tried on queries of the log that were held back", title_justify="left")
     table.add_column("tried")
-    table.add_column("bytes read of full scans", justify="right")
+    table.add_column(f"{what} of full scans", justify="right")
     for label, fraction in found.items():
         table.add_row(label, f"{fraction:.2%}" + (f" ± {spread[label]:.2%}" if label in spread else ""))
     return table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _CONTROLS = {
     code: f"\\x{code:02x}"
     for code in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), 0x2066, 0x2067)
@@ -37,3 +39,12 @@ def shortened(text: str, most: int) -> str:
     'abc…'
     """
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def seconds_text(seconds: Mapping[str, float]) -> str:
+    """Seconds by engine, for people.
+
+    >>> seconds_text({"duckdb": 0.0123, "spark": 4.5})
+    'duckdb 0.012 s, spark 4.5 s'
+    """
+    return ", ".join(f"{engine} {each:,.2g} s" for engine, each in seconds.items())

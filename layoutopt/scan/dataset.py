@@ -21,7 +21,7 @@ from layoutopt.scan.files import check_footers, check_row_groups, damaged, missi
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import FileRead
 
-_CHECKED = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+_MOST_AT_ONCE = 32 << 20  # bytes of a request
 
 
 def dataset_of(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds.Dataset:
@@ -54,9 +54,29 @@ def _dataset_of_files(files: TableFiles, read: TableRead) -> ds.Dataset:
     chosen = [file for segment in read.segments for layout in segment.layouts for file in layout.files]
     store, root = _arrow_store(files)
     check_footers(files, ((file.path, file.footer) for file in chosen if file.row_groups))
-    form = ds.ParquetFileFormat(default_fragment_scan_options=_CHECKED)
+    form = ds.ParquetFileFormat(default_fragment_scan_options=_options(files))
     fragments = [_fragment(form, store, root, file) for file in chosen if file.row_groups]
     return _RowGroups(fragments, read.arrow_schema(), form, store)
+
+
+def _options(files: TableFiles) -> ds.ParquetFragmentScanOptions:
+    """Pages are checked; of an object store, gaps are read through as elsewhere."""
+    if files.local_root is not None:
+        return ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    gaps = pa.CacheOptions(hole_size_limit=files.read_through, range_size_limit=_MOST_AT_ONCE + files.read_through)
+    return ds.ParquetFragmentScanOptions(page_checksum_verification=True, pre_buffer=True, cache_options=gaps)
+
+
+class _Counted(fs.FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
+    """A table's store for Arrow, which counts what is asked and reads just the ranges that Arrow names."""
+
+    def __init__(self, store: Any, root: str, files: TableFiles) -> None:
+        super().__init__(store)
+        self._root, self._files = root, files
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """A data file of the table."""
+        return self._files.open_input(path.removeprefix(self._root).lstrip("/"))
 
 
 class _RowGroups(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -74,14 +94,14 @@ def _arrow_store(files: TableFiles) -> tuple[fs.FileSystem, str]:
     if files.local_root is not None:
         return fs.LocalFileSystem(), files.full_path("")
     store, root = url_to_fs(files.full_path(""))
-    return fs.PyFileSystem(fs.FSSpecHandler(store)), root
+    return fs.PyFileSystem(_Counted(store, root, files)), root
 
 
 def _fragment(form: ds.ParquetFileFormat, store: fs.FileSystem, root: str, read: FileRead) -> ds.ParquetFileFragment:
     """One file's surviving row groups, compared with the catalog."""
     try:
         whole = form.make_fragment(f"{root.rstrip('/')}/{read.path}", store)
-        check_row_groups(whole, read)
+        check_row_groups(whole.metadata, read)
         return whole.subset(row_group_ids=list(read.row_groups))
     except FileNotFoundError as error:
         raise missing(read.path) from error

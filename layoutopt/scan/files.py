@@ -1,37 +1,99 @@
-"""Reading chosen row groups of one data file, after comparing it with what the catalog says of it."""
+"""Reading chosen row groups of data files, after comparing them with what the catalog says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.footers import footer_digest, metadata_of, read_footer
+from layoutopt.catalog.storage.footers import footer_digest, metadata_of
+from layoutopt.catalog.storage.ranges import bytes_of_chunks
+from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
 from layoutopt.scan.segments import FileRead
 
 BATCH_ROWS = 65_536
 _OPEN_AT_ONCE = 8
+# Of an object store: enough that neither decoding nor a request waits for the other; windows have some megabytes.
+_FOOTERS_AHEAD = 8
+_WINDOWS_AHEAD = 3
 
 
-def read_file(files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of the named columns, in that order, from one file's chosen row groups.
+def read_files(
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the named columns, in that order, from the chosen row groups of some files, one after the other.
+
+    Of an object store footers and row groups are read ahead, while others are decoded.
 
     Raises:
-        DataFileError: the file is missing or damaged, or holds something else than the catalog says.
+        DataFileError: a file is missing or damaged, or holds something else than the catalog says.
     """
-    if not read.row_groups:
+    wanted = [read for read in reads if read.row_groups]
+    if files.local_root is not None:
+        for read in wanted:
+            yield from _checked(read, names, _local_batches(files, read, names, batch_rows))
         return
+    opened = made_ahead(partial(_row_groups_of, files), wanted, _FOOTERS_AHEAD)
+    windows = (
+        (read, window)
+        for read, metadata in zip(wanted, opened, strict=True)
+        for window in windows_of(files, read.path, metadata, read.row_groups, names)
+    )
+    fetched = made_ahead(partial(_fetched, files), windows, _WINDOWS_AHEAD)
+    for read, of_file in groupby(fetched, key=itemgetter(0)):
+        yield from _checked(read, names, _fetched_batches(of_file, names, batch_rows))
+
+
+def _row_groups_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
+    """A file's footer, compared with the catalog."""
+    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+        check_row_groups(parquet.metadata, read)
+        return parquet.metadata
+
+
+def _fetched(files: TableFiles, item: tuple[FileRead, Window]) -> tuple[FileRead, Window, pa.NativeFile]:
+    read, window = item
+    try:
+        return read, window, window.open(files)
+    except FileNotFoundError as error:
+        raise missing(read.path) from error
+    except OSError as error:
+        raise damaged(read.path, error) from error
+
+
+def _fetched_batches(
+    of_file: Iterable[tuple[FileRead, Window, pa.NativeFile]], names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    for _, window, source in of_file:
+        # Arrow would read other gaps through than those that are here.
+        with pq.ParquetFile(
+            source, metadata=window.metadata, page_checksum_verification=True, pre_buffer=False
+        ) as parquet:
+            yield from parquet.iter_batches(batch_rows, list(window.row_groups), columns=list(names))
+
+
+def _local_batches(
+    files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+        check_row_groups(parquet.metadata, read)
+        yield from parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names))
+
+
+def _checked(read: FileRead, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; fails where they are not the rows that the catalog says."""
     found = 0
     try:
-        with open_parquet(files, read.path, read.footer, remember=True) as parquet:
-            check_row_groups(parquet, read)
-            for batch in parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names)):
-                found += batch.num_rows
-                yield batch.select(list(names))
+        for batch in batches:
+            found += batch.num_rows
+            yield batch.select(list(names))
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(read.path, error) from error
     if found != sum(read.rows):
@@ -61,13 +123,9 @@ def open_parquet(
         DataFileError: it is missing, or no Parquet file, or its footer was changed.
     """
     try:
-        source = files.open_input(path)
-        metadata = None
-        if footer is not None:
-            metadata = files.footers.get(path, footer) if remember else None
-            if metadata is None:
-                found = checked_footer(source, path, footer)
-                metadata = files.footers.put(path, footer, found) if remember else metadata_of(found)
+        metadata = None if footer is None else _metadata(files, path, footer, remember)
+        known = metadata is not None and files.local_root is None
+        source = files.open_input(path, bytes_of_chunks(metadata) if known else None)
         read_dictionary = None
         if coded is not None:
             metadata = metadata or pq.read_metadata(source)
@@ -81,7 +139,15 @@ def open_parquet(
         raise damaged(path, error) from error
 
 
-def checked_footer(source: pa.NativeFile, path: str, digest: str) -> bytes:
+def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.FileMetaData:
+    kept = files.footers.get(path, digest) if remember else None
+    if kept is not None:
+        return kept
+    found = _checked_footer(files, path, digest)
+    return files.footers.put(path, digest, found) if remember else metadata_of(found)
+
+
+def _checked_footer(files: TableFiles, path: str, digest: str) -> bytes:
     """A data file's footer.
 
     Raises:
@@ -89,7 +155,7 @@ def checked_footer(source: pa.NativeFile, path: str, digest: str) -> bytes:
         OSError: it can't be read.
     """
     try:
-        footer = read_footer(source)
+        footer = files.read_footer(path)
     except ValueError as error:
         raise damaged(path, error) from error
     if footer_digest(footer) != digest:
@@ -106,8 +172,7 @@ def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) ->
 
     def check(path: str, digest: str) -> None:
         try:
-            with files.open_input(path) as source:
-                checked_footer(source, path, digest)
+            _checked_footer(files, path, digest)
         except FileNotFoundError as error:
             raise missing(path) from error
         except OSError as error:
@@ -119,13 +184,12 @@ def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) ->
             pass
 
 
-def check_row_groups(parquet: pq.ParquetFile, read: FileRead) -> None:
+def check_row_groups(metadata: pq.FileMetaData, read: FileRead) -> None:
     """Compares a file's footer with the catalog.
 
     Raises:
         DataFileError: a row group is missing or has another number of rows.
     """
-    metadata = parquet.metadata
     for row_group, rows in zip(read.row_groups, read.rows, strict=True):
         actual = metadata.row_group(row_group).num_rows if row_group < metadata.num_row_groups else None
         if actual != rows:

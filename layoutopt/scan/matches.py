@@ -22,7 +22,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.engine import connect
-from layoutopt.scan.files import BATCH_ROWS, read_file
+from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
@@ -193,7 +193,7 @@ class Matches:
             members = mine[blocks.file[mine] == file]
             groups, rows = blocks.row_group[members].tolist(), blocks.rows[members].tolist()
             part = FileRead(blocks.files[file], tuple(groups), tuple(rows))
-            arrays += [batch.column(0) for batch in read_file(table.catalog.files, part, [TID], BATCH_ROWS)]
+            arrays += [batch.column(0) for batch in read_files(table.catalog.files, [part], [TID], BATCH_ROWS)]
         return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 

@@ -16,7 +16,7 @@ from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
-from layoutopt.scan.files import BATCH_ROWS, read_file
+from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.reconstruct import read_rows_by_tid
 from layoutopt.scan.segments import LayoutRead, SegmentRead
 
@@ -88,6 +88,5 @@ def _read_one_layout(
     files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
-    for file in read.files:
-        for batch in read_file(files, file, names, batch_rows):
-            yield pa.RecordBatch.from_arrays(conform(batch.columns, columns), names=names)
+    for batch in read_files(files, read.files, names, batch_rows):
+        yield pa.RecordBatch.from_arrays(conform(batch.columns, columns), names=names)

@@ -22,7 +22,7 @@ from layoutopt.model.predicates import TRUE, And, Node, columns_of, describe
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
 from layoutopt.scan.check_switch import TALLY
-from layoutopt.scan.files import BATCH_ROWS, read_file
+from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.segments import LayoutRead, SegmentRead
 
@@ -146,7 +146,7 @@ def gather_positions(tids: Ints, wanted: Ints) -> Ints:
 
 
 def _read_tids(files: TableFiles, read: LayoutRead) -> _Rows:
-    arrays = [batch.column(0) for file in read.files for batch in read_file(files, file, [TID], BATCH_ROWS)]
+    arrays = [batch.column(0) for batch in read_files(files, read.files, [TID], BATCH_ROWS)]
     tids = np.concatenate([np.zeros(0, np.int64), *(_as_tids(array, read) for array in arrays)])
     if len(np.unique(tids)) != len(tids):
         raise DataFileError(f"the data file {read.files[0].path!r} repeats a row's position; load its partition again")
@@ -183,7 +183,7 @@ def _only_groups_with(layout: _Rows, present: Ints) -> _Rows:
 def _read_columns(files: TableFiles, read: LayoutRead, columns: Sequence[Column]) -> pa.Table:
     """Some columns of a layout's row groups, in the order of the files."""
     names = [column.name for column in columns]
-    batches = [batch for file in read.files for batch in read_file(files, file, names, BATCH_ROWS)]
+    batches = list(read_files(files, read.files, names, BATCH_ROWS))
     arrays = pa.Table.from_batches(batches).columns if batches else [pa.chunked_array([pa.nulls(0)]) for _ in names]
     return pa.Table.from_arrays(conform(arrays, columns), names=names)
 

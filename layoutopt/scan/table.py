@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from layoutopt import extensions
+from layoutopt.catalog.storage.filesystem import READ_THROUGH
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
@@ -38,14 +39,23 @@ if TYPE_CHECKING:
 DUCKDB: Final = "duckdb"
 
 
-def open_table(path: str, *, snapshot: int | None = None, as_of: str | None = None) -> Table:
+def open_table(
+    path: str, *, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH
+) -> Table:
     """Opens a table at its newest snapshot, at the snapshot of a number, or as of a time (ISO 8601).
+
+    Args:
+        path: a local path, or a URL as ``s3://bucket/events``.
+        snapshot: its number.
+        as_of: a time.
+        read_through: in an object store, the most bytes between two ranges of a file that are read along with them
+            rather than asking twice; what is asked is counted in ``table.catalog.files.traffic``.
 
     Raises:
         NotATableError: the path holds something else, or nothing.
         CatalogError: a catalog file is missing, damaged or of an unknown version.
     """
-    return Table(Catalog.open(str(path), snapshot, as_of))
+    return Table(Catalog.open(str(path), snapshot, as_of, read_through))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.bench.tpch.queries import TABLE
 from layoutopt.errors import SettingError
+from layoutopt.model.engine_costs import BUILT_IN, Work
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
@@ -59,14 +60,28 @@ def test_totals_and_their_ratio_are_printed() -> None:
         OPTIMISED: Timing([[0.5, 1.0]], [[1.0, 1.5]]),
     }
     product = {"rows": 7, "timings": {name: asdict(timing) for name, timing in timings.items()}}
-    summary = summary_of(product, ["q3", "q5"])
+    assert summary_of(product, ["q3", "q5"], "duckdb")["predicted_seconds"] is None
+    work = [Work(queries=1), Work(queries=1, values=1e6)]
+    summary = summary_of({**product, "work": [astuple(each) for each in work]}, ["q3", "q5"], "duckdb")
+    predicted = sum(BUILT_IN.costs("duckdb").seconds(each) for each in work)
+    assert summary["predicted_seconds"] == pytest.approx(predicted, abs=1e-5) != 0
     assert (summary["rows"], summary["rounds"], summary["ratio"]) == (7, 1, 2.4)
     assert summary[OPTIMISED] == {"seconds": 2.5, "planning_seconds": 1.5, "by_template": {"q3": 1.0, "q5": 1.5}}
     said = io.StringIO()
     Console(width=160, file=said).print(queries_report({"chapter4": {"duckdb": summary}}, 0.1))
     assert "warm, median of 1 rounds" in said.getvalue()
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
-    assert ["chapter4 (100)", "duckdb", "6.00 s", "1.00 s", "2.50 s", "1.50 s", "2.40x", "0 of 100"] in cells
+    assert [
+        "chapter4 (100)",
+        "duckdb",
+        "6.00 s",
+        "1.00 s",
+        "2.50 s",
+        "1.50 s",
+        f"{predicted:.2f} s",
+        "2.40x",
+        "0 of 100",
+    ] in cells
     assert ["q5", "4.00 s", "1.50 s"] in cells
 
 
@@ -85,7 +100,9 @@ def test_engines_are_timed_apart(tmp_path: Path) -> None:
 def test_a_query_counts_as_slowed_down_beyond_a_fifth_and_a_moment() -> None:
     plain, ours = [0.125, 0.125, 1.0], [0.15, 0.25, 0.5]
     timings = {PLAIN: Timing([plain], [plain]), OPTIMISED: Timing([ours], [ours])}
-    summary = summary_of({"rows": 3, "timings": {name: asdict(timing) for name, timing in timings.items()}}, ["q"] * 3)
+    summary = summary_of(
+        {"rows": 3, "timings": {name: asdict(timing) for name, timing in timings.items()}}, ["q"] * 3, "spark"
+    )
     assert (summary["slowed"], summary["slowest"]) == (1, 2.0)
 
 

@@ -19,6 +19,8 @@ from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.scan.table import open_table
 from tests.catalog.crash import check_contents, commit, read
+from tests.scan.builder import build, building, by_position
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
 s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
 server: Any = pytest.importorskip("moto.server", reason="needs moto")
@@ -156,3 +158,29 @@ def test_a_commit_whose_answer_is_lost_is_one_commit(files: TableFiles, monkeypa
     newest = latest_snapshot(files)
     assert newest is not None
     assert newest.number == 0
+
+
+def test_a_query_sends_few_requests(files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = some_rows(240)
+    made = building(SCHEMA, CONDITIONS, partition_by="year", blocking=by_position(8), footers=True)
+    build(tmp_path / "built", rows, made)
+    s3fs.S3FileSystem().put(str(tmp_path / "built"), files.root.removeprefix("s3://"), recursive=True)
+    sent: list[tuple[str, str]] = []
+    send = s3fs.S3FileSystem._call_s3
+
+    async def noting(self: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        sent.append((method, named.get("Key", "")))
+        return await send(self, method, *arguments, **named)
+
+    def of_data() -> list[str]:
+        found = [method for method, key in sent if "/data/" in key]
+        sent.clear()
+        return found
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", noting)
+    table = open_table(files.root)
+    assert same(table.sql("SELECT * FROM t").to_pylist(), expected("SELECT * FROM t", rows))
+    assert of_data() == ["get_object"] * 2 * len(table.files())  # of each file its end, and all column chunks at once
+    open_table(files.root).sql("SELECT * FROM t")
+    assert not [key for _, key in sent if "/plans/" in key or "/blocks/" in key]
+    assert of_data() == ["get_object"] * len(table.files())

@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SettingError
+from layoutopt.inspect.file_runs import FileVerdict, check_files
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Layout
 from layoutopt.scan.table import Table
@@ -61,6 +63,24 @@ def test_an_untouched_table_is_as_it_should_be(table: Table) -> None:
 @pytest.mark.parametrize("layouts", [GROUPS, OVERLAPPING], ids=["gsop", "gsop-r"])
 def test_several_layouts_are_verified(layouts: list[Layout], tmp_path: Path, rows: pa.Table) -> None:
     assert verify(build(tmp_path, rows, building(SCHEMA, CONDITIONS, layouts=layouts, segment_rows=50))).problems == ()
+
+
+@pytest.mark.parametrize("layouts", [None, OVERLAPPING], ids=["sop", "gsop-r"])
+def test_a_partition_is_checked_alone_as_among_others(
+    layouts: list[Layout] | None, tmp_path: Path, rows: pa.Table
+) -> None:
+    """What a task of many does: it opens its own partitions and no others."""
+    table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year"))
+    path = Path(table.files()[0])
+    rewrite(path, pq.read_table(path).drop_columns(["score"]))
+    paths = [path for source in table.sources for path in source.blocks.files]
+    whole = list(check_files(table, paths))
+    assert any(verdict.findings for verdict in whole)
+    alone: list[FileVerdict] = []
+    for entry in table.catalog.partitions:
+        part = Table(Catalog.open_partitions(str(tmp_path), table.catalog.snapshot.number, {entry.key}))
+        alone += check_files(part, [path for source in part.sources for path in source.blocks.files], workers=1)
+    assert sorted(alone, key=lambda verdict: verdict.path) == sorted(whole, key=lambda verdict: verdict.path)
 
 
 def test_a_changed_value_is_found(table: Table) -> None:

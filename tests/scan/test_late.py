@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from layoutopt.model.columns import TID
 from layoutopt.model.predicates import And, Node, columns_of
 from layoutopt.scan import reconstruct
-from layoutopt.scan.files import read_file
+from layoutopt.scan.files import read_files
 from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
@@ -43,11 +43,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many row groups of each column are read."""
     counted: Counter[str] = Counter()
 
-    def counting(files: Any, one: FileRead, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        counted.update({name: len(one.row_groups) for name in names if one.row_groups})
-        return read_file(files, one, names, batch_rows)
+    def counting(files: Any, some: Sequence[FileRead], names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        for one in some:
+            counted.update({name: len(one.row_groups) for name in names if one.row_groups})
+        return read_files(files, some, names, rows)
 
-    monkeypatch.setattr(reconstruct, "read_file", counting)
+    monkeypatch.setattr(reconstruct, "read_files", counting)
     return counted
 
 

@@ -8,18 +8,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.snapshot import FileDigest
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
+from layoutopt.spark.loading.verifying import in_spark
 
 Change = Callable[[pa.Table, list[int]], pa.Table]
 
 
 def found(table: Path) -> set[tuple[str, str]]:
-    """The problems: each check, and the file in which it failed."""
-    return {(problem.check, Path(problem.file).name) for problem in verify(open_table(str(table))).problems}
+    """The problems: each check, and the file in which it failed. Spark's tasks find the same, to the last word."""
+    opened = open_table(str(table))
+    report = verify(opened)
+    assert verify(opened, checker=in_spark(SparkSession.active())) == report
+    return {(problem.check, Path(problem.file).name) for problem in report.problems}
 
 
 def recommit(table: Path, change: Callable[[pa.Table], pa.Table]) -> None:

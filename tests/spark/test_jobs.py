@@ -84,6 +84,9 @@ def test_a_load_works_on_executors_of_their_own(place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "loaded 100 rows" in done.stdout
     assert [entry.key for entry in Catalog.open(f"{place}/cluster").snapshot.partitions] == ["1"]
+    done = submit("local-cluster[1,1,1024]", "verify", "--table", table)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "100 rows read; all as it should be" in done.stdout
 
 
 def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(place: Path) -> None:

@@ -19,6 +19,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.verifying import in_spark
 from layoutopt.spark.planning.plan import make_plan
 from tests.spark.rewriting import found, recommit, rewrite
 
@@ -60,6 +61,27 @@ def test_what_was_just_loaded_is_as_it_should_be(table: Path) -> None:
     assert report.unchecked == ()
 
 
+def test_spark_reads_the_same_in_tasks(spark: SparkSession, table: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    opened = open_table(str(table))
+    report = verify(opened, progress=lambda *step: steps.append(step), checker=in_spark(spark))
+    assert report == verify(opened)
+    done, tasks = steps[-1]
+    assert 1 < done == tasks <= report.files
+    sampled = verify(opened, 0.5, seed=3, checker=in_spark(spark))
+    assert sampled == verify(opened, 0.5, seed=3)
+    assert 0 < sampled.files < report.files
+
+
+def test_spark_reads_what_a_damaged_catalog_leaves(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file,) = (table / "_layoutopt/blocks").iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    assert main(["verify", str(table), "--engine", "spark"]) == FAILED
+    said = capsys.readouterr()
+    assert file.name in said.out
+    assert said.err.count("\n") == 1
+
+
 def test_a_flipped_byte_is_found(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = victim(table)
     group = pq.read_metadata(file).row_group(1)
@@ -71,10 +93,11 @@ def test_a_flipped_byte_is_found(table: Path, capsys: pytest.CaptureFixture[str]
     problems = found(table)
     assert {name for _, name in problems} == {file.name}
     assert {check for check, _ in problems} & {"file", "checksum"}
-    assert main(["verify", str(table)]) == FAILED
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1
-    assert file.name in said.out
+    for engine in ("local", "spark"):
+        assert main(["verify", str(table), "--engine", engine]) == FAILED
+        said = capsys.readouterr()
+        assert said.err.count("\n") == 1
+        assert file.name in said.out
 
 
 def test_a_changed_footer_is_found(table: Path) -> None:

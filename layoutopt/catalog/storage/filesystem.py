@@ -16,31 +16,35 @@ FileExistsError, and no reader ever sees half a file. How, by store:
 
 from __future__ import annotations
 
-import errno
-import inspect
 import os
-import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from layoutopt.catalog.fields import is_safe_path
-from layoutopt.catalog.storage.footers import DecodedFooters
+from layoutopt.catalog.storage.exclusive import TEMPORARY, create_by_rename, create_conditionally, create_local
+from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, footer_by_end, read_footer
+from layoutopt.catalog.storage.kept import LastUsed
 from layoutopt.catalog.storage.local_store import LocalStore, absolute, is_url, protocol_of
+from layoutopt.catalog.storage.ranges import FetchedFile, Range
+from layoutopt.catalog.storage.traffic import Traffic
 from layoutopt.errors import CatalogError, SettingError
 
-TEMPORARY = ".tmp-"
+READ_THROUGH = 128 << 10
+"""Bytes of a gap that are read along rather than asking once more; see docs/decisions/0040."""
+_MOST_FIRST_READ = 4 << 20
+_MOST_KEPT = 64 << 20
 
-_MOST_RACES = 6
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+# What never changes is kept for all that open tables in this process: asking a store again takes long.
+_FOOTERS = DecodedFooters()
+_CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,17 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files under one table's root: a local path or a URL."""
+    """The files under one table's root: a local path or a URL.
+
+    Attributes:
+        root: the path or URL.
+        read_through: in an object store, the most bytes between two ranges that are read along to save a request.
+        fresh: whether every file is read where it lies, though this process may know its content.
+    """
 
     root: str
+    read_through: int = READ_THROUGH
+    fresh: bool = False
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
@@ -79,7 +91,15 @@ class TableFiles:
     @cached_property
     def footers(self) -> DecodedFooters:
         """The data files' footers that were read by now, for who reads the same files many times."""
-        return DecodedFooters()
+        return DecodedFooters() if self.local_root is not None else _FOOTERS
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What was asked of the store by now; nothing is counted of a local disk."""
+        return Traffic()
+
+    def _asking(self, count: int = 1) -> AbstractContextManager[list[int]]:
+        return nullcontext([]) if self.local_root is not None else self.traffic.request(count)
 
     def _full(self, path: str) -> str:
         if path and not is_safe_path(path):
@@ -103,18 +123,92 @@ class TableFiles:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        return bytes(self._store[0].cat_file(self._full(path)))
+        full = self._full(path)
+        with self._asking() as sizes:
+            data = bytes(self._store[0].cat_file(full))
+            sizes.append(len(data))
+        return data
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        """A file for pyarrow to read at random places.
+    def read_known(self, path: str, digest: str) -> bytes:
+        """The content of a file that never changes and has this digest: as it was read before, where that is known.
+
+        Whoever reads it compares it with the digest, and then says so by :meth:`keep_known`.
 
         Raises:
             FileNotFoundError: there is no such file.
         """
-        full = self._full(path)
+        kept = None if self.fresh or self.local_root is not None else _CONTENTS.get((self.full_path(path), digest))
+        return self.read_bytes(path) if kept is None else kept
+
+    def keep_known(self, path: str, digest: str, data: bytes) -> None:
+        """Keep a content for :meth:`read_known`, where reading takes long; it has that digest."""
+        if self.local_root is None:
+            _CONTENTS.put((self.full_path(path), digest), data, len(data))
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        """A file for pyarrow to read at random places; in an object store each reading is a request.
+
+        Args:
+            path: the file.
+            size: its bytes, or as many as will be read of it, where they are known: that saves a request.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
         if self.local_root is not None:
-            return pa.OSFile(full)
-        return pa.PythonFile(self._store[0].open(full, "rb"), mode="r")
+            return pa.OSFile(self._full(path))
+        return self.fetched(path, self.size(path) if size is None else size, [])
+
+    def fetched(self, path: str, size: int, ranges: Sequence[Range]) -> pa.NativeFile:
+        """A file in an object store of which some ranges, ascending, are fetched now, and others when they are read."""
+        contents = list(zip(ranges, self.fetch(path, ranges), strict=True))
+        return pa.PythonFile(FetchedFile(size, contents, lambda *span: self.fetch(path, [span])[0]), mode="r")
+
+    def fetch(self, path: str, ranges: Sequence[Range]) -> list[bytes]:
+        """The contents of some ranges of a file in an object store, each by one request, sent together.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            OSError: the store failed, or the file ends before a range does.
+        """
+        if not ranges:
+            return []
+        full = self._full(path)
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        with self._asking(len(ranges)) as sizes:
+            found = self._store[0].cat_ranges([full] * len(ranges), starts, ends, on_error="raise")
+            sizes += map(len, found)
+        for (start, end), data in zip(ranges, found, strict=True):
+            if len(data) != end - start:
+                raise OSError(f"it has {len(data)} of the {end - start} bytes from {start} on")
+        return [bytes(data) for data in found]
+
+    def read_footer(self, path: str) -> bytes:
+        """The footer of a Parquet file, with its length and magic bytes.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the file does not end as a Parquet file does.
+            OSError: it can't be read.
+        """
+        if self.local_root is not None:
+            with self.open_input(path) as file:
+                return read_footer(file)
+        # Footers of one table are about as long: most are read by one request.
+        footer = footer_by_end(lambda length: self._end(path, length), self._first_read[0])
+        self._first_read[0] = min(max(self._first_read[0], len(footer)), _MOST_FIRST_READ)
+        return footer
+
+    @cached_property
+    def _first_read(self) -> list[int]:
+        return [FIRST_READ]
+
+    def _end(self, path: str, length: int) -> bytes:
+        full = self._full(path)
+        with self._asking() as sizes:
+            data = bytes(self._store[0].cat_file(full, start=-length))
+            sizes.append(len(data))
+        return data
 
     def size(self, path: str) -> int:
         """A file's size in bytes.
@@ -122,23 +216,31 @@ class TableFiles:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        return int(self._store[0].size(self._full(path)))
+        full = self._full(path)
+        with self._asking():
+            return int(self._store[0].size(full))
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder of that path ("" is the root)."""
         self._store[0].invalidate_cache()
-        return bool(self._store[0].exists(self._full(path)))
+        full = self._full(path)
+        with self._asking():
+            return bool(self._store[0].exists(full))
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a file."""
         self._store[0].invalidate_cache()
-        return bool(self._store[0].isfile(self._full(path)))
+        full = self._full(path)
+        with self._asking():
+            return bool(self._store[0].isfile(full))
 
     def list(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted, without temporary files; empty where there is no such folder."""
         self._store[0].invalidate_cache()
+        full = self._full(path)
         try:
-            found = self._store[0].ls(self._full(path), detail=False)
+            with self._asking():
+                found = self._store[0].ls(full, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return ()
         names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
@@ -150,8 +252,10 @@ class TableFiles:
             yield from _walk_local(self.local_root, path)
             return
         self._store[0].invalidate_cache()
-        root = self._store[1].strip("/")
-        for name, info in self._store[0].find(self._full(path), detail=True).items():
+        root, full = self._store[1].strip("/"), self._full(path)
+        with self._asking():
+            found = self._store[0].find(full, detail=True)
+        for name, info in found.items():
             yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), _modified(info))
 
     def now(self, folder: str) -> float:
@@ -183,8 +287,9 @@ class TableFiles:
 
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens where there is none."""
-        with suppress(FileNotFoundError):
-            self._store[0].rm_file(self._full(path))
+        full = self._full(path)
+        with suppress(FileNotFoundError), self._asking():
+            self._store[0].rm_file(full)
 
     def write_new(self, path: str, data: bytes) -> None:
         """Create a file with this content, whole and durable, or not at all (put-if-absent).
@@ -196,11 +301,12 @@ class TableFiles:
         """
         full = self._full(path)
         if self.local_root is not None:
-            _create_local(Path(full), data)
-        elif protocol_of(self.root) in ("hdfs", "viewfs"):
-            _create_by_rename(self._store[0], full, data)
-        else:
-            _create_conditionally(self._store[0], full, data)
+            create_local(Path(full), data)
+            return
+        create = create_by_rename if protocol_of(self.root) in ("hdfs", "viewfs") else create_conditionally
+        with self._asking() as sizes:
+            create(self._store[0], full, data)
+            sizes.append(len(data))
 
 
 def _walk_local(root: Path, path: str) -> Iterator[StoredFile]:
@@ -223,100 +329,3 @@ def _modified(info: Mapping[str, Any]) -> float | None:
         if isinstance(value, datetime):
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     return None
-
-
-def _create_local(target: Path, data: bytes) -> None:
-    _make_folders(target.parent)
-    temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, target)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            raise CatalogError(
-                f"the disk of {str(target)!r} has no hard links ({error.strerror}), so no file can be created "
-                "exclusively there; put the table on another"
-            ) from error
-        _sync_folder(target.parent)
-    except OSError as error:
-        if error.filename == str(temporary):
-            error.filename = str(target)  # nobody knows the other
-        raise
-    finally:
-        with suppress(OSError):  # on a read-only mount even a file that is not there can't be removed
-            temporary.unlink()
-
-
-def _make_folders(folder: Path) -> None:
-    """Create a folder and its parents, each made durable in the folder that holds it."""
-    if folder.is_dir():
-        return
-    _make_folders(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _create_by_rename(filesystem: Any, full: str, data: bytes) -> None:
-    folder, _ = full.rsplit("/", 1)
-    filesystem.makedirs(folder, exist_ok=True)
-    temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
-    try:
-        filesystem.pipe_file(temporary, data)
-        if filesystem.exists(full):
-            raise FileExistsError(full)
-        try:
-            filesystem.mv(temporary, full)
-        except OSError as error:
-            if filesystem.exists(full):
-                raise FileExistsError(full) from error
-            raise
-    finally:
-        if filesystem.exists(temporary):
-            filesystem.rm_file(temporary)
-
-
-def _create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
-    # A driver that does not know "mode" may swallow it and overwrite: two commits would both succeed.
-    writer = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
-    if "mode" not in inspect.signature(writer).parameters:
-        raise CatalogError(
-            f"the driver {type(filesystem).__name__} of {full!r} can't create a file exclusively; install a newer one"
-        )
-    for attempt in range(_MOST_RACES):
-        try:
-            filesystem.pipe_file(full, data, mode="create")
-            return
-        except NotImplementedError as error:
-            raise CatalogError(
-                f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
-            ) from error
-        except FileExistsError:
-            raise
-        except OSError as error:
-            # What drivers make of the answers "there is one" and "somebody writes it just now" differs by store.
-            status = _http_status(error)
-            if status == HTTPStatus.PRECONDITION_FAILED:
-                raise FileExistsError(full) from error
-            if status != HTTPStatus.CONFLICT or attempt == _MOST_RACES - 1:
-                raise
-            time.sleep(0.05 * 2**attempt)
-
-
-def _http_status(error: OSError) -> int | None:
-    """The answer of an object store that an error was made of, by boto's convention."""
-    response = getattr(error.__cause__, "response", None)
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
-    return status if isinstance(status, int) else None

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
-from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.storage.kept import LastUsed
+
 MAGIC = b"PAR1"
 _END = 8  # the footer's length as a little-endian int32, and the magic bytes
-_FIRST_READ = 64 * 1024  # most footers fit: one request to a store
+FIRST_READ = 64 * 1024
+"""Bytes of a file's end that are read first: most footers fit."""
 _MOST_KEPT = 32 * 2**20  # bytes of footers; decoded they take some times as many
 
 
@@ -109,13 +111,27 @@ def read_footer(file: pa.NativeFile) -> bytes:
         OSError: it can't be read.
     """
     size = file.size()
-    file.seek(max(0, size - _FIRST_READ))
-    end = file.read()
-    missing = min(footer_length(end), size) - len(end)
-    if missing > 0:
-        file.seek(size - len(end) - missing)
-        end = file.read(missing) + end
-    return footer_at_end(end)
+
+    def end(length: int) -> bytes:
+        file.seek(max(0, size - length))
+        return bytes(file.read())
+
+    return footer_by_end(end, FIRST_READ)
+
+
+def footer_by_end(end: Callable[[int], bytes], first: int) -> bytes:
+    """The footer of a file whose last bytes can be read.
+
+    Args:
+        end: so many bytes of the file's end, or all of a shorter file.
+        first: how many to read at first; more are read where the footer is longer.
+
+    Raises:
+        ValueError: the file does not end as a Parquet file does.
+    """
+    data = end(first)
+    length = footer_length(data)
+    return footer_at_end(data if length <= len(data) else end(length))
 
 
 def metadata_of(footer: bytes) -> pq.FileMetaData:
@@ -135,18 +151,11 @@ class DecodedFooters:
     """
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
-        self._most = most
-        self._bytes = 0
-        self._kept: OrderedDict[tuple[str, str], tuple[pq.FileMetaData, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: LastUsed[tuple[str, str], pq.FileMetaData] = LastUsed(most)
 
     def get(self, path: str, digest: str) -> pq.FileMetaData | None:
         """A file's footer, None where it is not kept."""
-        with self._lock:
-            found = self._kept.get((path, digest))
-            if found is not None:
-                self._kept.move_to_end((path, digest))
-        return None if found is None else found[0]
+        return self._kept.get((path, digest))
 
     def put(self, path: str, digest: str, footer: bytes) -> pq.FileMetaData:
         """Decode a checked footer, and keep it.
@@ -155,13 +164,5 @@ class DecodedFooters:
             pyarrow.ArrowException, OSError: it can't be understood.
         """
         metadata = metadata_of(footer)
-        with self._lock:
-            _, before = self._kept.pop((path, digest), (None, 0))
-            self._kept[path, digest] = metadata, len(footer)
-            self._bytes += len(footer) - before
-            while self._bytes > self._most and self._kept:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
+        self._kept.put((path, digest), metadata, len(footer))
         return metadata
-
-    def __reduce__(self) -> tuple[type[DecodedFooters], tuple[int]]:
-        return DecodedFooters, (self._most,)

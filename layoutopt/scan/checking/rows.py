@@ -19,7 +19,7 @@ from layoutopt.model.arrays import Ints
 from layoutopt.model.columns import TID
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
-from layoutopt.scan.files import BATCH_ROWS, read_file
+from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import FileRead
 
@@ -103,7 +103,7 @@ class SegmentRows:
             mine = members[blocks.file[members] == file]
             groups, rows = tuple(blocks.row_group[mine].tolist()), tuple(blocks.rows[mine].tolist())
             part = FileRead(blocks.files[file], groups, rows, blocks.footers[file])
-            yield from read_file(self._files, part, [name], BATCH_ROWS)
+            yield from read_files(self._files, [part], [name], BATCH_ROWS)
 
 
 _KEPT: Final[WeakKeyDictionary[PlanBlocks, dict[int, SegmentRows]]] = WeakKeyDictionary()

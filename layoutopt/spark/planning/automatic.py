@@ -9,6 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
@@ -16,13 +17,15 @@ from layoutopt.features.holdout import can_be_split, mined_from
 from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.engine_costs import BUILT_IN, Calibration
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicted import spread_when_tried, when_tried
+from layoutopt.model.predicted import calibrated, spread_when_tried, when_tried
 from layoutopt.model.query import Query
 from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
 from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
+from layoutopt.spark.planning.objectives import BYTES, TIME, Objective
 from layoutopt.spark.planning.plan import make_plan, request_of
 from layoutopt.spark.planning.row_order import AUTO
 
@@ -32,11 +35,15 @@ CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sor
 ALONE: Final = "sop"
 """What ``auto`` is where there are no queries to choose by."""
 
+_BY_BYTES: Final = Objective()
 _LESS_BY_LAYOUTS: Final = 0.95
 """Several layouts are taken where they read so little of what one does."""
 
 _CLOSE: Final = 1.5
 """Methods are rehearsed that read less than so many times what the best does: samples were wrong by a third."""
+
+SIZES: Final = (0.25, 0.5, 2.0, 4.0, 8.0)
+"""Block sizes that are tried by time, times the default."""
 
 THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
@@ -62,6 +69,7 @@ def plan_best(
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
     say = progress or (lambda sentence: None)
+    _check_objective(settings)
     open_guides = settings.method == ALONE and settings.guides == "auto" and can_be_split(document.queries)
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:
@@ -77,9 +85,15 @@ def plan_best(
     evaluation = start_evaluation(spark, settings, document, thresholds, say)
     tried: dict[str, float] = {}
     if settings.method == "auto":
-        settings = choose_method(evaluation, settings, default, say)
-        tried |= {when_tried(trial.settings.method): trial.score for trial in evaluation.evaluated}
-        tried |= {spread_when_tried(t.settings.method): spread(t, evaluation.held) for t in evaluation.evaluated}
+        given = given_calibration(settings)
+        objective = objective_of(settings, given)
+        settings = choose_method(evaluation, settings, default, say, objective)
+        for trial in evaluation.evaluated:
+            label = _label(trial, settings)
+            tried[when_tried(label, trial.by)] = trial.score
+            tried[spread_when_tried(label, trial.by)] = spread(trial, evaluation.held)
+        if given is not None:  # whoever reads the plan can then tell what it was chosen by
+            tried |= calibrated(settings.engine, given.costs(settings.engine).seconds_of)
     elif open_guides:
         settings = choose_guides(evaluation, settings, default)
     if settings.tune:
@@ -95,11 +109,47 @@ def plan_best(
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
-def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int, say: Progress) -> PlanSettings:
-    """The settings with the method that reads the fewest bytes; of equals the first of the candidates.
+def given_calibration(settings: PlanSettings) -> Calibration | None:
+    """What engines cost on the user's machine, where a file says so; it counts for plans by time alone."""
+    if settings.calibration is None or settings.objective != TIME:
+        return None
+    return read_calibration(settings.calibration)
 
-    Those that are about the best on a sample of rows are compared once more on whole segments, where blocks have their
-    full size and the order of rows that they would have. Several layouts have to read clearly less than the best method
+
+def objective_of(settings: PlanSettings, calibration: Calibration | None) -> Objective:
+    """What plans are judged by; without a calibration by the built-in costs, the same on every machine.
+
+    Raises:
+        PlanError: the engine was not calibrated.
+    """
+    return Objective(settings.objective, (calibration or BUILT_IN).costs(settings.engine))
+
+
+def _check_objective(settings: PlanSettings) -> None:
+    if settings.objective != BYTES and (settings.method != "auto" or settings.tune):
+        raise SettingError(f"--objective {settings.objective} is what `auto` goes by; leave out --method and --tune")
+    if settings.calibration is not None and settings.objective != TIME:
+        raise SettingError("--calibration is of no use without --objective time; give that too, or leave it out")
+
+
+def _label(trial: EvaluatedPlan, settings: PlanSettings) -> str:
+    """The method of a trial, with its block size where that is not the plan's."""
+    rows = trial.settings.block_rows
+    return trial.settings.method if rows == settings.block_rows else f"{trial.settings.method} block-rows={rows}"
+
+
+def choose_method(
+    evaluation: HoldOutEvaluation,
+    settings: PlanSettings,
+    threshold: int,
+    say: Progress,
+    objective: Objective = _BY_BYTES,
+) -> PlanSettings:
+    """The settings with the method that takes the least; of equals the first of the candidates.
+
+    Those that read about the fewest bytes on a sample of rows are compared once more, by the objective, on whole
+    segments, where blocks have their full size and the order of rows that they would have. By time, block sizes are
+    compared then too where none was given. Several layouts have to read clearly less than the best method
     of one: a query pays for putting rows together, so a small gain, or one that the queries held back don't prove, is
     none. Copies are tried only where a storage budget was given, since they are the user's to pay for.
 
@@ -120,13 +170,33 @@ def choose_method(evaluation: HoldOutEvaluation, settings: PlanSettings, thresho
     if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
     fewest = _best(evaluation).score
-    close = evaluation.score_again([trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest])
+    among = [trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest]
+    singles = [trial for trial in evaluation.evaluated if _has_one_layout(trial)]
+    if objective.kind != BYTES and singles and not any(map(_has_one_layout, among)):
+        among.append(min(singles, key=_score))  # what reads more may take less
+    close = evaluation.score_again(among, objective)
     best = min(close, key=_score)
     single = min((trial for trial in close if _has_one_layout(trial)), key=_score, default=best)
     gains = best.score < _LESS_BY_LAYOUTS * single.score and clearly_less(best, single, evaluation.held)
     chosen = best if gains else single
     _say_why(close, chosen, evaluation.held, say)
+    if objective.kind == TIME and "block_rows" not in settings.model_fields_set:
+        say("trying other block sizes")
+        chosen = _best_block_rows(evaluation, chosen, objective)
     return chosen.settings
+
+
+def _best_block_rows(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, objective: Objective) -> EvaluatedPlan:
+    """A trial with the block size that takes the least; of equals its own."""
+    sizes = (round(factor * trial.settings.block_rows) for factor in SIZES)
+    others = [_with_block_rows(trial, rows) for rows in sizes]
+    evaluation.evaluated += others
+    return min(evaluation.score_again([trial, *others], objective), key=_score)
+
+
+def _with_block_rows(trial: EvaluatedPlan, rows: int) -> EvaluatedPlan:
+    settings = trial.settings.model_copy(update={"block_rows": rows})
+    return replace(trial, settings=settings, plans=tuple(replace(plan, block_rows=rows) for plan in trial.plans))
 
 
 def _say_why(close: Sequence[EvaluatedPlan], chosen: EvaluatedPlan, held: Sequence[Query], say: Progress) -> None:

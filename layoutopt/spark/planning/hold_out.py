@@ -27,10 +27,10 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import Progress, features_within
+from layoutopt.spark.planning.objectives import BYTES, Objective
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
-    CATALOG_BYTES_A_CHUNK,
     NOTHING_READ,
     BytesRead,
     RowSample,
@@ -40,6 +40,7 @@ from layoutopt.spark.planning.sample_evaluation import (
 )
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
+_BY_BYTES: Final = Objective()
 _WORST_SHARE: Final = 0.25
 """Of the resamples those by whose mean a plan is judged."""
 
@@ -53,6 +54,7 @@ class EvaluatedPlan:
         threshold: T of its features, in queries of the whole log.
         score: the share of full scans' bytes that the queries held back read, or of the worst resamples of them.
         read: what each of them reads.
+        by: what the score and what is read are of: bytes, cells or time.
         plans: what was made of each fold's training queries, where it is at hand.
     """
 
@@ -61,6 +63,7 @@ class EvaluatedPlan:
     score: float
     read: BytesRead = NOTHING_READ
     plans: tuple[Plan, ...] = ()
+    by: str = BYTES
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,8 @@ class HoldOutEvaluation:
         self.evaluated.append(self._evaluated(EvaluatedPlan(settings, threshold, 0.0, plans=plans), read))
         return self.evaluated[-1].score
 
-    def score_again(self, trials: Sequence[EvaluatedPlan]) -> list[EvaluatedPlan]:
-        """Some of what was evaluated, of one T, judged by the bytes of whole segments; their scores are replaced.
+    def score_again(self, trials: Sequence[EvaluatedPlan], objective: Objective = _BY_BYTES) -> list[EvaluatedPlan]:
+        """Some of what was evaluated, of one T, judged by an objective on whole segments; their scores are replaced.
 
         They stay as they are where there are no rows.
         """
@@ -124,11 +127,11 @@ class HoldOutEvaluation:
             plans = [_asked(trial.settings, plan) for trial in trials for plan in trial.plans]
             found = rehearse_segments(self._rows, plans, self.held)
         # Shares of one thing: what is sorted better is smaller as a whole, too.
-        full = np.max([one.full for one in found], axis=0)
+        full = np.max([objective.full(one) for one in found], axis=0)
         count = len(self.folds)
         of_trials = [found[start : start + count] for start in range(0, len(found), count)]
         again = [
-            self._evaluated(trial, self._read_of(of_trial, full))
+            self._evaluated(replace(trial, by=objective.kind), self._read_of(of_trial, full, objective))
             for trial, of_trial in zip(trials, of_trials, strict=True)
         ]
         for before, after in zip(trials, again, strict=True):
@@ -139,12 +142,12 @@ class HoldOutEvaluation:
         score = worst_fraction(read, self.held, trial.settings.resamples, trial.settings.seed)
         return replace(trial, score=round(score, 6), read=read)
 
-    def _read_of(self, rehearsed: Sequence[Rehearsed], full: Floats) -> BytesRead:
-        """What the queries of each fold read of its plan, where full scans read ``full``, ``float64[queries]``."""
+    def _read_of(self, rehearsed: Sequence[Rehearsed], full: Floats, objective: Objective) -> BytesRead:
+        """What the queries of each fold take of its plan, where full scans take ``full``, ``float64[queries]``."""
         read, start = np.zeros(len(self.held)), 0
         for fold, found in zip(self.folds, rehearsed, strict=True):
             own = slice(start, start := start + len(classes(fold.held)))
-            read[own] = np.array(found.read)[own] + CATALOG_BYTES_A_CHUNK * np.array(found.looked_at)[own]
+            read[own] = objective.read(found)[own]
         weights = np.array([query.weight for query in self.held])
         return BytesRead(tuple((weights * read).tolist()), tuple((weights * full).tolist()))
 

@@ -171,7 +171,7 @@ def histograms_of(
 
 @dataclass(frozen=True)
 class BytesRead:
-    """What queries would read of a table, by a sample.
+    """What queries would read of a table, by a sample; or take of it, where another objective than bytes counts.
 
     Attributes:
         read: bytes of each query, the catalog's included and its weight counted.

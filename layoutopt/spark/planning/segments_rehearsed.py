@@ -21,9 +21,11 @@ from pyspark.sql import DataFrame
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
+from layoutopt.inspect.work import work_of
 from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
-from layoutopt.model.layout import Plan
+from layoutopt.model.engine_costs import Work
+from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query
 from layoutopt.model.types import quoted
@@ -47,6 +49,7 @@ _ENOUGH_ROWS: Final = 600_000
 _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
     "read array<double>, full array<double>, looked_at array<double>, "
+    "work array<array<double>>, full_work array<array<double>>, "
     "read_sorted array<double>, full_sorted array<double>"
 )
 _RESULT = pa.schema(
@@ -57,6 +60,8 @@ _RESULT = pa.schema(
         ("read", pa.list_(pa.float64())),
         ("full", pa.list_(pa.float64())),
         ("looked_at", pa.list_(pa.float64())),
+        ("work", pa.list_(pa.list_(pa.float64()))),  # of each query, in the order of KINDS
+        ("full_work", pa.list_(pa.list_(pa.float64()))),
         ("read_sorted", pa.list_(pa.float64())),  # where an order was searched for
         ("full_sorted", pa.list_(pa.float64())),
     ]
@@ -80,12 +85,16 @@ class Rehearsed:
         read: the bytes that each query reads, its weight not counted.
         full: the bytes of a full scan of its columns.
         looked_at: column chunks of the blocks whose metadata it looks at.
+        work: how much work each query is.
+        full_work: and a full scan of its columns.
     """
 
     plan: Plan
     read: tuple[float, ...]
     full: tuple[float, ...]
     looked_at: tuple[float, ...]
+    work: tuple[Work, ...] = ()
+    full_work: tuple[Work, ...] = ()
 
     def fraction(self, queries: Sequence[Query]) -> float:
         """What is read of all full scans, by the weights of the queries that were asked for; 0 where nothing is."""
@@ -111,7 +120,8 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     jobs = [_job(trial.plan, held) for trial in trials]
     wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
     middle = len(segments) // 2
-    task = partial(_rehearse, jobs, [middle if trial.search else None for trial in trials], tuple(queries))
+    layouts = [trial.plan.scheme.layouts for trial in trials]
+    task = partial(_rehearse, jobs, [middle if trial.search else None for trial in trials], layouts, tuple(queries))
     with compiled_in_parts(rows.sparkSession):
         words = feature_words(of_segments, first.features.features).select(*(quoted(name) for name in wanted))
         found = map_segments(words, len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
@@ -128,8 +138,15 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
         if searched is not None:
             for name in ("read", "full"):
                 by_name[name] *= _left(np.array(searched[name]), np.array(searched[f"{name}_sorted"]))
-        results.append(Rehearsed(plan, **{name: tuple(sums.tolist()) for name, sums in by_name.items()}))
+        work = [_works(mine, scale, name, by_name[of]) for name, of in (("work", "read"), ("full_work", "full"))]
+        results.append(Rehearsed(plan, *(tuple(sums.tolist()) for sums in by_name.values()), *work))
     return results
+
+
+def _works(rows: Sequence[Mapping[str, Any]], scale: Sequence[float], name: str, bytes: Floats) -> tuple[Work, ...]:
+    """The work of each query, whose bytes are known by now, for the whole table."""
+    counts = _summed(rows, scale, name).tolist()
+    return tuple(replace(Work(*of), queries=1, bytes=size) for of, size in zip(counts, bytes.tolist(), strict=True))
 
 
 def _summed(rows: Sequence[Mapping[str, Any]], scale: Sequence[float], name: str) -> Floats:
@@ -185,6 +202,7 @@ def _at(up_to: Ints, share: float) -> int:
 def _rehearse(
     jobs: Sequence[WriteJob],
     searched_in: Sequence[int | None],
+    layouts: Sequence[Sequence[Layout]],
     queries: Sequence[Query],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -197,7 +215,8 @@ def _rehearse(
             tried = rehearse_one(job, replace(segment, id=0), searched == segment.id)
             before = bytes_of(tried.table, job.plan, queries)
             after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
-            values = [number, segment.id, tried.orders, *before, *after[:2]]
+            work = works_of(tried.table, layouts[number], queries)
+            values = [number, segment.id, tried.orders, *before, *work, *after[:2]]
             arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
     except LayoutoptError as error:
@@ -243,3 +262,16 @@ def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> tuple[list[f
         reached = ((each.source.blocks.layout, each.outcome != PruneOutcome.PARTITION) for each in pruned)
         looked_at.append(float(sum(chunks[layout[seen]].sum() for layout, seen in reached)))
     return read, [full_scan(tuple(query.columns)) for query in queries], looked_at
+
+
+def works_of(
+    table: Table, layouts: Sequence[Layout], queries: Sequence[Query]
+) -> tuple[list[list[float]], list[list[float]]]:
+    """The counts of each query's work, and of a full scan of its columns; ``layouts`` is :func:`work_of`'s."""
+
+    @cache
+    def full_scan(columns: tuple[str, ...]) -> list[float]:
+        return list(map(float, work_of(table.prune(TRUE, columns), layouts).counts))
+
+    work = [work_of(table.prune(query.filter.root, query.columns), layouts).counts.tolist() for query in queries]
+    return work, [full_scan(tuple(query.columns)) for query in queries]

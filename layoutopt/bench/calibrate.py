@@ -1,0 +1,215 @@
+"""`layoutopt bench calibrate`: what engines take for each kind of work on this machine.
+
+Synthetic tables that differ in what a query has to do (large and small row groups, one file and many, one layout and
+several) are asked for few and many rows, of few and many columns, on each engine in turns. The costs are those that
+explain the seconds best, none below zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table as ConsoleTable
+from scipy.optimize import nnls
+
+from layoutopt.bench.session import spark_when_needed
+from layoutopt.inspect.work import work_of
+from layoutopt.model.documents import rounded
+from layoutopt.model.engine_costs import KINDS, Calibration, EngineCosts, Work
+from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.scan.table import Table, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS: Final = 400_000
+REPEATS: Final = 4
+_PARTITIONS: Final = 8
+_TABLE: Final = "t"
+_GROUPS: Final = (("part", "key", "i0", "d0", "t0"), ("i1", "i2", "d1", "d2", "t1"), ("i3", "d3", "i4", "d4", "t2"))
+"""The columns of the synthetic rows, in the groups that they have where there are several layouts."""
+_SHARES: Final = (0.002, 0.05, 0.3, 1.0)
+_READ: Final = (("i0",), ("i0", "i1", "d2", "t1"), tuple(name for group in _GROUPS for name in group[1:]))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a synthetic table is laid out: rows a block, whether it is partitioned, whether its columns are in groups."""
+
+    block_rows: int
+    partitioned: bool
+    grouped: bool
+
+
+SHAPES: Final = (
+    Shape(20_000, partitioned=False, grouped=False),
+    Shape(500, partitioned=True, grouped=False),
+    Shape(5_000, partitioned=False, grouped=True),
+    Shape(1_000, partitioned=True, grouped=True),
+)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A query that was timed: its work, and the seconds of the quickest round, which other programs held up least."""
+
+    work: Work
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What engines cost, by their names, and of each the share by which a third of the probes, left out, were missed.
+
+    Attributes:
+        calibration: the costs.
+        missed: of the seconds of those probes together, by engine.
+        probes: how many were timed in each engine.
+    """
+
+    calibration: Calibration
+    missed: Mapping[str, float]
+    probes: int
+
+
+def synthetic_rows(rows: int, seed: int = 0) -> pa.Table:
+    """Rows in the order of ``key``: ``part``, integers of few and many values, doubles and short texts."""
+    draw = np.random.default_rng(seed)
+    key = np.arange(rows)
+    columns: dict[str, pa.Array] = {
+        "part": pa.array((key * _PARTITIONS // rows).astype(np.int32)),
+        "key": pa.array(key),
+    }
+    for place in range(5):
+        columns[f"i{place}"] = pa.array(draw.integers(0, 10 ** (place + 1), rows))
+        columns[f"d{place}"] = pa.array(draw.normal(size=rows).round(3))
+    words = pa.array([f"word {number}" for number in range(5_000)])
+    for place, distinct in enumerate((20, 500, 5_000)):
+        columns[f"t{place}"] = words.take(pa.array(draw.integers(0, distinct, rows)))
+    return pa.table({name: columns[name] for group in _GROUPS for name in group})
+
+
+def probes_of(rows: int) -> list[str]:
+    """The texts that are timed on each table: few and many rows, of few and many columns."""
+    texts = []
+    for share in _SHARES:
+        first, last = int(rows * (0.5 - share / 2)), int(rows * (0.5 + share / 2))
+        for names in _READ:
+            asked = ", ".join(f"max({name})" for name in names)
+            texts.append(f"SELECT {asked} FROM {_TABLE} WHERE key >= {first} AND key < {last}")
+    return texts
+
+
+def fit(probes: Sequence[Probe]) -> EngineCosts:
+    """The costs, none below zero, that explain the seconds of probes best; long ones may be missed by more."""
+    work = np.array([probe.work.counts for probe in probes])
+    seconds = np.array([probe.seconds for probe in probes])
+    weight = 1 / np.sqrt(np.maximum(seconds, 1e-4))
+    scale = np.maximum(work.max(axis=0), 1e-12)
+    found, _ = nnls(work / scale * weight[:, None], seconds * weight)
+    return EngineCosts({kind: rounded(float(each)) for kind, each in zip(KINDS, found / scale, strict=True)})
+
+
+def missed(costs: EngineCosts, probes: Sequence[Probe]) -> float:
+    """By which share of the seconds of all probes together the costs miss each, in the mean."""
+    wrong = sum(abs(costs.seconds(probe.work) - probe.seconds) for probe in probes)
+    return float(wrong / sum(probe.seconds for probe in probes))
+
+
+def calibrate(rows: int = ROWS, say: Callable[[str], None] = print) -> Fitted:
+    """Measure what Spark, DuckDB and Arrow cost on this machine; takes some minutes.
+
+    Args:
+        rows: of each synthetic table.
+        say: told each stage.
+    """
+    timed: dict[str, list[Probe]] = {}
+    with TemporaryDirectory(prefix="layoutopt-calibrate-") as scratch, spark_when_needed("calibrate") as spark:
+        for number, shape in enumerate(SHAPES):
+            say(f"loading synthetic table {number + 1} of {len(SHAPES)}")
+            table = _loaded(spark(), Path(scratch) / str(number), synthetic_rows(rows), shape)
+            say(f"timing queries on synthetic table {number + 1} of {len(SHAPES)}")
+            for engine, run in _engines(spark(), table):
+                timed.setdefault(engine, []).extend(_timed(run, table, probes_of(rows)))
+    return fitted(timed)
+
+
+def fitted(timed: Mapping[str, Sequence[Probe]]) -> Fitted:
+    """The costs of each engine by all of its probes, and how well those of two thirds tell the last third."""
+    wrong = {
+        engine: missed(fit([probe for i, probe in enumerate(probes) if i % 3]), probes[::3])
+        for engine, probes in timed.items()
+    }
+    calibration = Calibration({engine: dict(fit(probes).seconds_of) for engine, probes in timed.items()})
+    return Fitted(calibration, wrong, len(next(iter(timed.values()), ())))
+
+
+def _loaded(spark: SparkSession, folder: Path, rows: pa.Table, shape: Shape) -> Table:
+    from layoutopt.spark.core.source import schema_of
+    from layoutopt.spark.loading.load import load
+
+    folder.mkdir()
+    pq.write_table(rows, folder / "source.parquet")
+    source = str(folder / "source.parquet")
+    by_key = ByOrder("sort", ("key",))
+    groups = _GROUPS if shape.grouped else (tuple(name for group in _GROUPS for name in group),)
+    plan = Plan(
+        table=_TABLE, schema=schema_of(spark.read.parquet(source)), partition_by="part" if shape.partitioned else None,
+        method="sort", features=FeatureSet((), Settings()), queries=(),
+        scheme=Scheme(tuple(Layout(group, (), group, by_key) for group in groups)),
+        block_rows=shape.block_rows, segment_rows=1_000_000, max_vectors=1_000, seed=0, settings=Settings(),
+        predicted={},
+    )  # fmt: skip
+    load(spark, source, folder / "table", plan)
+    return open_table(str(folder / "table"))
+
+
+def _engines(spark: SparkSession, table: Table) -> Iterator[tuple[str, Callable[[str], object]]]:
+    """Each engine by its name, and what runs a text in it to its end."""
+    from layoutopt import spark as skipping
+
+    yield "arrow", lambda text: [list(read.batches()) for read in table.scan(text).reads]
+    yield "duckdb", lambda text: table.scan(text).to_arrow()
+    session = spark.newSession()
+    skipping.register(session, _TABLE, table.catalog.files.root)
+    skipping.enable(session)
+    try:
+        yield "spark", lambda text: session.sql(text).write.format("noop").mode("overwrite").save()
+    finally:
+        skipping.disable(session)
+
+
+def _timed(run: Callable[[str], object], table: Table, texts: Sequence[str]) -> list[Probe]:
+    rounds: list[list[float]] = []
+    for _ in range(REPEATS + 1):
+        rounds.append([])
+        for text in texts:
+            started = perf_counter()
+            run(text)
+            rounds[-1].append(perf_counter() - started)
+    works = [work_of(plan for read in table.scan(text).reads for plan in read.pruned) for text in texts]
+    return [Probe(work, min(each)) for work, each in zip(works, zip(*rounds[1:], strict=True), strict=True)]
+
+
+def calibration_report(found: Fitted) -> ConsoleTable:
+    """What engines cost, a line for each kind of work."""
+    engines = list(found.calibration.engines)
+    table = ConsoleTable(title="microseconds for one of each kind of work", title_justify="left")
+    table.add_column("")
+    for engine in engines:
+        table.add_column(engine, justify="right")
+    for kind in KINDS:
+        costs = [found.calibration.engines[engine].get(kind, 0.0) for engine in engines]
+        table.add_row(kind.replace("_", " "), *(f"{1e6 * each:,.4g}" for each in costs))
+    table.add_section()
+    table.add_row("a third of the probes, missed by", *(f"{found.missed[engine]:.0%}" for engine in engines))
+    return table

@@ -1,0 +1,121 @@
+"""Creating a file that must not be there yet, whole or not at all: on disks, on HDFS and in object stores."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import os
+import time
+import uuid
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from layoutopt.errors import CatalogError
+
+TEMPORARY = ".tmp-"
+"""How the names of files begin that are still being written."""
+
+_MOST_RACES = 6
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def create_local(target: Path, data: bytes) -> None:
+    """On a local disk: written beside its target, synced, and linked to its name, which fails where that is taken."""
+    _make_folders(target.parent)
+    temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise CatalogError(
+                f"the disk of {str(target)!r} has no hard links ({error.strerror}), so no file can be created "
+                "exclusively there; put the table on another"
+            ) from error
+        _sync_folder(target.parent)
+    except OSError as error:
+        if error.filename == str(temporary):
+            error.filename = str(target)  # nobody knows the other
+        raise
+    finally:
+        with suppress(OSError):  # on a read-only mount even a file that is not there can't be removed
+            temporary.unlink()
+
+
+def _make_folders(folder: Path) -> None:
+    """Create a folder and its parents, each made durable in the folder that holds it."""
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def create_by_rename(filesystem: Any, full: str, data: bytes) -> None:
+    """On HDFS, which refuses to rename onto a file."""
+    folder, _ = full.rsplit("/", 1)
+    filesystem.makedirs(folder, exist_ok=True)
+    temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        filesystem.pipe_file(temporary, data)
+        if filesystem.exists(full):
+            raise FileExistsError(full)
+        try:
+            filesystem.mv(temporary, full)
+        except OSError as error:
+            if filesystem.exists(full):
+                raise FileExistsError(full) from error
+            raise
+    finally:
+        if filesystem.exists(temporary):
+            filesystem.rm_file(temporary)
+
+
+def create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
+    """In an object store, by a conditional put; raises CatalogError where the driver or the store knows none."""
+    # A driver that does not know "mode" may swallow it and overwrite: two commits would both succeed.
+    writer = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
+    if "mode" not in inspect.signature(writer).parameters:
+        raise CatalogError(
+            f"the driver {type(filesystem).__name__} of {full!r} can't create a file exclusively; install a newer one"
+        )
+    for attempt in range(_MOST_RACES):
+        try:
+            filesystem.pipe_file(full, data, mode="create")
+            return
+        except NotImplementedError as error:
+            raise CatalogError(
+                f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
+            ) from error
+        except FileExistsError:
+            raise
+        except OSError as error:
+            # What drivers make of the answers "there is one" and "somebody writes it just now" differs by store.
+            status = _http_status(error)
+            if status == HTTPStatus.PRECONDITION_FAILED:
+                raise FileExistsError(full) from error
+            if status != HTTPStatus.CONFLICT or attempt == _MOST_RACES - 1:
+                raise
+            time.sleep(0.05 * 2**attempt)
+
+
+def _http_status(error: OSError) -> int | None:
+    """The answer of an object store that an error was made of, by boto's convention."""
+    response = getattr(error.__cause__, "response", None)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return status if isinstance(status, int) else None

@@ -1,0 +1,151 @@
+"""What a query takes in seconds: how much work it is, by what an engine takes for each piece of it.
+
+Bytes saved are not time saved: a file to open, a row group to find and a row to put together from several layouts take
+their time whatever they hold. An engine's costs are seconds for one of each, of one query after another on one machine;
+``layoutopt bench calibrate`` measures them there. Without that, the built-in ones are used, so that the same input
+gives the same plan on any machine: only their ratios matter then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from typing import ClassVar, Final
+
+import numpy as np
+
+from layoutopt.errors import PlanError
+from layoutopt.model.arrays import Floats
+from layoutopt.model.documents import Document
+from layoutopt.model.records import Form
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a query has to do, in numbers of each kind; they may be fractions where they are scaled or averages.
+
+    Where rows are put together from several layouts, each layout's count, and they count as joined.
+
+    Attributes:
+        queries: how many.
+        files: data files opened.
+        footer_chunks: column chunks that the footers of these describe.
+        row_groups: row groups read.
+        chunks: column chunks read.
+        bytes: their compressed bytes.
+        rows: rows read of layouts that give all columns.
+        values: their values, those rows times the columns read.
+        joined_segments: segments of which rows are put together.
+        joined_rows: rows read there.
+        joined_values: their values, tids included.
+    """
+
+    queries: float = 0.0
+    files: float = 0.0
+    footer_chunks: float = 0.0
+    row_groups: float = 0.0
+    chunks: float = 0.0
+    bytes: float = 0.0
+    rows: float = 0.0
+    values: float = 0.0
+    joined_segments: float = 0.0
+    joined_rows: float = 0.0
+    joined_values: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def counts(self) -> Floats:
+        """The numbers in the order of :data:`KINDS`, ``float64[kinds]``."""
+        return np.array(astuple(self), dtype=np.float64)
+
+
+KINDS: Final[tuple[str, ...]] = tuple(each.name for each in fields(Work))
+"""What work is counted by."""
+
+
+@dataclass(frozen=True)
+class EngineCosts:
+    """The seconds that an engine takes for one of each kind of work; kinds that are left out take none.
+
+    >>> EngineCosts({"queries": 0.1, "files": 0.01}).seconds(Work(queries=2, files=5, rows=1e6))
+    0.25
+    """
+
+    seconds_of: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        for kind, seconds in self.seconds_of.items():
+            if kind not in KINDS:
+                raise PlanError(f"there is no work called {kind!r} that takes seconds; give {', '.join(KINDS)}")
+            if not 0 <= seconds < np.inf:
+                raise PlanError(f"{kind} take {seconds} seconds, which is no time; calibrate again")
+
+    @property
+    def vector(self) -> Floats:
+        """The seconds in the order of :data:`KINDS`, ``float64[kinds]``."""
+        return np.array([self.seconds_of.get(kind, 0.0) for kind in KINDS])
+
+    def seconds(self, work: Work) -> float:
+        """What the work is predicted to take."""
+        return float(work.counts @ self.vector)
+
+
+@dataclass(frozen=True)
+class Calibration(Document):
+    """The costs of engines on some machine, by the names of the engines: what `bench calibrate` writes.
+
+    Raises:
+        PlanError: a kind of work is unknown, or takes no sensible time.
+    """
+
+    engines: Mapping[str, Mapping[str, float]]
+    form: ClassVar = Form(constants={"format": "layoutopt-calibration", "version": 1})
+
+    def __post_init__(self) -> None:
+        for seconds_of in self.engines.values():
+            EngineCosts(seconds_of)
+
+    def costs(self, engine: str) -> EngineCosts:
+        """The costs of an engine.
+
+        Raises:
+            PlanError: it was not calibrated.
+        """
+        if engine not in self.engines:
+            raise PlanError(f"the engine {engine!r} was not calibrated; give one of {', '.join(sorted(self.engines))}")
+        return EngineCosts(self.engines[engine])
+
+
+BUILT_IN: Final = Calibration(
+    {
+        "spark": {
+            "queries": 0.084,
+            "footer_chunks": 1.6e-5,
+            "chunks": 2.9e-7,
+            "values": 1.2e-7,
+            "joined_segments": 0.018,
+            "joined_rows": 7.9e-7,
+        },
+        "duckdb": {
+            "queries": 2.8e-3,
+            "footer_chunks": 1.8e-6,
+            "chunks": 2.1e-5,
+            "bytes": 1.1e-9,
+            "values": 1.7e-8,
+            "joined_rows": 2.4e-7,
+            "joined_values": 3.1e-8,
+        },
+        "arrow": {
+            "queries": 4e-5,
+            "footer_chunks": 1e-6,
+            "chunks": 1.9e-5,
+            "rows": 3.1e-9,
+            "values": 9e-9,
+            "joined_rows": 3.3e-7,
+            "joined_values": 4.6e-9,
+        },
+    }
+)
+"""What `bench calibrate` found on two cores of 2026, in seconds: the same for everybody, so that plans are."""

@@ -1,0 +1,74 @@
+"""`bench scaling`: stages run once each, in order, and runs of several scale factors are compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layoutopt.bench import scaling
+from layoutopt.bench.scaling import STAGES, VARIANTS, found_in, plot_scaling, scaling_report, scaling_steps
+from layoutopt.bench.steps import run
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.experiment import Bench, features_step
+
+
+def bench(root: Path, scale: float = 0.1) -> Bench:
+    return Bench(TpchData(scale, root), lambda: pytest.fail("no step here needs Spark"))
+
+
+def test_a_run_is_taken_up_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def command(verb: str, *words: str) -> dict[str, int]:
+        ran.append(verb)
+        if ran.count("verify") == 1 and verb == "verify":
+            raise KeyboardInterrupt
+        return {"jvm": 1}
+
+    monkeypatch.setattr(scaling, "run_layoutopt", command)
+    monkeypatch.setattr(scaling, "_queried", lambda stream, table: {"seconds": 1.0, "peaks": {}})
+    made = bench(tmp_path)
+    for stream in VARIANTS:
+        product = features_step(made, stream).product
+        product.parent.mkdir(parents=True, exist_ok=True)
+        product.write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        run(scaling_steps(made, "chapter4")["querying"], lambda sentence: None)
+    run(scaling_steps(made, "chapter4")["querying"], lambda sentence: None)
+    assert ran == ["plan", "load", "verify", "verify"]
+
+
+def test_copies_are_planned_for_within_their_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def command(*words: str) -> dict[str, int]:
+        asked.append(words)
+        return {}
+
+    monkeypatch.setattr(scaling, "run_layoutopt", command)
+    for stream in VARIANTS:
+        scaling_steps(bench(tmp_path), stream)["planning"].make()
+    assert ["--storage-budget" in words for words in asked] == [False, False, True]
+
+
+def a_run(root: Path, scale: str, rows: int) -> None:
+    folder = root / f"sf{scale}" / "experiments" / "scaling" / "chapter3"
+    folder.mkdir(parents=True)
+    for stage in STAGES:
+        content: dict[str, Any] = {"seconds": rows / 1e5, "peaks": {"jvm": 2**30, "worker": 2**20}}
+        (folder / f"{stage}.json").write_text(json.dumps(content))
+    (folder / "rows.json").write_text(json.dumps({"rows": rows}))
+
+
+def test_scale_factors_are_compared(tmp_path: Path) -> None:
+    a_run(tmp_path, "1", 6_000_000)
+    a_run(tmp_path, "0.1", 600_000)
+    found = found_in(tmp_path)
+    assert list(found) == ["chapter3"]
+    assert list(found["chapter3"]) == ["0.1", "1"]
+    assert scaling_report(found).row_count == 2
+    plot_scaling(found, tmp_path / "scaling.png")
+    assert (tmp_path / "scaling.png").stat().st_size > 10_000
