@@ -47,6 +47,9 @@ SPARK_SETTINGS = {
 }
 
 
+# Programs that tests start have sessions of their own, which are to be quick too.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+
 # Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
 os.environ.setdefault(SWITCH, "1")
 _CHECKED: Counter[str] = Counter()

@@ -57,15 +57,19 @@ class AnalyzeSettings(VerbSettings):
     threshold: int | None = Field(
         None, ge=1, description="T: a feature helps at least this many queries [default: one in 200, at least 2]"
     )
-    num_features: int = Field(
-        64, ge=1, le=1024, description="the most features to find, but for stricter forms of them"
+    num_features: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="the most features to find, but for stricter forms of them [default: as many as help queries held "
+        "back from the log]",
     )
     date_features: int | None = Field(
         None,
         ge=0,
         le=1024,
         description="the most features about single dates and timestamps, after the others; they guide only column "
-        "groups [default: a third of --num-features]",
+        "groups [default: a third of the others]",
     )
     exclude_columns: Names | None = Field(
         None,

@@ -65,7 +65,7 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
         schema,
         threshold=threshold,
         num_features=settings.num_features,
-        date_features=settings.num_features // 3 if settings.date_features is None else settings.date_features,
+        date_features=settings.date_features,
         exclude_columns=None if settings.exclude_columns is None else excluded,
         max_set=settings.max_set,
         selection=settings.selection,

@@ -85,7 +85,7 @@ def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | N
 
     Items that can't help ``threshold`` queries (T), or that are excluded, are left out.
     """
-    weights = _weights_by_filter(queries)
+    weights = weights_by_filter(queries)
     predicates = _items(weights, threshold, exclusion or Exclusion())
     relation = Implications(predicates)
     shape = (len(weights), len(predicates))
@@ -121,7 +121,7 @@ def literal_subject(literal: Literal) -> Hashable:
     return (literal.left, literal.right) if isinstance(literal, Comparison) else literal.subject
 
 
-def _weights_by_filter(queries: Iterable[Query]) -> dict[Filter, float]:
+def weights_by_filter(queries: Iterable[Query]) -> dict[Filter, float]:
     """Queries of each distinct filter, in order of appearance; filters that match all or no rows say nothing."""
     weights: dict[Filter, float] = {}
     for query in queries:

@@ -10,6 +10,7 @@ from typing import Literal
 from layoutopt.features.augment import Exclusion
 from layoutopt.features.coverage import Ranked, eliminate_redundant, rank_by_coverage
 from layoutopt.features.mine import Candidates, find_candidates
+from layoutopt.features.number import MOST, number_that_pays
 from layoutopt.features.sharpen import sharpened
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.predicates import Predicate, columns_of
@@ -30,7 +31,7 @@ def mine_features(
     queries: Sequence[Query],
     *,
     threshold: int | None = None,
-    num_features: int = 28,
+    num_features: int | None = None,
     exclude_columns: Collection[str] = (),
     exclude_comparisons: bool = True,
     max_set: int = MAX_SET,
@@ -46,7 +47,7 @@ def mine_features(
     Args:
         queries: the analysed queries of one table.
         threshold: T, in queries; :func:`default_threshold` when None. Where no predicate set reaches it, none is found.
-        num_features: numFeat, the most features.
+        num_features: numFeat, the most features; as many as pay (:mod:`layoutopt.features.number`) when None.
         exclude_columns: columns that make no features, in any case (see :func:`default_excluded`).
         exclude_comparisons: whether comparisons of such columns with each other make none either.
         max_set: the most predicates of a feature.
@@ -56,6 +57,8 @@ def mine_features(
     least = default_threshold(queries) if threshold is None else threshold
     exclusion = Exclusion.of(exclude_columns, comparisons=exclude_comparisons)
     candidates = find_candidates(queries, threshold=least, exclusion=exclusion, max_set=max_set)
+    if num_features is None:
+        num_features = MOST if selection == "text" else number_that_pays(candidates, queries)
     ranked = rank(candidates, num_features, least, selection)
     return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or Settings())
 
@@ -87,8 +90,8 @@ def mine_all(
     schema: Schema,
     *,
     threshold: int | None = None,
-    num_features: int,
-    date_features: int,
+    num_features: int | None = None,
+    date_features: int | None = None,
     exclude_columns: Collection[str] | None = None,
     max_set: int = MAX_SET,
     selection: Selection = "coverage",
@@ -99,7 +102,8 @@ def mine_all(
     Args:
         queries, threshold, num_features, max_set, selection, settings: as for :func:`mine_features`.
         schema: the table's.
-        date_features: the most features of :func:`mine_ranges`, about columns that are excluded by default.
+        date_features: the most features of :func:`mine_ranges`, about columns that are excluded by default; a third of
+            ``num_features``, or of those found, when None.
         exclude_columns: columns that make no features at all; when None :func:`default_excluded`, but for the ranges.
     """
     least = default_threshold(queries) if threshold is None else threshold
@@ -117,6 +121,8 @@ def mine_all(
     )
     # A single layout is guided by none that is about dates: it needs stricter ones without them.
     unsharpened = [features]
+    if date_features is None:
+        date_features = (len(features) if num_features is None else num_features) // 3
     if exclude_columns is None and date_features and dates:
         ranges = mine_ranges(
             queries, dates, schema, threshold=least, num_features=date_features, settings=features.settings

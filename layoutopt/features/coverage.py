@@ -45,7 +45,7 @@ def eliminate_redundant(candidates: Candidates, threshold: float) -> Ranked:
 def rank_by_coverage(candidates: Candidates, limit: int) -> Ranked:
     """The candidates whose skipping together is largest, chosen greedily: each adds the most to those before it.
 
-    What queries read with some candidates chosen is told by :class:`_Reading`. A set that says nothing new of a filter
+    What queries read with some candidates chosen is told by :class:`Reading`. A set that says nothing new of a filter
     adds nothing, however often it occurs; ``x <> 'a'`` adds little to anything; and a general set is chosen where it
     serves filters that no specific one does, so that constants not seen yet find it too.
 
@@ -56,7 +56,7 @@ def rank_by_coverage(candidates: Candidates, limit: int) -> Ranked:
     Returns:
         ``(place, gain)`` in the order of choice, the gain in queries' worth of all rows.
     """
-    reading = _Reading(candidates)
+    reading = Reading(candidates)
     open_places = list(range(len(candidates.sets)))
     chosen: list[tuple[int, float]] = []
     while open_places and len(chosen) < limit:
@@ -85,7 +85,7 @@ class _Restriction:
         return cls(subject_of(predicate), share_of(predicate, selectivity), literals)
 
 
-class _Reading:
+class Reading:
     """What the queries still read with the candidates chosen so far, unit by unit of their filters.
 
     A unit ``u`` (:class:`layoutopt.features.units.Units`) of a filter of weight ``w`` reads, in scans of all rows::
@@ -106,7 +106,7 @@ class _Reading:
     >>> candidates = find_candidates([query], threshold=1)
     >>> place = {one.literals[0]: i for i, (one,) in enumerate(candidates.sets)}
     >>> listed, first, second = (place[literal] for literal in asked)
-    >>> reading = _Reading(candidates)
+    >>> reading = Reading(candidates)
     >>> [round(reading.gain(i), 9) for i in (listed, first, second)]
     [0.8, 0.4, 0.4]
     >>> reading.choose(first)
@@ -127,6 +127,11 @@ class _Reading:
         self._helped = [np.flatnonzero(column) for column in units.factors.T]
         self._reads = candidates.weights[units.of_filter] * units.shares
         self._left: dict[Hashable, Floats] = defaultdict(lambda: np.ones(len(units.shares)))
+
+    @property
+    def total(self) -> float:
+        """What all queries read, in queries' worth of all rows."""
+        return float(self._reads.sum())
 
     def gain(self, place: int) -> float:
         """How much less is read if a candidate is chosen, in queries' worth of all rows."""

@@ -32,7 +32,7 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TpchD
 def bench(spark: SparkSession, tpch: TpchData, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """The experiments on that table, with training streams of a tenth and few features."""
     monkeypatch.setattr(experiment, "TRAINING_QUERIES", 10)
-    monkeypatch.setattr(experiment, "num_features", lambda stream: 8)
+    monkeypatch.setattr(experiment, "NUM_FEATURES", 8)
     return Bench(tpch, lambda: spark)
 
 

@@ -13,7 +13,8 @@ from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.features.choose import default_threshold
-from layoutopt.features.holdout import can_be_split, mined_from
+from layoutopt.features.holdout import mined_from
+from layoutopt.features.splits import can_be_split
 from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument

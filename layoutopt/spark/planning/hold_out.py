@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
-from layoutopt.features.holdout import mined_from, splits
+from layoutopt.features.holdout import mined_from
+from layoutopt.features.splits import splits
 from layoutopt.methods.proposals import FEATURES, PlanningInput
 from layoutopt.methods.registry import is_counted
 from layoutopt.model.arrays import Floats
