@@ -21,6 +21,7 @@ import pyarrow as pa
 from layoutopt.catalog.entries import written_content
 from layoutopt.errors import SettingError
 from layoutopt.inspect.file_check import CheckedFile, Expected, FileToCheck, check_file
+from layoutopt.inspect.index_check import is_installed, unreadable
 from layoutopt.inspect.masters import TidsRead, master_columns, misplaced_rests
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
@@ -127,6 +128,7 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
     # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
     chosen = [work[i] for i in sorted(random.Random(seed).sample(range(len(work)), count))] if work else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
+    problems += [Problem("index", *found) for found in unreadable(table.catalog)]
     positions = {id(source): TidsRead(source) for source in table.sources}
     blocks = rows = 0
     for done, (source, file, checked) in enumerate(_checked_files(table, chosen)):
@@ -146,6 +148,9 @@ def verify(table: Table, sample: float = 1.0, seed: int = 0, progress: Progress 
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
     for source in table.sources:
+        found += [
+            f"the index {spec}: its type is not installed" for spec in source.plan.indexes if not is_installed(spec)
+        ]
         no_rows = KeyedRows(empty_table(source.plan.schema.columns))
         for feature in source.plan.features:
             if matching_rows(feature.node, no_rows) is None:

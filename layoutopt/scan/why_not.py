@@ -83,9 +83,12 @@ def _skipped_alone(table: OpenedTable, node: Node) -> dict[str, int]:
     for source in table.sources:
         features = source.features_under(table.settings)
         counts["partition"] += int(by_partition[source.entry_of].sum())
-        counts["statistics"] += int(cannot_match(node, source.block_statistics, None).sum())
+        statistics = source.block_statistics
+        counts["statistics"] += int(cannot_match(node, statistics, None, by_indexes=False).sum())
+        counts["index"] += int(cannot_match(node, statistics, None, by_statistics=False).sum())
         if features is not None:
-            counts["features"] += int(cannot_match(node, source.block_statistics, features, by_statistics=False).sum())
+            by_features = cannot_match(node, statistics, features, by_statistics=False, by_indexes=False)
+            counts["features"] += int(by_features.sum())
     return counts
 
 
@@ -98,7 +101,13 @@ def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Fea
     if follow:
         return Reason.FEATURE_EVERYWHERE, ""
     literals = list(_literals(node))
-    found = _too_wide(table, node) or _mismatched(literals) or _function(literals) or _without_bounds(table, literals)
+    found = (
+        _too_wide(table, node)
+        or _indexed(table, literals)
+        or _mismatched(literals)
+        or _function(literals)
+        or _without_bounds(table, literals)
+    )
     reason, detail = found or (_only_overlapping(table), "")
     return reason, ". ".join(part for part in (detail, _about(nearest, node)) if part)
 
@@ -133,6 +142,13 @@ def _skipped(source: PlanBlocks, node: Node, table: OpenedTable) -> int:
 
 def _expressions(literal: Literal) -> tuple[Expr, ...]:
     return (literal.left, literal.right) if isinstance(literal, Comparison) else (literal.subject,)
+
+
+def _indexed(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+    """Whether an index is of an expression that the part is about."""
+    asked = {expr for literal in literals for expr in _expressions(literal)}
+    specs = dict.fromkeys(spec for source in table.sources for spec in source.plan.indexes if spec.subject in asked)
+    return (Reason.INDEX_EVERYWHERE, f"{', '.join(map(str, specs))} allows a match in every block") if specs else None
 
 
 def _mismatched(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
