@@ -8,7 +8,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings, or_installed
+from layoutopt.config.fields import (
+    Age,
+    Expressions,
+    Names,
+    Numbers,
+    Place,
+    Positional,
+    Text,
+    VerbSettings,
+    or_installed,
+)
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
@@ -147,6 +157,14 @@ class PlanSettings(VerbSettings):
         description="the columns that sort the rows within each block; `auto` chooses them for each layout, so that "
         "the log's queries read the fewest bytes; `none` leaves rows as the method has them [default: auto for sop and "
         "gsop with all its kinds, none for the others]",
+    )
+    index: Expressions = Field(
+        (),
+        description="what each block is indexed by, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, for queries that no feature "
+        "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
+        "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
+        "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
+        "one; also of lower(COLUMN) and upper(COLUMN)",
     )
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
