@@ -61,6 +61,14 @@ def _micro(settings: BenchSettings, session: Session) -> None:
     run_micro(settings.sf, root=settings.folder)
 
 
+def _indexes(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.indexes import index_figures, print_indexes
+
+    with session.working("measuring indexes"):
+        figures = index_figures()
+    session.show([vars(each) for each in figures], lambda console: print_indexes(console, figures))
+
+
 def _memory(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.memory import memory_figures, print_memory
     from layoutopt.bench.scan_memory import print_scans, scan_figures
@@ -114,6 +122,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "query": _query,
         "brushing": _brushing,
         "micro": _micro,
+        "indexes": _indexes,
         "memory": _memory,
         "wide": _wide,
         "estimates": _estimates,

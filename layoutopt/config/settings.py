@@ -326,7 +326,7 @@ class RestoreSettings(VerbSettings):
 
 
 Experiment = Literal[
-    "demo", "tpch", "query", "brushing", "micro", "memory", "wide", "estimates", "partitioners", "tuning"
+    "demo", "tpch", "query", "brushing", "micro", "indexes", "memory", "wide", "estimates", "partitioners", "tuning"
 ]
 
 
@@ -337,6 +337,7 @@ class BenchSettings(VerbSettings):
         description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
         "in Spark and DuckDB, on plain Parquet and on the optimised table; brushing: every method on range filters of "
         "people, whose constants never recur; micro: single algorithms; "
+        "indexes: what each type of index skips, holds and costs; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
         "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries"

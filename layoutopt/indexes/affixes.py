@@ -30,7 +30,7 @@ class Prefix:
         return list_storage(type) if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's beginnings, ascending; NULL where they would take more than 64 KiB."""
+        """Each block's beginnings, ascending; NULL where they would take more than 256 KiB."""
         return _distinct_slices(column, 0, int(parameter))
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
@@ -53,7 +53,7 @@ class Suffix:
         return list_storage(type) if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's ends, ascending; NULL where they would take more than 64 KiB."""
+        """Each block's ends, ascending; NULL where they would take more than 256 KiB."""
         return _distinct_slices(column, -int(parameter), None)
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:

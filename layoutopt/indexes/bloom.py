@@ -58,22 +58,22 @@ class Bloom:
 def bloom_filters(keys: Keys, share: float, wanted: Bits) -> pa.Array:
     """The filters of the wanted blocks, with this share of false positives, large_binary[n]; NULL for the others."""
     hashes = hash_keys(keys.keys)
-    none = np.zeros(0, np.uint64)
     spans = zip(wanted.tolist(), pairwise(keys.offsets.tolist()), strict=True)
-    kept = [np.unique(hashes[start:stop]) if asked else none for asked, (start, stop) in spans]
-    buckets = np.array([buckets_for(len(of_block), share) for of_block in kept], np.int64)
-    missing = ~wanted | (buckets > _MOST_BUCKETS)
-    buckets[missing] = 0
-    kept = [none if without else of_block for of_block, without in zip(kept, missing.tolist(), strict=True)]
-    sizes = np.array([len(of_block) for of_block in kept], np.int64)
-    starts = np.concatenate(([0], np.cumsum(buckets)))
-    every = np.concatenate([none, *kept])
-    bucket = np.repeat(starts[:-1], sizes) + _places(every, np.repeat(buckets, sizes))
-    bits = np.zeros(int(starts[-1]) * _BUCKET_BITS, np.bool_)
-    bits[(bucket[:, None] * _BUCKET_BITS + 32 * np.arange(8) + _bit_places(every)).ravel()] = True
-    data = pa.py_buffer(np.packbits(bits, bitorder="little"))
-    filters = pa.Array.from_buffers(pa.large_binary(), len(buckets), [None, pa.py_buffer(_BUCKET_BYTES * starts), data])
-    return pa.compute.if_else(pa.array(missing), None, filters)
+    # Block by block: all that is looked at stays in the second-level cache.
+    filters = [_filter(np.unique(hashes[start:stop]), share) if asked else None for asked, (start, stop) in spans]
+    return pa.array(filters, pa.large_binary())
+
+
+def _filter(hashes: Words, share: float) -> bytes | None:
+    """The filter of some distinct hashes; None where it would be too large."""
+    buckets = buckets_for(len(hashes), share)
+    if buckets > _MOST_BUCKETS:
+        return None
+    bits = np.zeros(buckets * _BUCKET_BITS, np.bool_)
+    first = _places(hashes, np.array(buckets)) * _BUCKET_BITS
+    for word, salt in enumerate(_SALTS):
+        bits[first + _bit_places(hashes, salt) + 32 * word] = True
+    return np.packbits(bits, bitorder="little").tobytes()
 
 
 def buckets_for(distinct: int, share: float) -> int:
@@ -147,7 +147,7 @@ def without_points(stored: pa.Array, hashes: Words) -> Bits:
             break
         bucket = _places(hashes[place : place + 1], sizes[left] // _BUCKET_BYTES)
         words = _buckets_at(data, offsets[left] + _BUCKET_BYTES * bucket)
-        mask = np.uint32(1) << _bit_places(hashes[place : place + 1])[0].astype(np.uint32)
+        mask = np.uint32(1) << _bit_places(hashes[place], _SALTS).astype(np.uint32)
         proved[left] = ((words & mask) != mask).any(axis=1)
     return proved
 
@@ -158,10 +158,10 @@ def _places(hashes: Words, buckets: Ints) -> Ints:
     return place
 
 
-def _bit_places(hashes: Words) -> npt.NDArray[np.int64]:
-    """The bit of each hash in each of a bucket's words, ``int64[n, 8]``: 5 bits of its lower half, multiplied."""
+def _bit_places(hashes: Words, salt: npt.NDArray[np.uint32] | np.uint32) -> npt.NDArray[np.int64]:
+    """The bit of each hash in the word of a salt, ``int64``: 5 bits of its lower half, multiplied."""
     lower = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    bit: Ints = ((lower[:, None] * _SALTS) >> np.uint32(27)).astype(np.int64)
+    bit: Ints = ((lower * salt) >> np.uint32(27)).astype(np.int64)
     return bit
 
 

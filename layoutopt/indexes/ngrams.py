@@ -10,19 +10,18 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from layoutopt.indexes.bloom import points_of
-from layoutopt.indexes.hashing import mixed
 from layoutopt.indexes.protocol import BlockColumn, Parameter
-from layoutopt.model.arrays import Bits, Bytes, Ints
+from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints
 from layoutopt.model.predicates import InSet, Like
 from layoutopt.model.values import ValueSet, key_kind
 
 _RUN = 3
 _LARGEST, _SMALLEST = 18, 8
 """The sizes of bitmaps, as powers of two bits."""
+_FACTOR = np.uint32(0x9E3779B1)  # Knuth's, by the golden ratio: its upper bits are mixed well
 _MOST_ALTERNATIVES = 64
 
 
@@ -37,13 +36,14 @@ class NGrams:
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
         """Each block's bitmap; NULL where even the largest has more bits set, or a text is no UTF-8."""
-        texts = column.keys.keys
-        offsets, data = _texts_of(texts)
-        places, valid = _run_places(data, offsets)
+        offsets, data = _texts_of(column.keys.keys)
         bitmaps = []
-        for first, stop, bad in zip(*_ends(offsets[column.keys.offsets]), column.has_bad_text.tolist(), strict=True):
-            of_block = places[first:stop][valid[first:stop]]
-            bitmaps.append(None if bad else _folded(of_block, parameter))
+        for (start, stop), bad in zip(
+            pairwise(column.keys.offsets.tolist()), column.has_bad_text.tolist(), strict=True
+        ):
+            ends = offsets[start : stop + 1]
+            places = _run_places(data[ends[0] : ends[-1]], ends - ends[0])
+            bitmaps.append(None if bad else _folded(places, parameter))
         return pa.array(bitmaps, pa.large_binary())
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
@@ -94,33 +94,28 @@ def _texts_of(texts: pa.Array) -> tuple[Ints, Bytes]:
 def _places_of(words: list[bytes]) -> list[int]:
     """The bits in the largest bitmap of all runs of these words, each once."""
     ends = np.cumsum([0, *map(len, words)])
-    places, valid = _run_places(np.frombuffer(b"".join(words), np.uint8), ends)
-    found: list[int] = np.unique(places[valid]).tolist()
+    found: list[int] = np.unique(_run_places(np.frombuffer(b"".join(words), np.uint8), ends)).tolist()
     return found
 
 
-def _ends(offsets: Ints) -> tuple[list[int], list[int]]:
-    pairs = list(pairwise(offsets.tolist()))
-    return [first for first, _ in pairs], [stop for _, stop in pairs]
-
-
-def _run_places(data: Bytes, offsets: Ints) -> tuple[npt.NDArray[np.int64], Bits]:
-    """The bit in the largest bitmap of the run from each byte on, and whether that run lies within one text.
-
-    The last two bytes of a text begin no run; ``int64[bytes]`` and ``bool[bytes]``.
-    """
+def _run_places(data: Bytes, ends: Ints) -> Hashes:
+    """The bits in the largest bitmap of all runs within texts, which lie from each of ``ends`` to before the next."""
     if len(data) < _RUN:
-        return np.zeros(len(data), np.int64), np.zeros(len(data), np.bool_)
-    run = data[:-2].astype(np.uint64) | data[1:-1].astype(np.uint64) << np.uint64(8)
-    run |= data[2:].astype(np.uint64) << np.uint64(16)
-    places = (mixed(run) >> np.uint64(64 - _LARGEST)).astype(np.int64)
-    valid = np.ones(len(data), np.bool_)
-    for back in (1, 2):
-        valid[offsets[1:][offsets[1:] >= back] - back] = False
-    return np.concatenate((places, np.zeros(2, np.int64))), valid
+        return np.zeros(0, np.uint32)
+    run = data[2:].astype(np.uint32)
+    for back in (1, 0):
+        run <<= np.uint32(8)
+        run |= data[back : back + len(run)]
+    run *= _FACTOR
+    run >>= np.uint32(32 - _LARGEST)
+    within = np.ones(len(run), np.bool_)
+    for back in (1, 2):  # the last two bytes of a text begin no run
+        last = ends[1:] - back
+        within[last[(last >= 0) & (last < len(run))]] = False
+    return run[within]
 
 
-def _folded(places: npt.NDArray[np.int64], share: float) -> bytes | None:
+def _folded(places: Hashes, share: float) -> bytes | None:
     bitmap = np.zeros(1 << _LARGEST, np.bool_)
     bitmap[places] = True
     if bitmap.mean() > share:

@@ -9,7 +9,7 @@ from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import InSet, Like
 
-MOST_BYTES = 1 << 16
+MOST_BYTES = 1 << 18
 """Of one block's list; one that would be longer is left out."""
 
 
