@@ -26,6 +26,7 @@ from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.scan.reasons import Reason, reason_of_problem
 from layoutopt.scan.sizes import MECHANISMS, subsumed_by
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
+from layoutopt.skipping.derived.bounds import bounds_of
 
 if TYPE_CHECKING:
     from layoutopt.scan.opened import OpenedTable
@@ -104,8 +105,8 @@ def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Fea
     found = (
         _too_wide(table, node)
         or _indexed(table, literals)
-        or _mismatched(literals)
-        or _function(literals)
+        or _mismatched(table, literals)
+        or _function(table, literals)
         or _without_bounds(table, literals)
     )
     reason, detail = found or (_only_overlapping(table), "")
@@ -151,21 +152,28 @@ def _indexed(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, s
     return (Reason.INDEX_EVERYWHERE, f"{', '.join(map(str, specs))} allows a match in every block") if specs else None
 
 
-def _mismatched(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+def _mismatched(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     for literal in literals:
         for expr in _expressions(literal):
-            if isinstance(expr, Call) and expr.fn == "try_cast" and not isinstance(expr.args[0], Call):
+            is_cast = isinstance(expr, Call) and expr.fn == "try_cast" and not isinstance(expr.args[0], Call)
+            if is_cast and not _has_range(table, expr):
                 names = ", ".join(sorted(expr.columns))
                 return Reason.TYPE_MISMATCH, f"{names} is compared as {expr.type}, and its min/max are in another order"
     return None
 
 
-def _function(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+def _function(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     for literal in literals:
         for expr in _expressions(literal):
-            if isinstance(expr, Call):
+            if isinstance(expr, Call) and not _has_range(table, expr):
                 return Reason.FUNCTION, f"blocks have no min/max of {expr.fn}({', '.join(sorted(expr.columns))})"
     return None
+
+
+def _has_range(table: OpenedTable, expr: Expr) -> bool:
+    """Whether bounds of an expression are known, or follow from its columns', in some block."""
+    found = (bounds_of(expr, source.block_statistics) for source in table.sources)
+    return any(bounds is not None and bounds.known.any() for bounds in found)
 
 
 def _without_bounds(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:

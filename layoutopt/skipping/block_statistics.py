@@ -102,6 +102,11 @@ class BlockStatistics:
         return {}
 
     @cached_property
+    def derived(self) -> dict[Expr, ColumnBounds | None]:
+        """Bounds of functions that were asked for; :mod:`layoutopt.skipping.derived.bounds` fills it."""
+        return {}
+
+    @cached_property
     def proved_by_indexes(self) -> dict[Node, Packed]:
         """What indexes have proved of literals so far; :mod:`layoutopt.skipping.indexed` fills it."""
         return {}

@@ -9,6 +9,7 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.predicates import InSet, Like, Node
 from layoutopt.skipping.block_statistics import BlockStatistics
+from layoutopt.skipping.derived.texts import implied_beginning
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator, remembered
 
 
@@ -34,5 +35,8 @@ class IndexEvaluator:
         of_values = replace(literal, null=False) if isinstance(literal, InSet) else literal
         for index in self.statistics.indexes.get(literal.subject, ()):
             proved |= index.cannot_match(of_values)
+        implied = implied_beginning(literal) if isinstance(literal, InSet) else None
+        if implied is not None:
+            proved |= self.cannot(implied)
         has_null = isinstance(literal, InSet) and literal.null
         return proved & self._zone_maps.without_nulls(literal.subject) if has_null else proved

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Keys, Packed
-from layoutopt.model.predicates import Col, Comparison, Expr, InSet, Like, Node, literal_prefix
+from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, literal_prefix
 from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
+from layoutopt.skipping.derived.bounds import bounds_of
+from layoutopt.skipping.derived.texts import implied_beginning
 
 # Up to so many intervals are compared one after the other, more by binary search.
 _FEW_INTERVALS = 8
@@ -34,6 +36,9 @@ class ZoneMapEvaluator:
         match literal:
             case InSet(subject, values, null):
                 proved = self._without_values(subject) | self._outside(subject, values)
+                implied = implied_beginning(literal)
+                if implied is not None:
+                    proved |= self.cannot(implied)
                 return proved & self.without_nulls(subject) if null else proved
             case Like(subject, pattern, negated):
                 proved = self._without_values(subject)
@@ -46,9 +51,8 @@ class ZoneMapEvaluator:
         return np.zeros(self.statistics.n, dtype=np.bool_)
 
     def _bounds(self, subject: Expr) -> ColumnBounds | None:
-        """What is known of a column; nothing of other expressions, nor where the types differ."""
-        bounds = self.statistics.bounds.get(subject.name) if isinstance(subject, Col) else None
-        return bounds if bounds is not None and bounds.type == subject.type else None
+        """What is known of a column, or of a function of columns; nothing where the types differ."""
+        return bounds_of(subject, self.statistics)
 
     def without_nulls(self, subject: Expr) -> Bits:
         """Blocks where the expression is known to be NULL in no row, ``bool[n]``."""
@@ -65,8 +69,8 @@ class ZoneMapEvaluator:
         if values.is_empty:
             return ~self._nothing()
         bounds = self._bounds(subject)
-        if bounds is None or values.is_all:
-            return self._nothing()
+        if bounds is None or values.is_all or not bounds.known.any():
+            return self._nothing()  # where nothing is known the ends may be of another kind than the values
         if bounds.low.dtype == np.int64 and bounds.high.dtype == np.int64:
             return bounds.known & ~overlaps(bounds.low, bounds.high, values.intervals)
         proved, known = self._nothing(), bounds.known  # objects compare only where they are keys
