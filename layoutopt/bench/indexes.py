@@ -6,7 +6,6 @@ its values tell; minima and maxima are what there is without an index.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.statistics import block_statistics, reduce_blocks
+from layoutopt.catalog.storage.index_files import encode_index
 from layoutopt.indexes.lists import matching_keys
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import find_index, parameter_of
@@ -127,8 +126,8 @@ def _figures(asked: _Asked, indexes: Sequence[tuple[str, float | None]]) -> Iter
             skippable=int(asked.free.sum()),
             by_bounds=asked.skipped(),
             skipped=asked.skipped(StoredIndex(spec, index, blocks, partial(_same, stored))),
-            block_bytes=_file_size(stored) / blocks,
-            column_bytes=_file_size(asked.column.values) / blocks,
+            block_bytes=len(encode_index(stored)) / blocks,
+            column_bytes=len(encode_index(asked.column.values)) / blocks,
             row_nanoseconds=1e9 * seconds / rows,
         )
 
@@ -141,12 +140,6 @@ def _bounds(column: Column, of: BlockColumn) -> BlockStatistics:
     stats = block_statistics(pa.table({column.name: of.values}), of.offsets, Schema((column,)))
     rows = np.diff(of.offsets)
     return BlockStatistics(rows, bounds={column.name: column_bounds(stats.field(0), rows, column.type)})
-
-
-def _file_size(values: pa.Array | pa.ChunkedArray) -> int:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"c": values}), sink, compression="zstd", write_statistics=False)
-    return int(sink.tell())
 
 
 def _scattered(blocks: int, rows: int) -> npt.NDArray[np.int64]:

@@ -70,6 +70,19 @@ Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
 
 
+def _share(value: object) -> object:
+    """A share may be written with a percent sign."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            return float(value.strip()[:-1]) / 100
+        except ValueError:
+            return value
+    return value
+
+
+Share = Annotated[float, BeforeValidator(_share)]
+
+
 class Positional:
     """Marks a setting that the command line takes by its place, not by a flag."""
 

@@ -15,6 +15,7 @@ from layoutopt.config.fields import (
     Numbers,
     Place,
     Positional,
+    Share,
     Text,
     VerbSettings,
     or_installed,
@@ -165,6 +166,13 @@ class PlanSettings(VerbSettings):
         "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
         "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
         "one; also of lower(COLUMN) and upper(COLUMN)",
+    )
+    index_budget: Share | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="choose indexes too: those that save queries held back the most bytes for each of their own, of at "
+        "most this share of the data's bytes, like 2% [default: none but those of --index]",
     )
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"

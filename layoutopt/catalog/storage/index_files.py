@@ -56,10 +56,15 @@ def write_indexes(
     return tuple(_write(files, load_id, spec, pa.compute.struct_field(indexes, [k])) for k, spec in enumerate(specs))
 
 
-def _write(files: TableFiles, load_id: str, spec: IndexSpec, stored: pa.ChunkedArray) -> IndexFile:
+def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
+    """The content of an index file: one value a block."""
     sink = io.BytesIO()
     pq.write_table(pa.table({_COLUMN: stored}), sink, compression="zstd", write_statistics=False)
-    data = sink.getvalue()
+    return sink.getvalue()
+
+
+def _write(files: TableFiles, load_id: str, spec: IndexSpec, stored: pa.ChunkedArray) -> IndexFile:
+    data = encode_index(stored)
     digest = FileDigest.of(data)
     path = index_path(load_id, digest.sha256)
     try:

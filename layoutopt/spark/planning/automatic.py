@@ -23,6 +23,7 @@ from layoutopt.spark.planning.comparing import clearly_less, spread, statements_
 from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
+from layoutopt.spark.planning.index_budget import with_indexes_within
 from layoutopt.spark.planning.indexes import indexes_asked, with_indexes
 from layoutopt.spark.planning.plan import make_plan, request_of
 from layoutopt.spark.planning.row_order import AUTO
@@ -65,7 +66,10 @@ def plan_best(
     """
     say = progress or (lambda sentence: None)
     asked = indexes_asked(settings.index, document)
-    return with_indexes(_plan_layout(spark, settings, document, say, draw), asked)
+    plan = with_indexes(_plan_layout(spark, settings, document, say, draw), asked)
+    if settings.index_budget is None:
+        return plan
+    return with_indexes_within(spark, settings, plan, document, settings.index_budget, say)
 
 
 def _plan_layout(
