@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -64,46 +65,64 @@ def _is_possible(spec: IndexSpec) -> bool:
     return True
 
 
-def worth_their_bytes(skipped: Sequence[Bits], read: Floats, sizes: Sequence[float], budget: float) -> tuple[int, ...]:
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What an index did for some queries.
+
+    Attributes:
+        skipped: the blocks that it lets each query skip, ``bool[n_queries, n_blocks]``.
+        size: its bytes.
+        read: how many bytes of it the queries read, by their weights.
+    """
+
+    skipped: Bits
+    size: float
+    read: float
+
+
+def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) -> tuple[int, ...]:
     """Which indexes to take: again and again the one that saves the most bytes for each of its own.
 
     Args:
-        skipped: of each index the blocks that it lets a query skip, ``bool[n_queries, n_blocks]``.
-        read: the bytes that each query reads of each block without them, times its weight, ``float64`` of that shape.
-        sizes: the bytes of each.
+        indexes: those that there could be.
+        read: the bytes that each query reads of each block without them, times its weight,
+            ``float64[n_queries, n_blocks]``.
         budget: the most bytes of those taken.
 
     Returns:
-        Their places, in the order of taking. One that saves no more than it takes is not taken.
+        Their places, in the order of taking. Each saves more bytes of blocks than queries read of it, the others given.
 
-    >>> skipped = np.array([[True, False]]), np.array([[False, True]]), np.array([[True, True]])
-    >>> worth_their_bytes(skipped, np.array([[50.0, 50.0]]), [10.0, 60.0, 30.0], 100.0)
-    (2,)
-    >>> worth_their_bytes(skipped[:1], np.array([[50.0, 50.0]]), [60.0], 100.0)
-    ()
+    >>> few, all = Judged(np.array([[True, False]]), 10.0, 10.0), Judged(np.array([[True, True]]), 30.0, 30.0)
+    >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 100.0)
+    (1,)
+    >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 20.0)
+    (0,)
     """
     taken: list[int] = []
     given_up: set[int] = set()
     while True:
-        spent = sum(sizes[i] for i in taken)
-        left = np.where(_any_of(skipped, taken, read), 0.0, read)
-        gains = [float(left[of].sum()) for of in skipped]
-        open_ = [i for i, size in enumerate(sizes) if i not in taken and spent + size <= budget and gains[i] > size]
-        open_ = [i for i in open_ if i not in given_up]
-        if not open_:
+        spent = sum(indexes[i].size for i in taken)
+        left = np.where(_any_of(indexes, taken, read), 0.0, read)
+        gains = {
+            i: float(left[one.skipped].sum()) - one.read
+            for i, one in enumerate(indexes)
+            if i not in taken and i not in given_up and spent + one.size <= budget
+        }
+        gains = {i: gain for i, gain in gains.items() if gain > 0}
+        if not gains:
             return tuple(taken)
-        taken.append(max(open_, key=lambda i: (gains[i] / max(sizes[i], 1.0), -i)))
+        taken.append(max(gains, key=lambda i: (gains[i] / max(indexes[i].size, 1.0), -i)))
         # What a later one does too is not paid for twice.
         for i in taken[:-1]:
-            others = _any_of(skipped, [other for other in taken if other != i], read)
-            if float(read[skipped[i] & ~others].sum()) <= sizes[i]:
+            others = _any_of(indexes, [other for other in taken if other != i], read)
+            if float(read[indexes[i].skipped & ~others].sum()) <= indexes[i].read:
                 taken.remove(i)
                 given_up.add(i)
 
 
-def _any_of(skipped: Sequence[Bits], which: Sequence[int], read: Floats) -> Bits:
+def _any_of(indexes: Sequence[Judged], which: Sequence[int], read: Floats) -> Bits:
     """What some of these indexes let queries skip, ``bool[n_queries, n_blocks]``."""
     found = np.zeros(read.shape, np.bool_)
     for i in which:
-        found |= skipped[i]
+        found |= indexes[i].skipped
     return found

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from layoutopt.indexes.choosing import candidates, worth_their_bytes
+from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.scans import scans_of
 from tests.effort import examples
@@ -39,12 +39,11 @@ def test_nothing_is_asked_for_that_no_index_serves() -> None:
 def test_what_is_taken_fits_the_budget_and_none_of_it_is_in_vain(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     read = rng.integers(0, 100, (3, 8)).astype(np.float64)
-    skipped = [rng.random((3, 8)) < rng.random() for _ in range(count)]
-    sizes = rng.integers(1, 300, count).astype(np.float64).tolist()
+    found = [Judged(rng.random((3, 8)) < rng.random(), *rng.integers(1, 300, 2).tolist()) for _ in range(count)]
     budget = float(rng.integers(0, 600))
-    taken = worth_their_bytes(skipped, read, sizes, budget)
+    taken = worth_their_bytes(found, read, budget)
     assert len(set(taken)) == len(taken)
-    assert sum(sizes[i] for i in taken) <= budget
+    assert sum(found[i].size for i in taken) <= budget
     for i in taken:
-        others = np.logical_or.reduce([np.zeros_like(skipped[i]), *(skipped[j] for j in taken if j != i)])
-        assert read[skipped[i] & ~others].sum() > sizes[i]
+        others = np.logical_or.reduce([np.zeros((3, 8), dtype=bool), *(found[j].skipped for j in taken if j != i)])
+        assert read[found[i].skipped & ~others].sum() > found[i].read

@@ -23,7 +23,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.holdout import mined_from, splits
 from layoutopt.features.weights import feature_shares
-from layoutopt.indexes.choosing import candidates, worth_their_bytes
+from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.document import FeaturesDocument
@@ -70,17 +70,20 @@ def with_indexes_within(
     if rehearsal is None:
         return plan
     judged = [_judged(rehearsal, document, training, held) for training, held in parts]
-    skipped = [np.concatenate([fold.skipped[i] for fold in judged]) for i in range(len(possible))]
     read = np.concatenate([fold.read for fold in judged])
     had, sizes = rehearsal.sizes[: len(plan.indexes)], rehearsal.sizes[len(plan.indexes) :]
-    chosen = worth_their_bytes(skipped, read, sizes, share * rehearsal.bytes - sum(had))
+    indexes = [
+        Judged(np.concatenate([fold.skipped[i] for fold in judged]), size, size * sum(fold.asked[i] for fold in judged))
+        for i, size in enumerate(sizes)
+    ]
+    chosen = worth_their_bytes(indexes, read, share * rehearsal.bytes - sum(had))
     if not chosen:
-        say(f"no indexes: none saves queries held back more than it takes, within {share:.1%} of the data")
+        say(f"no indexes: none saves queries held back more than they read of it, within {share:.1%} of the data")
         return plan
     for i in chosen:
         say(f"indexing {possible[i]}")
     spent = sum(had) + sum(sizes[i] for i in chosen)
-    saved = float(read[np.logical_or.reduce([skipped[i] for i in chosen])].sum())
+    saved = float(read[np.logical_or.reduce([indexes[i].skipped for i in chosen])].sum())
     figures = {"index_share": spent / rehearsal.bytes, "index_saves": saved / float(read.sum())}
     taken = tuple(possible[i] for i in chosen)
     return replace(plan, indexes=(*plan.indexes, *taken), predicted={**plan.predicted, **figures})
@@ -109,16 +112,18 @@ class _Rehearsal:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
-    """What came of queries held back, by their weights.
+class _Fold:
+    """What came of the queries that one split holds back, by their weights.
 
     Attributes:
         read: the bytes that each reads of each block without the possible indexes, ``float64[queries, blocks]``.
         skipped: of each possible index the blocks that each query could skip by it, ``bool[queries, blocks]``.
+        asked: how many statements would read each possible index.
     """
 
     read: Floats
     skipped: list[Bits]
+    asked: list[float]
 
 
 def _rehearse(
@@ -158,7 +163,7 @@ def _measure(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 def _judged(
     rehearsal: _Rehearsal, document: FeaturesDocument, training: Sequence[Query], held: Sequence[Query]
-) -> _Judged:
+) -> _Fold:
     """Replay queries held back on the blocks, whose features are those that the training queries make."""
     known = {feature.predicates for feature in mined_from(document, training).features}
     foreseen = [feature.predicates in known for feature in rehearsal.plan.features]
@@ -170,6 +175,7 @@ def _judged(
     features, queries = source.features_under(rehearsal.plan.settings), classes(held)
     read = np.zeros((len(queries), source.blocks.n))
     skipped = [np.zeros(read.shape, np.bool_) for _ in rehearsal.possible]
+    asked = [0.0] * len(skipped)
     for place, query in enumerate(queries):
         root = query.filter.root
         (pruned,) = table.prune(root, query.columns)
@@ -177,7 +183,8 @@ def _judged(
         for i, (spec, statistics) in enumerate(zip(rehearsal.possible, alone, strict=True)):
             if spec.subject.columns <= root.columns:
                 skipped[i][place] = cannot_match(root, statistics, features)
-    return _Judged(read, skipped)
+                asked[i] += query.weight * bool(pruned.read.any())
+    return _Fold(read, skipped, asked)
 
 
 def _with_features(blocks: pa.Table, known: Bits) -> pa.Table:
