@@ -1,4 +1,4 @@
-"""What other packages add: partitioners, methods, log formats and engines, by Python's entry points.
+"""What other packages add: partitioners, methods, log formats, engines and types of indexes, by Python's entry points.
 
 A package names what it adds in its ``pyproject.toml``, and is found once it is installed, in Spark's workers too::
 
@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from layoutopt.errors import SettingError
 
-Kind = Literal["partitioners", "methods", "log_formats", "engines"]
+Kind = Literal["partitioners", "methods", "log_formats", "engines", "indexes"]
 T = TypeVar("T")
 
 

@@ -1,11 +1,11 @@
-"""A package of four tiny extensions, installed beside layoutopt, is found by its entry points and does its work."""
+"""A package of tiny extensions, installed beside layoutopt, is found by its entry points and does its work."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,74 +16,20 @@ from layoutopt.errors import LogError, SettingError
 from layoutopt.methods.proposals import PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_sampled
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Col
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.partitioning.ward import ward
 from layoutopt.workload.log import read_log
+from tests.extension_package import install, install_package
 from tests.partitioning.segments import random_segment
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
-PACKAGE = """
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from layoutopt.methods.proposals import LayoutProposal
-from layoutopt.model.layout import ByOrder, Layout, Scheme
-from layoutopt.partitioning.partition import Partition
-from layoutopt.workload.log import LogEntry
-
-
-def one_block(vectors, weights, min_rows, seed, objective=None):
-    n = len(vectors)
-    return Partition(np.arange(n), np.zeros(n, dtype=np.int64), vectors.counts, 1)
-
-
-def as_it_comes(planning):
-    names = planning.schema.names
-    return LayoutProposal(Scheme((Layout(names, (), names, ByOrder("input")),)), {"tiny": 1.0})
-
-
-def read_pipes(stream, column, dialect):
-    for number, line in enumerate(stream):
-        user, sql = line.rstrip("\\n").split("|", 1)
-        yield LogEntry(number, sql, user=user)
-
-
-def count(scan):
-    return pa.table({"rows": [scan.to_dataset().count_rows()]})
-"""
-
-POINTS = """
-[layoutopt.partitioners]
-one-block = tiny_extensions:one_block
-[layoutopt.methods]
-as-it-comes = tiny_extensions:as_it_comes
-[layoutopt.log_formats]
-.pipes = tiny_extensions:read_pipes
-[layoutopt.engines]
-count = tiny_extensions:count
-broken = tiny_extensions:nothing
-"""
-
-
-def install(folder: Path, name: str, points: str, code: str = "") -> None:
-    metadata = folder / f"{name}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
-    (metadata / "entry_points.txt").write_text(points, encoding="utf-8")
-    if code:
-        (folder / "tiny_extensions.py").write_text(code, encoding="utf-8")
-
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    install(folder, "tiny", POINTS, PACKAGE)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "tiny_extensions", raising=False)
-    return folder
+    return install_package(tmp_path, monkeypatch)
 
 
 def test_a_partitioner(installed: Path) -> None:
@@ -117,6 +63,16 @@ def test_an_engine(installed: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert answer == pa.table({"rows": [table.rows]})
     assert main(["query", str(tmp_path / "t"), "SELECT id FROM t", "--engine", "count", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_a_type_of_index(installed: Path, tmp_path: Path) -> None:
+    indexes = (IndexSpec(Col("id", "int"), "last-digits"),)
+    in_blocks = building(SCHEMA, blocking=lambda rows, bits: np.asarray(rows["id"]) % 10, indexes=indexes)
+    table = build(tmp_path / "t", some_rows(), in_blocks)
+    read = table.scan("SELECT id FROM t WHERE id = 13").explain().to_json()["reads"][0]
+    assert (read["read"]["blocks"], read["skipped_by"]["index"]["blocks"]) == (1, 9)
+    answer = table.sql("SELECT id FROM t WHERE id IN (13, 33)")
+    assert sorted(answer["id"].to_pylist()) == [13, 33]
 
 
 def test_what_is_not_there_is_said(installed: Path, tmp_path: Path) -> None:

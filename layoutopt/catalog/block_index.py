@@ -17,6 +17,9 @@ from layoutopt.model.vectors import words_for
 # Names repeat in long runs; statistics hardly repeat, and dictionaries of them cost more than they save.
 REPEATING = ["file", "partition", "footer"]
 
+INDEXES = "indexes"
+"""The column of measured indexes, in tables of blocks that are not written yet; it never stands in a blocks file."""
+
 # Honest blocks take a few times their compressed bytes; what takes so many more was made to fill the memory.
 _MOST_EXPANSION = 256
 _FREE_BYTES = 64 * 2**20

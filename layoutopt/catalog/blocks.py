@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import (
+    INDEXES,
     REPEATING,
     block_schema,
     check_expansion,
@@ -24,7 +25,9 @@ from layoutopt.catalog.block_index import (
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
+from layoutopt.catalog.storage.index_files import IndexFile, named_indexes
 from layoutopt.model.arrays import Bits, Ints, Words
+from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
@@ -33,6 +36,13 @@ from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, Featu
 __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
 ALL_ONES = np.uint64(2**64 - 1)
+
+
+ReadIndex = Callable[[IndexFile, int], pa.Array | None]
+
+
+def _without_index(spec: IndexSpec) -> None:
+    """No block has the index."""
 
 
 def encode_blocks(blocks: pa.Table) -> bytes:
@@ -54,13 +64,17 @@ class BlockTable:
     """Blocks of one plan, one row each, as whole columns. Made by :meth:`from_arrow` or :meth:`from_parquet`.
 
     ``block_index`` has every column of :func:`block_schema` but ``stats``; ``statistics_of(i)`` gives the stats of the
-    schema's i-th column when they are first asked for (a query touches few of them).
+    schema's i-th column when they are first asked for (a query touches few of them). ``stored_index(spec)`` gives an
+    index of the plan, one value a block, or None where no block has it; NULL is unknown. ``index_files`` are those of
+    the blocks files that the blocks come from.
     """
 
     schema: Schema
     n_features: int
     block_index: pa.Table
     statistics_of: Callable[[int], pa.StructArray]
+    stored_index: Callable[[IndexSpec], pa.Array | None] = _without_index
+    index_files: tuple[IndexFile, ...] = ()
 
     @classmethod
     def from_arrow(cls, table: pa.Table, plan: Plan, where: str = "the table of blocks") -> BlockTable:
@@ -77,11 +91,24 @@ class BlockTable:
             found = stats.type.get_field_index(f"c{i}") >= 0
             return one_chunk(pc.struct_field(stats, f"c{i}")) if found else _unknown(table.num_rows)
 
-        return cls._checked(table, plan, child, where)
+        def index(spec: IndexSpec) -> pa.Array | None:
+            if INDEXES not in table.column_names or spec not in plan.indexes:
+                return None
+            return one_chunk(pc.struct_field(table[INDEXES], [plan.indexes.index(spec)]))
+
+        return cls._checked(table, plan, child, index, (), where)
 
     @classmethod
-    def from_parquet(cls, data: bytes, plan: Plan, where: str) -> BlockTable:
-        """The blocks of a blocks file's content; statistics are decoded column by column, when first asked for.
+    def from_parquet(
+        cls, data: bytes, plan: Plan, where: str, read_index: ReadIndex = lambda named, rows: None
+    ) -> BlockTable:
+        """The blocks of a blocks file's content; statistics and indexes are decoded when they are first asked for.
+
+        Args:
+            data: the content.
+            plan: the blocks'.
+            where: names the file in messages.
+            read_index: gives what an index file that the content names holds of so many blocks, or None.
 
         Raises:
             CatalogError: the content is no Parquet, or as for :meth:`from_arrow`.
@@ -103,14 +130,27 @@ class BlockTable:
                 raise damaged(where, str(error)) from error
             return one_chunk(pc.struct_field(read["stats"], f"c{i}")) if read.num_columns else _unknown(table.num_rows)
 
-        return cls._checked(table, plan, child, where)
+        named = named_indexes(metadata.metadata, where)
+        of_spec = {index.index: index for index in named}
+
+        def index(spec: IndexSpec) -> pa.Array | None:
+            return read_index(of_spec[spec], table.num_rows) if spec in of_spec else None
+
+        return cls._checked(table, plan, child, index, named, where)
 
     @classmethod
     def _checked(
-        cls, table: pa.Table, plan: Plan, statistics_of: Callable[[int], pa.StructArray], where: str
+        cls,
+        table: pa.Table,
+        plan: Plan,
+        statistics_of: Callable[[int], pa.StructArray],
+        stored_index: Callable[[IndexSpec], pa.Array | None],
+        index_files: tuple[IndexFile, ...],
+        where: str,
     ) -> BlockTable:
         block_index = checked_block_index(table, plan, where)
-        return cls(plan.schema, len(plan.features), block_index, cache(statistics_of))
+        features = len(plan.features)
+        return cls(plan.schema, features, block_index, cache(statistics_of), cache(stored_index), index_files)
 
     @property
     def n(self) -> int:
@@ -244,6 +284,8 @@ class BlockTable:
             self.n_features,
             self.block_index.take(indices),
             cache(lambda i: self.statistics_of(i).take(indices)),
+            cache(lambda spec: None if (all := self.stored_index(spec)) is None else all.take(indices)),
+            self.index_files,
         )
 
 
@@ -257,7 +299,18 @@ def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
         first.n_features,
         pa.concat_tables([table.block_index for table in tables]).combine_chunks(),
         cache(lambda i: pa.concat_arrays([table.statistics_of(i) for table in tables])),
+        cache(lambda spec: _joined([(table.stored_index(spec), table.n) for table in tables])),
+        tuple(dict.fromkeys(index for table in tables for index in table.index_files)),
     )
+
+
+def _joined(parts: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
+    """What several blocks files have of one index, each of so many blocks: unknown where one lacks it."""
+    types = {part.type for part, _ in parts if part is not None}
+    if len(types) != 1:
+        return None  # nobody has it, or another version of its package wrote something else
+    (type,) = types
+    return pa.concat_arrays([pa.nulls(n, type) if part is None else part for part, n in parts])
 
 
 class _LazyBounds(Mapping[str, ColumnBounds]):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.evolution import grown
@@ -29,6 +30,7 @@ from layoutopt.catalog.paths import blocks_path, plan_path
 from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_files import IndexFile, naming, write_indexes
 from layoutopt.errors import CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
@@ -71,7 +73,8 @@ def commit_load(
         plan: the plan of all the entries.
         load_id: the load's identifier; a second commit under the same one returns the first one's snapshot.
         entries: the partitions that the load has; each replaces the one of the same key.
-        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
+        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`; where the plan has indexes, with
+            these as the column :data:`~layoutopt.catalog.block_index.INDEXES`.
         whole_table: partitions that the load does not have disappear, and the schema may change.
         at: called at each of CRASH_POINTS.
 
@@ -91,11 +94,16 @@ def commit_load(
     at("started")
     digests = dict([_write_plan(files, plan)])
     at("plan-written")
+    indexes: tuple[IndexFile, ...] = ()
+    if plan.indexes:
+        indexes = write_indexes(files, load_id, plan.indexes, blocks[INDEXES])
+        blocks = naming(blocks.drop_columns([INDEXES]), indexes)
     path, digest = _write_blocks(files, load_id, encode_blocks(blocks))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest
-    names = names_of(load.entries, pc.unique(blocks["file"]).to_pylist())
+    written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in indexes)]
+    names = names_of(load.entries, written)
     change = Change(load_id, base, names, lambda latest: _next_snapshot(load, latest, digests))
     return append_snapshot(files, change, at)
 

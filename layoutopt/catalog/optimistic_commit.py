@@ -31,7 +31,7 @@ class Change:
     Attributes:
         load_id: its identifier; a snapshot since ``base`` that has it is this very change, made by an earlier attempt.
         base: the snapshot that it was planned on, None for a new table.
-        names: the load folders, blocks and data files that it names (not plans: vacuums leave those).
+        names: the load folders, blocks, index and data files that it names (not plans: vacuums leave those).
         after: the snapshot that it makes of the newest one; raises where it can't be.
     """
 
@@ -112,10 +112,10 @@ def check_no_tombstone(history: Iterable[Snapshot], change: Change) -> None:
         )
 
 
-def names_of(entries: Iterable[PartitionEntry], data_files: Iterable[str]) -> frozenset[str]:
-    """What partitions need and a vacuum may remove: the folders of their data, their blocks files, the data files."""
+def names_of(entries: Iterable[PartitionEntry], written: Iterable[str]) -> frozenset[str]:
+    """What partitions need and a vacuum may remove: their folders and blocks files, and the data and index files."""
     of_entries = (path for entry in entries for path in (load_folder(entry.key, entry.load_id), entry.blocks_file))
-    return frozenset([*of_entries, *data_files])
+    return frozenset([*of_entries, *written])
 
 
 def contents(snapshot: Snapshot | None) -> dict[str, tuple[str, str]]:

@@ -12,6 +12,7 @@ CATALOG = "_layoutopt"
 MARKER = f"{CATALOG}/table.json"
 SNAPSHOTS = f"{CATALOG}/snapshots"
 BLOCKS = f"{CATALOG}/blocks"
+INDEXES = f"{CATALOG}/indexes"
 DATA = "data"
 
 NULL_PARTITION = "__null__"
@@ -48,6 +49,11 @@ def blocks_path(load_id: str, version: int = 1) -> str:
     """The file with a load's blocks; a retry whose blocks differ takes the next version."""
     suffix = "" if version == 1 else f"-{version}"
     return f"{BLOCKS}/{load_id}{suffix}.parquet"
+
+
+def index_path(load_id: str, sha256: str) -> str:
+    """The file of one index of a load, named by its content: equal ones are one file."""
+    return f"{INDEXES}/{load_id}-{sha256[:16]}.parquet"
 
 
 def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:

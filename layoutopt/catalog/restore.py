@@ -51,8 +51,13 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
 
     load_id = f"restore-{new_load_id()}"
     # Planned on the old snapshot: what has a tombstone since then can't be named again.
-    change = Change(load_id, target, names_of(target.partitions, data), after)
+    change = Change(load_id, target, names_of(target.partitions, data | _index_files(catalog)), after)
     return append_snapshot(files, change, at)
+
+
+def _index_files(catalog: Catalog) -> frozenset[str]:
+    """The index files of the snapshot; queries do without one that is missing."""
+    return frozenset(index.path for _, blocks in catalog.block_tables() for index in blocks.index_files)
 
 
 def _same(target: Snapshot, latest: Snapshot) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
@@ -16,6 +17,7 @@ from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
+from layoutopt.catalog.storage.index_files import IndexFile, read_index
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
 from layoutopt.model import layout
 from layoutopt.model.layout import Plan
@@ -114,7 +116,7 @@ class Catalog:
         return self._parts[entry.key]
 
     def _blocks(self, entry: PartitionEntry) -> BlockTable:
-        table = self._file(entry)
+        table = self.file_blocks(entry)
         index = table.partitions.index(entry.key) if entry.key in table.partitions else -1
         mask = table.partition == index
         part = table if mask.all() else table.take(mask)
@@ -123,13 +125,25 @@ class Catalog:
             raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
         return part
 
-    def _file(self, entry: PartitionEntry) -> BlockTable:
+    def file_blocks(self, entry: PartitionEntry) -> BlockTable:
+        """All blocks of the file that holds a partition's: those of other partitions of the load too.
+
+        Raises:
+            CatalogError: the blocks file is missing or damaged.
+        """
         key = (entry.blocks_file, entry.plan)
         if key not in self._tables:
             data = read_checked(self.files, self.snapshot, entry.blocks_file)
             where = self.files.full_path(entry.blocks_file)
-            self._tables[key] = BlockTable.from_parquet(data, self.plans[entry.plan], where)
+            self._tables[key] = BlockTable.from_parquet(data, self.plans[entry.plan], where, self._index)
         return self._tables[key]
+
+    def _index(self, named: IndexFile, rows: int) -> pa.Array | None:
+        """What an index file holds; None where it can't be had, for then it proves nothing. ``verify`` says why."""
+        try:
+            return read_index(self.files, named, rows)
+        except CatalogError:
+            return None
 
     def block_tables(self) -> list[tuple[PartitionEntry, BlockTable]]:
         """Every partition with its blocks.

@@ -20,11 +20,22 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import check_expansion, damaged
 from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, followed
-from layoutopt.catalog.paths import BLOCKS, CATALOG, DATA, SNAPSHOTS, load_folder, load_of, new_load_id, snapshot_path
+from layoutopt.catalog.paths import (
+    BLOCKS,
+    CATALOG,
+    DATA,
+    INDEXES,
+    SNAPSHOTS,
+    load_folder,
+    load_of,
+    new_load_id,
+    snapshot_path,
+)
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
+from layoutopt.catalog.storage.index_files import named_indexes
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError
 
@@ -165,7 +176,7 @@ def _kept(
 
 
 def _named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
-    """Every blocks and data file that the snapshots name."""
+    """Every blocks, index and data file that the snapshots name."""
     partitions: dict[str, set[str]] = defaultdict(set)
     digests: dict[str, Snapshot] = {}
     for snapshot in kept:
@@ -179,21 +190,22 @@ def _named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
 
 
 def _named_in(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) -> set[str]:
-    """The data files of some partitions that a blocks file names."""
+    """The data files of some partitions that a blocks file names, and the index files of its load."""
     where = files.full_path(path)
     data = read_checked(files, snapshot, path)
     try:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data), columns=["file", "partition"])
-        return set(table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))["file"].to_pylist())
+        of_keys = table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))
+        return {*of_keys["file"].to_pylist(), *(index.path for index in named_indexes(table.schema.metadata, where))}
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(where, str(error)) from error
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a file is one that a load writes: data, blocks, or an unfinished file; all else is left alone."""
+    """Whether a file is one that a load writes: data, blocks, indexes, or unfinished; all else is left alone."""
     folder, _, name = path.rpartition("/")
-    if load_of(path) is not None or (folder == BLOCKS and name.endswith(".parquet")):
+    if load_of(path) is not None or (folder in (BLOCKS, INDEXES) and name.endswith(".parquet")):
         return True
     return name.startswith(TEMPORARY) and (folder == CATALOG or folder.startswith(f"{CATALOG}/"))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.config.settings import BenchSettings
+from layoutopt.config.benching import BenchSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,14 @@ def _micro(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.figures import run_micro
 
     run_micro(settings.sf, root=settings.folder)
+
+
+def _indexes(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.indexes import index_figures, print_indexes
+
+    with session.working("measuring indexes"):
+        figures = index_figures()
+    session.show([vars(each) for each in figures], lambda console: print_indexes(console, figures))
 
 
 def _memory(settings: BenchSettings, session: Session) -> None:
@@ -151,6 +159,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "query": _query,
         "brushing": _brushing,
         "micro": _micro,
+        "indexes": _indexes,
         "memory": _memory,
         "wide": _wide,
         "estimates": _estimates,

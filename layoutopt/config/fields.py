@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from layoutopt.extensions import Kind, names
+from layoutopt.model.types import split_parts
 
 
 def _listed(value: object) -> object:
@@ -25,6 +26,14 @@ def _listed(value: object) -> object:
     if not isinstance(texts, list | tuple):
         return texts
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def _split_outside_brackets(value: object) -> object:
+    """As :func:`_listed`, but commas between brackets are part of what is listed."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return texts
+    return tuple(part.strip() for text in texts for part in split_parts(str(text)) if part.strip())
 
 
 def _filled(value: object) -> object:
@@ -56,8 +65,22 @@ def _checked_age(text: str) -> str:
 
 Age = Annotated[str, AfterValidator(_checked_age)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
+
+
+def _share(value: object) -> object:
+    """A share may be written with a percent sign."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            return float(value.strip()[:-1]) / 100
+        except ValueError:
+            return value
+    return value
+
+
+Share = Annotated[float, BeforeValidator(_share)]
 
 
 class Positional:

@@ -8,7 +8,18 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from layoutopt.config.fields import Age, Names, Numbers, Place, Positional, Text, VerbSettings, or_installed
+from layoutopt.config.benching import BenchSettings
+from layoutopt.config.fields import (
+    Age,
+    Expressions,
+    Names,
+    Numbers,
+    Place,
+    Share,
+    Text,
+    VerbSettings,
+    or_installed,
+)
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 
 Method = Literal[
@@ -163,6 +174,21 @@ class PlanSettings(VerbSettings):
         description="the columns that sort the rows within each block; `auto` chooses them for each layout, so that "
         "the log's queries read the fewest bytes; `none` leaves rows as the method has them [default: auto for sop and "
         "gsop with all its kinds, none for the others]",
+    )
+    index: Expressions = Field(
+        (),
+        description="what each block is indexed by, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, for queries that no feature "
+        "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
+        "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
+        "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
+        "one; also of lower(COLUMN) and upper(COLUMN)",
+    )
+    index_budget: Share | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="choose indexes too: those that save queries held back the most bytes for each of their own, of at "
+        "most this share of the data's bytes, like 2% [default: none but those of --index]",
     )
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
@@ -333,51 +359,6 @@ class RestoreSettings(VerbSettings):
 
     table_path: TablePath
     snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
-
-
-Experiment = Literal[
-    "demo",
-    "tpch",
-    "query",
-    "brushing",
-    "micro",
-    "memory",
-    "wide",
-    "estimates",
-    "partitioners",
-    "tuning",
-    "calibrate",
-    "cluster",
-    "scaling",
-]
-
-
-class BenchSettings(VerbSettings):
-    """An experiment."""
-
-    experiment: Annotated[Experiment, Positional()] = Field(
-        description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
-        "in Spark and DuckDB, on plain Parquet and on the optimised table; brushing: every method on range filters of "
-        "people, whose constants never recur; micro: single algorithms; "
-        "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
-        "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
-        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
-        "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
-        "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
-        "a row costs at each scale factor that was run"
-    )
-    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
-    folder: Path = Field(
-        Path("build/tpch"),
-        description="where data and results go, in `brushing` for these; finished steps are used again",
-    )
-    rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
-    calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
-    streams: Names = Field(
-        (),
-        description="only these query streams, of tpch, partitioners, tuning, scaling, query, which also knows "
-        "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
-    )
 
 
 _KINDS: Final[tuple[type[VerbSettings], ...]] = (

@@ -14,10 +14,10 @@ import numpy as np
 
 from layoutopt.model.query import Query
 from layoutopt.scan.matches import Matches, Progress, Question, find_matches, questions_of
-from layoutopt.scan.prune import PruneOutcome
+from layoutopt.scan.sizes import MECHANISMS
 from layoutopt.scan.table import Table
 
-_NAMES = {PruneOutcome.PARTITION: "partition", PruneOutcome.FEATURES: "features", PruneOutcome.STATISTICS: "statistics"}
+_NAMES = {outcome: name for name, outcome in MECHANISMS.items()}
 _MOST_PROBLEMS = 1000
 _ONLY_SPARK = "only Spark can evaluate it as Spark does"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.inspect.block_values import BlockValues
+from layoutopt.indexes.block_values import BlockValues
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import And, Constant, Node, Or, columns_of
 from layoutopt.scan.matching import KeyedRows, combined, matching_rows

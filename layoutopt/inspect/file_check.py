@@ -17,8 +17,9 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import DataFileError, SchemaError
+from layoutopt.indexes.block_values import BlockValues, block_values
 from layoutopt.inspect.block_matches import BlockMatches
-from layoutopt.inspect.block_values import BlockValues, block_values
+from layoutopt.inspect.index_check import ExpectedIndex, differing, expected_indexes
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.layout import Plan
@@ -62,6 +63,7 @@ class Expected:
     block_id: Ints
     words: Words
     columns: tuple[ExpectedColumn, ...]
+    indexes: tuple[ExpectedIndex, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan, blocks: BlockTable) -> Expected:
@@ -77,7 +79,8 @@ class Expected:
                 bounds = blocks.block_statistics().bounds[column.name]
                 sums, tid_sums = blocks.column_sums(column.name), blocks.column_tid_sums(column.name)
                 columns.append(ExpectedColumn(column, held, bounds, sums, tid_sums))
-        return cls(plan, blocks.rows, blocks.row_group, blocks.block_id, blocks.words, tuple(columns))
+        indexes = expected_indexes(plan, blocks)
+        return cls(plan, blocks.rows, blocks.row_group, blocks.block_id, blocks.words, tuple(columns), indexes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +227,8 @@ class _Check:
             if of.column.name not in self._shared:
                 part.forget(of.column.name)
         self._bits(part)
+        for place, index in enumerate(self._expected.indexes):
+            self._index((3, place), index, part)
 
     def finished(self) -> CheckedFile:
         """What came of all row groups."""
@@ -302,6 +307,20 @@ class _Check:
             wrong = matches.among(feature.node, unset) if unset.any() else None
             if wrong is not None:
                 self._mark((2, position), "union-vector", partial(_said_none, feature.node), wrong, part)
+
+    def _index(self, place: tuple[int, int], index: ExpectedIndex, part: _Part) -> None:
+        """Whether an index is that of the rows."""
+        if not index.spec.subject.columns <= set(part.rows.column_names):
+            return
+        try:
+            wrong = differing(index, part.blocks, part.rows, part.offsets)
+        except SchemaError as error:
+            self._say(place, "index", str(error))
+            return
+        spec = index.spec
+        self._mark(
+            place, "index", lambda n, block: f"the index {spec} is wrong in {n} blocks, as in {block}", wrong, part
+        )
 
 
 def _said_none(node: Node, _: int, block: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from layoutopt.catalog.entries import written_content
 from layoutopt.errors import SettingError
 from layoutopt.inspect.file_runs import FileVerdict, check_files
+from layoutopt.inspect.index_check import is_installed, unreadable
 from layoutopt.inspect.masters import master_columns, misplaced_rests
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
@@ -129,6 +130,7 @@ def verify(
     # In order: the files of a segment are read one after the other, and only its tids are held meanwhile.
     chosen = [paths[i] for i in sorted(random.Random(seed).sample(range(len(paths)), count))] if paths else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
+    problems += [Problem("index", *found) for found in unreadable(table.catalog)]
     blocks = rows = 0
     for verdict in (checker or _check_here)(table, chosen, progress or _silent):
         problems += [Problem(check, verdict.path, message) for check, message in verdict.findings]
@@ -152,6 +154,9 @@ def _silent(done: int, total: int) -> None:
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
     for source in table.sources:
+        found += [
+            f"the index {spec}: its type is not installed" for spec in source.plan.indexes if not is_installed(spec)
+        ]
         no_rows = KeyedRows(empty_table(source.plan.schema.columns))
         for feature in source.plan.features:
             if matching_rows(feature.node, no_rows) is None:

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Final, get_args
 from layoutopt.errors import SchemaError
 from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, rounded
 from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.late import LateTuple
 from layoutopt.model.query import Query
 from layoutopt.model.records import As, Form, Record, from_json
@@ -231,6 +232,7 @@ class Plan(Document):
         codec: the Parquet codec.
         settings: of the session; those of the features.
         predicted: the search's own figures, rounded so that they are the same on every machine.
+        indexes: what each block is indexed by.
 
     Raises:
         ValueError: a size is not positive, a local feature does not exist, or features have other settings.
@@ -251,7 +253,8 @@ class Plan(Document):
     codec: str = "zstd"
     settings: Settings = field(default_factory=Settings)
     predicted: Mapping[str, float] = field(default_factory=dict)
-    form: ClassVar = Form(constants={"format": "layoutopt-plan", "version": 1})
+    indexes: tuple[IndexSpec, ...] = ()
+    form: ClassVar = Form(constants={"format": "layoutopt-plan", "version": 1}, left_out=("indexes",))
 
     def __post_init__(self) -> None:
         for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
@@ -283,9 +286,16 @@ class Plan(Document):
                         f"the row order's column {column.name!r} is of the type {column.type!r}, which has no order; "
                         "leave it out"
                     )
+        self._require_indexed()
         different = self.scheme.columns ^ set(self.schema.names)
         if different:
             raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")
+
+    def _require_indexed(self) -> None:
+        if len(set(self.indexes)) < len(self.indexes):
+            raise ValueError(f"the plan has an index twice: {', '.join(map(str, self.indexes))}; name each once")
+        for index in self.indexes:
+            self.schema.select(index.subject.columns)
 
     @classmethod
     def loads_late(cls, data: bytes) -> Plan:

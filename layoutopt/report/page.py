@@ -145,7 +145,7 @@ def _one_worst(one: Mapping[str, Any]) -> str:
         )
         for conjunct in one["conjuncts"]
     ]
-    alone = ("blocks out by partition", "by features", "by statistics")
+    alone = ("blocks out by partition", "by features", "by statistics", "by an index")
     columns = ("part of the filter", "code", "why it skips no more", *alone)
     reasons = _table(columns, rows, text=(0, 1, 2)) if rows else '<p class="note">It has no filter.</p>'
     return f'<div class="worst">{head}{reasons}</div>'

@@ -7,7 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-COLOURS = {"read": "#c0392b", "statistics": "#7fb3d5", "features": "#2874a6", "partition": "#d5d8dc"}
+COLOURS = {
+    "read": "#c0392b",
+    "index": "#a9cce3",
+    "statistics": "#7fb3d5",
+    "features": "#2874a6",
+    "partition": "#d5d8dc",
+}
 """What became of rows, in the order in which bars are stacked."""
 
 _SMALLEST = 1e-6

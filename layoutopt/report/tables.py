@@ -37,6 +37,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "block_rows": plan.block_rows,
         "features": [describe_all(feature.predicates) for feature in plan.features],
         "row_order": [list(layout.row_order) for layout in plan.scheme.layouts],
+        "indexes": [str(index) for index in plan.indexes],
         "predicted": of_the_plan(plan.predicted),
         "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
@@ -52,6 +53,8 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
     console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
     for line in _row_orders(plan):
         console.print(Text(line))
+    if plan.indexes:
+        console.print(Text(printable(f"indexes: {', '.join(map(str, plan.indexes))}")))
     for name, value in of_the_plan(plan.predicted).items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := curve(plan.predicted):

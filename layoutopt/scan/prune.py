@@ -1,4 +1,4 @@
-"""Which blocks a filter needs: partitions first, then features, then column statistics, each counted apart.
+"""Which blocks a filter needs: partitions first, then features, column statistics and indexes, each counted apart.
 
 Everything is decided for all blocks of a plan at once, on the catalog alone;
 :func:`layoutopt.skipping.cannot_match.cannot_match` is the only rule that skips.
@@ -20,6 +20,7 @@ from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.evolution import absent_columns
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
+from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
@@ -38,6 +39,7 @@ class PruneOutcome(IntEnum):
     STATISTICS = 3
     OTHER_LAYOUT = 4
     """Its layout is not on the query's retrieval path: neither read nor skipped."""
+    INDEX = 5
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,10 @@ class PlanBlocks:
 
     @cached_property
     def block_statistics(self) -> BlockStatistics:
-        """Union vectors and column bounds of the blocks."""
+        """Union vectors, column bounds and indexes of the blocks."""
         statistics, rows = self.blocks.block_statistics(), self.blocks.rows
+        if self.plan.indexes:
+            statistics = replace(statistics, indexes=stored_indexes(self.plan.indexes, self.blocks))
         if not self.absent:
             return statistics
         only_null = [Bounds(nulls=int(n)) for n in rows]
@@ -177,13 +181,17 @@ def prune(
     blocks, features = source.blocks, source.features_under(settings)
     local = local_layouts(source.plan, root, features)
     by_partition = partition_out[source.entry_of]
-    by_statistics = cannot_match(root, source.block_statistics, None)
+    by_statistics = cannot_match(root, source.block_statistics, None, by_indexes=False)
     by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
     if features is not None:
-        by_features |= cannot_match(root, source.block_statistics, features, by_statistics=False)
+        by_features |= cannot_match(root, source.block_statistics, features, by_statistics=False, by_indexes=False)
         # Together they prove more only where some alternatives fall to features and the others to statistics.
-        by_both = cannot_match(root, source.block_statistics, features) if _has_alternatives(root) else by_statistics
+        if _has_alternatives(root):
+            by_both = cannot_match(root, source.block_statistics, features, by_indexes=False)
     by_any = by_partition | by_features | by_statistics | by_both
+    # Last, since an index is a file to be read, and with all the others: alternatives may fall to any of them.
+    if source.plan.indexes and not by_any.all():
+        by_any = by_any | cannot_match(root, source.block_statistics, features)
     rows = np.bincount(blocks.layout, blocks.rows * ~by_any, len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
@@ -202,6 +210,7 @@ def prune(
         PruneOutcome.PARTITION: by_partition,
         PruneOutcome.FEATURES: by_features | emptied(by_features),
         PruneOutcome.STATISTICS: by_help | emptied(by_features | by_help),
+        PruneOutcome.INDEX: by_any | emptied(by_any),
     }
     outcome = np.select(list(outcomes.values()), list(outcomes), PruneOutcome.READ).astype(np.int8)
     without_features = _in_every_layout(source, path.choice, reached & ~by_statistics)

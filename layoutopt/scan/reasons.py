@@ -20,6 +20,7 @@ class Reason(StrEnum):
     OTHER_SETTINGS = "other-settings"
     FEATURE_EVERYWHERE = "feature-everywhere"
     OR_TOO_WIDE = "or-too-wide"
+    INDEX_EVERYWHERE = "index-everywhere"
     NO_STATISTICS = "no-statistics"
     NO_FEATURE = "no-feature"
     STATISTICS_OVERLAP = "statistics-overlap"
@@ -39,6 +40,7 @@ _SENTENCES = {
     Reason.OTHER_SETTINGS: "the features were measured under another time zone, ANSI mode or case sensitivity",
     Reason.FEATURE_EVERYWHERE: "features follow from it, but every block has rows that they may hold for",
     Reason.OR_TOO_WIDE: "some of its alternatives skip blocks, but in each of these another one may match",
+    Reason.INDEX_EVERYWHERE: "an index is of its column or function, but allows a match in every block",
     Reason.NO_STATISTICS: "no feature follows from it, and blocks have no min/max of its column",
     Reason.NO_FEATURE: "no feature follows from it, and min/max of every block allow a match",
     Reason.STATISTICS_OVERLAP: "the plan has no features, and min/max of every block allow a match",

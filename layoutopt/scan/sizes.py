@@ -13,6 +13,7 @@ MECHANISMS = {
     "partition": PruneOutcome.PARTITION,
     "features": PruneOutcome.FEATURES,
     "statistics": PruneOutcome.STATISTICS,
+    "index": PruneOutcome.INDEX,
 }
 """What skips blocks, in the order of trying."""
 

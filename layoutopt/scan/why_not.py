@@ -26,6 +26,7 @@ from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.scan.reasons import Reason, reason_of_problem
 from layoutopt.scan.sizes import MECHANISMS, subsumed_by
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
+from layoutopt.skipping.derived.bounds import bounds_of
 
 if TYPE_CHECKING:
     from layoutopt.scan.opened import OpenedTable
@@ -83,9 +84,12 @@ def _skipped_alone(table: OpenedTable, node: Node) -> dict[str, int]:
     for source in table.sources:
         features = source.features_under(table.settings)
         counts["partition"] += int(by_partition[source.entry_of].sum())
-        counts["statistics"] += int(cannot_match(node, source.block_statistics, None).sum())
+        statistics = source.block_statistics
+        counts["statistics"] += int(cannot_match(node, statistics, None, by_indexes=False).sum())
+        counts["index"] += int(cannot_match(node, statistics, None, by_statistics=False).sum())
         if features is not None:
-            counts["features"] += int(cannot_match(node, source.block_statistics, features, by_statistics=False).sum())
+            by_features = cannot_match(node, statistics, features, by_statistics=False, by_indexes=False)
+            counts["features"] += int(by_features.sum())
     return counts
 
 
@@ -98,7 +102,13 @@ def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Fea
     if follow:
         return Reason.FEATURE_EVERYWHERE, ""
     literals = list(_literals(node))
-    found = _too_wide(table, node) or _mismatched(literals) or _function(literals) or _without_bounds(table, literals)
+    found = (
+        _too_wide(table, node)
+        or _indexed(table, literals)
+        or _mismatched(table, literals)
+        or _function(table, literals)
+        or _without_bounds(table, literals)
+    )
     reason, detail = found or (_only_overlapping(table), "")
     return reason, ". ".join(part for part in (detail, _about(nearest, node)) if part)
 
@@ -135,21 +145,35 @@ def _expressions(literal: Literal) -> tuple[Expr, ...]:
     return (literal.left, literal.right) if isinstance(literal, Comparison) else (literal.subject,)
 
 
-def _mismatched(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+def _indexed(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+    """Whether an index is of an expression that the part is about."""
+    asked = {expr for literal in literals for expr in _expressions(literal)}
+    specs = dict.fromkeys(spec for source in table.sources for spec in source.plan.indexes if spec.subject in asked)
+    return (Reason.INDEX_EVERYWHERE, f"{', '.join(map(str, specs))} allows a match in every block") if specs else None
+
+
+def _mismatched(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     for literal in literals:
         for expr in _expressions(literal):
-            if isinstance(expr, Call) and expr.fn == "try_cast" and not isinstance(expr.args[0], Call):
+            is_cast = isinstance(expr, Call) and expr.fn == "try_cast" and not isinstance(expr.args[0], Call)
+            if is_cast and not _has_range(table, expr):
                 names = ", ".join(sorted(expr.columns))
                 return Reason.TYPE_MISMATCH, f"{names} is compared as {expr.type}, and its min/max are in another order"
     return None
 
 
-def _function(literals: Sequence[Literal]) -> tuple[Reason, str] | None:
+def _function(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     for literal in literals:
         for expr in _expressions(literal):
-            if isinstance(expr, Call):
+            if isinstance(expr, Call) and not _has_range(table, expr):
                 return Reason.FUNCTION, f"blocks have no min/max of {expr.fn}({', '.join(sorted(expr.columns))})"
     return None
+
+
+def _has_range(table: OpenedTable, expr: Expr) -> bool:
+    """Whether bounds of an expression are known, or follow from its columns', in some block."""
+    found = (bounds_of(expr, source.block_statistics) for source in table.sources)
+    return any(bounds is not None and bounds.known.any() for bounds in found)
 
 
 def _without_bounds(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:

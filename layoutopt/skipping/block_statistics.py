@@ -5,10 +5,10 @@ Whatever is missing or unknown proves nothing: see :mod:`layoutopt.skipping.cann
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from layoutopt.model.arrays import Bits, Ints, Keys, Packed, Words
 from layoutopt.model.vectors import feature_bit
 
 if TYPE_CHECKING:
-    from layoutopt.model.predicates.nodes import Node
+    from layoutopt.model.predicates.nodes import Expr, Literal, Node
 
 UNKNOWN_NULLS = -1
 
@@ -60,6 +60,21 @@ class FeatureBits:
         return self._bitmaps[feature]
 
 
+class BlockIndex(Protocol):
+    """One index of one expression in each of ``n`` blocks: what it proves of the values that stand there.
+
+    The invariant: where :meth:`cannot_match` is TRUE, no value of the expression in any row of the block makes the
+    literal TRUE. Of rows where the expression is NULL it says nothing.
+    """
+
+    def cannot_match(self, literal: Literal) -> Bits:
+        """The blocks of which that is proved, ``bool[n]``; none for a literal that the index does not serve.
+
+        Args:
+            literal: of the expression alone, and one that NULL does not make TRUE.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class BlockStatistics:
     """What the catalog knows of ``n`` blocks of one plan.
@@ -68,11 +83,13 @@ class BlockStatistics:
         rows: of each block, ``int64[n]``.
         bits: the union vectors, or None: features prove nothing.
         bounds: by column name as filters spell it; a column without bounds might hold anything.
+        indexes: by the expression that they are of; what has none proves nothing.
     """
 
     rows: Ints
     bits: FeatureBits | None = None
     bounds: Mapping[str, ColumnBounds] = field(default_factory=dict)
+    indexes: Mapping[Expr, Sequence[BlockIndex]] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -82,4 +99,14 @@ class BlockStatistics:
     @cached_property
     def proved(self) -> dict[Node, Packed]:
         """What counts and bounds have proved of literals so far; :mod:`layoutopt.skipping.zone_maps` fills it."""
+        return {}
+
+    @cached_property
+    def derived(self) -> dict[Expr, ColumnBounds | None]:
+        """Bounds of functions that were asked for; :mod:`layoutopt.skipping.derived.bounds` fills it."""
+        return {}
+
+    @cached_property
+    def proved_by_indexes(self) -> dict[Node, Packed]:
+        """What indexes have proved of literals so far; :mod:`layoutopt.skipping.indexed` fills it."""
         return {}

@@ -1,10 +1,11 @@
 """cannot_match: the one skipping rule, over all blocks at once, shared by search and scan.
 
 A node of a filter's AND/OR tree can't match a block if a feature that subsumes the node has bit 0 in the block's union
-vector (Sun 2017, 3.5), or a statistic of the block proves it; for AND, if any child can't; for OR, if all can't.
+vector (Sun 2017, 3.5), or a statistic or an index of the block proves it; for AND, if any child can't; for OR, if all
+can't.
 
 The invariant: where the answer is TRUE, no row of the block makes the node TRUE. Whatever is missing or unknown (a
-feature, a bound, a count of NULLs, a kind of literal) proves nothing, so the block might match.
+feature, a bound, a count of NULLs, an index, a kind of literal) proves nothing, so the block might match.
 """
 
 from __future__ import annotations
@@ -18,11 +19,20 @@ from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
 from layoutopt.model.values import Interval, ValueSet
-from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds, FeatureBits
+from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockIndex, BlockStatistics, ColumnBounds, FeatureBits
 from layoutopt.skipping.implied import ImpliedPredicates
+from layoutopt.skipping.indexed import IndexEvaluator
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 
-__all__ = ["UNKNOWN_NULLS", "BlockStatistics", "ColumnBounds", "FeatureBits", "FeatureIndex", "cannot_match"]
+__all__ = [
+    "UNKNOWN_NULLS",
+    "BlockIndex",
+    "BlockStatistics",
+    "ColumnBounds",
+    "FeatureBits",
+    "FeatureIndex",
+    "cannot_match",
+]
 
 # An IN list of so many values or ranges is also tried value by value, as the OR that it is.
 _MOST_PIECES = 64
@@ -81,6 +91,7 @@ def cannot_match(
     *,
     by_features: bool = True,
     by_statistics: bool = True,
+    by_indexes: bool = True,
 ) -> Bits:
     """The blocks of which it is proved that no row makes the node TRUE, ``bool[n]``.
 
@@ -90,10 +101,13 @@ def cannot_match(
         features: of the plan that the bits belong to; None if there is none. An index remembers what it found.
         by_features: whether bits are used.
         by_statistics: whether bounds and counts are used.
+        by_indexes: whether indexes are used; the first use of one reads it.
     """
     index = FeatureIndex(features) if isinstance(features, FeatureSet) else features
     bits = statistics.bits if by_features else None
-    check = _Check(statistics.n, bits, index, ZoneMapEvaluator(statistics) if by_statistics else None)
+    zone_maps = ZoneMapEvaluator(statistics) if by_statistics else None
+    indexed = IndexEvaluator(statistics) if by_indexes and statistics.indexes else None
+    check = _Check(statistics.n, bits, index, zone_maps, indexed)
     return _unpacked(check.cannot(node), statistics.n)
 
 
@@ -105,6 +119,7 @@ class _Check:
     bits: FeatureBits | None
     index: FeatureIndex | None
     zone_maps: ZoneMapEvaluator | None
+    indexed: IndexEvaluator | None
 
     def cannot(self, node: Node) -> Packed:
         proved = self._by_features(node)
@@ -119,6 +134,8 @@ class _Check:
             case _:
                 if self.zone_maps is not None:
                     proved |= self.zone_maps.packed(node)
+                if self.indexed is not None:
+                    proved |= self.indexed.packed(node)
                 if isinstance(node, InSet) and self.bits is not None and self.index is not None:
                     proved |= self._all_of(pieces(node))  # bounds have looked at all pieces already
         return proved

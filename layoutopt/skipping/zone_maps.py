@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Keys, Packed
-from layoutopt.model.predicates import Col, Comparison, Expr, InSet, Like, Node, literal_prefix
+from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, literal_prefix
 from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
+from layoutopt.skipping.derived.bounds import bounds_of
+from layoutopt.skipping.derived.texts import implied_beginning
 
 # Up to so many intervals are compared one after the other, more by binary search.
 _FEW_INTERVALS = 8
@@ -25,21 +29,17 @@ class ZoneMapEvaluator:
 
     def packed(self, literal: Node) -> Packed:
         """As :meth:`cannot`, eight blocks a byte; remembered, since the queries of a log share many literals."""
-        remembered = self.statistics.proved
-        found = remembered.get(literal)
-        if found is None:
-            found = np.packbits(self.cannot(literal))
-            if (len(remembered) + 1) * found.nbytes > _MOST_REMEMBERED:
-                remembered.clear()
-            remembered[literal] = found
-        return found
+        return remembered(self.statistics.proved, literal, self.cannot)
 
     def cannot(self, literal: Node) -> Bits:
         """The blocks that hold no row which makes the literal TRUE."""
         match literal:
             case InSet(subject, values, null):
                 proved = self._without_values(subject) | self._outside(subject, values)
-                return proved & self._without_nulls(subject) if null else proved
+                implied = implied_beginning(literal)
+                if implied is not None:
+                    proved |= self.cannot(implied)
+                return proved & self.without_nulls(subject) if null else proved
             case Like(subject, pattern, negated):
                 proved = self._without_values(subject)
                 return proved if negated else proved | self._outside(subject, ValueSet.prefix(literal_prefix(pattern)))
@@ -51,11 +51,11 @@ class ZoneMapEvaluator:
         return np.zeros(self.statistics.n, dtype=np.bool_)
 
     def _bounds(self, subject: Expr) -> ColumnBounds | None:
-        """What is known of a column; nothing of other expressions, nor where the types differ."""
-        bounds = self.statistics.bounds.get(subject.name) if isinstance(subject, Col) else None
-        return bounds if bounds is not None and bounds.type == subject.type else None
+        """What is known of a column, or of a function of columns; nothing where the types differ."""
+        return bounds_of(subject, self.statistics)
 
-    def _without_nulls(self, subject: Expr) -> Bits:
+    def without_nulls(self, subject: Expr) -> Bits:
+        """Blocks where the expression is known to be NULL in no row, ``bool[n]``."""
         bounds = self._bounds(subject)
         return self._nothing() if bounds is None else bounds.nulls == 0
 
@@ -69,12 +69,12 @@ class ZoneMapEvaluator:
         if values.is_empty:
             return ~self._nothing()
         bounds = self._bounds(subject)
-        if bounds is None or values.is_all:
-            return self._nothing()
+        if bounds is None or values.is_all or not bounds.known.any():
+            return self._nothing()  # where nothing is known the ends may be of another kind than the values
         if bounds.low.dtype == np.int64 and bounds.high.dtype == np.int64:
-            return bounds.known & ~_overlaps(bounds.low, bounds.high, values.intervals)
+            return bounds.known & ~overlaps(bounds.low, bounds.high, values.intervals)
         proved, known = self._nothing(), bounds.known  # objects compare only where they are keys
-        proved[known] = ~_overlaps(bounds.low[known], bounds.high[known], values.intervals)
+        proved[known] = ~overlaps(bounds.low[known], bounds.high[known], values.intervals)
         return proved
 
     def _apart(self, left: Expr, op: str, right: Expr) -> Bits:
@@ -96,7 +96,18 @@ class ZoneMapEvaluator:
         return proved
 
 
-def _overlaps(low: Keys, high: Keys, intervals: tuple[Interval, ...]) -> Bits:
+def remembered(proved: dict[Node, Packed], literal: Node, prove: Callable[[Node], Bits]) -> Packed:
+    """What is proved of a literal, eight blocks a byte: from ``proved``, else asked for and kept there."""
+    found = proved.get(literal)
+    if found is None:
+        found = np.packbits(prove(literal))
+        if (len(proved) + 1) * found.nbytes > _MOST_REMEMBERED:
+            proved.clear()
+        proved[literal] = found
+    return found
+
+
+def overlaps(low: Keys, high: Keys, intervals: tuple[Interval, ...]) -> Bits:
     """Whether any of the half-open intervals (sorted, disjoint) meets ``[low, high]``, ``bool[n]``."""
     if len(intervals) > _FEW_INTERVALS:
         return _overlaps_any_of_many(low, high, intervals)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.statistics import reduce_blocks
+from layoutopt.indexes.murmur3 import SEED, hash_texts, hash_words
 from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places
 from layoutopt.model.types import decimal_digits
-from layoutopt.writer.murmur3 import SEED, hash_texts, hash_words
 
 # A text column is hashed by its distinct values where a probe of so many rows has at most half as many of them.
 _PROBE = 2_000

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from layoutopt.indexes.murmur3 import SEED, hash_joined, hash_words, joined, scrambled
 from layoutopt.model.arrays import Hashes, Ints
 from layoutopt.writer.checksum import hash_array, is_hashable, sums_by_block
-from layoutopt.writer.murmur3 import SEED, hash_joined, hash_words, joined, scrambled
 
 __all__ = ["Positions", "at_positions", "position_sums", "scrambled", "value_hashes"]
 
@@ -69,7 +69,7 @@ class Positions:
         self._states = joined(tids.astype(np.uint32))
 
     def hashes(self, scrambled_hashes: Hashes) -> Hashes:
-        """:func:`at_positions` of values of which :func:`~layoutopt.writer.murmur3.scrambled` hashes are given.
+        """:func:`at_positions` of values of which :func:`~layoutopt.indexes.murmur3.scrambled` hashes are given.
 
         >>> Positions(np.array([0, 1])).hashes(scrambled(np.array([7, 7], np.uint32))).tolist()
         [3609916043, 3314335178]

@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.blocks import block_schema
+from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.errors import LayoutoptError, TableError, carried
+from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.layout import Plan
@@ -148,7 +149,7 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
 
 
 def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
-    """Write a segment's files: its blocks as ``block_schema`` has them, and the most vectors joined in a layout."""
+    """Write a segment's files: its blocks (see ``blocks_with_indexes``), and the most vectors joined in a layout."""
     written = [(write_file(job, segment, file), file.routing.joined_vectors) for file in route_segment(job, segment)]
     return pa.concat_tables([table for table, _ in written]), max(count for _, count in written)
 
@@ -195,11 +196,11 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
 
 
 def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.Table:
-    """Write one file and measure its blocks; one row a block, as ``block_schema`` has it."""
+    """Write one file and measure its blocks; one row a block, as ``blocks_with_indexes`` has it."""
     plan, routing, first_block = job.plan, file.routing, file.first_block
     n_blocks = len(routing.offsets) - 1
     if n_blocks == 0:
-        return block_schema(plan.schema, segment.words.shape[1]).empty_table()
+        return blocks_with_indexes(plan).empty_table()
     key, number = job.keys[segment.id], job.numbers[segment.id]
     path = data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
     content, stored = content_of(plan, segment.table, file), list(file.columns)
@@ -227,8 +228,10 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
             content.select(list(file.columns)), routing.offsets, plan.schema, sizes, sums, tid_sums
         ),
     }
-    schema = block_schema(plan.schema, segment.words.shape[1])
-    arrays = [values[f.name] if f.name == "stats" else pa.array(values[f.name], f.type) for f in schema]
+    if plan.indexes:
+        values[INDEXES] = measure_indexes(plan.indexes, content, routing.offsets)
+    schema = blocks_with_indexes(plan)
+    arrays = [v if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

@@ -17,16 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.block_index import block_schema
+from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import footer_at_end, footer_digest
+from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import pack, words_for
+from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
 from layoutopt.writer.checksum import block_sums, is_hashable
@@ -71,6 +73,7 @@ def building(
     segment_rows: int = 1_000_000,
     footers: bool = False,
     mixed: bool = False,
+    indexes: Sequence[IndexSpec] = (),
 ) -> Building:
     """A building whose plan has a feature for each condition, of one layout unless told."""
     used = settings or Settings()
@@ -79,7 +82,7 @@ def building(
     plan = Plan(
         table="t", schema=schema, partition_by=partition_by, method="sop",
         features=FeatureSet(features, used), queries=(), scheme=Scheme(tuple(layouts or [whole])),
-        block_rows=10, segment_rows=1000, max_vectors=1000, seed=0, settings=used, predicted={},
+        block_rows=10, segment_rows=1000, max_vectors=1000, seed=0, settings=used, predicted={}, indexes=tuple(indexes),
     )  # fmt: skip
     return Building(plan, tuple(conditions), blocking, segment_rows, footers, mixed)
 
@@ -115,7 +118,7 @@ def build(root: Path, rows: pa.Table, building: Building, load_id: str = "load-1
         for segment, start in enumerate(range(0, part.num_rows, building.segment_rows)):
             place = Place(root, key, load_id, segment, sum(written.num_rows for written in blocks))
             blocks += _write_segment(place, building, part.slice(start, building.segment_rows))
-    empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
+    empty = blocks_with_indexes(plan).empty_table()
     table = pa.concat_tables([empty, *blocks])
     commit_load(files, base, plan, load_id, partition_entries(table, plan, load_id, values), table)
     return open_table(str(root))
@@ -237,9 +240,11 @@ def _block_rows(
         "footer": [None] * n,
         "stats": stats,
     }
-    schema = block_schema(plan.schema, words_for(len(plan.features)))
+    if plan.indexes:
+        columns[INDEXES] = measure_indexes(plan.indexes, content, np.asarray(offsets))
+    schema = blocks_with_indexes(plan)
     arrays = [
-        columns[field.name] if field.name == "stats" else pa.array(list(columns[field.name]), field.type)
+        columns[field.name] if field.name in ("stats", INDEXES) else pa.array(list(columns[field.name]), field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)

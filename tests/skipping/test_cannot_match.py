@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.indexes.protocol import BlockColumn
+from layoutopt.indexes.registry import BUILT_IN, find_index
+from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import (
     ANY_CHAR,
     ANY_STRING,
@@ -37,6 +42,7 @@ from tests.effort import examples
 
 Row = dict[str, Any]
 TYPES = {"a": "int", "b": "int", "x": "double", "s": "string"}
+ARROW = {"a": pa.int32(), "b": pa.int32(), "x": pa.float64(), "s": pa.string()}
 VALUES: dict[str, list[Any]] = {
     "a": [-(2**31), -1, 0, 1, 2, 3, 2**31 - 1],
     "b": [0, 1, 2, 3],
@@ -141,6 +147,9 @@ rows = st.fixed_dictionaries({name: st.one_of(st.none(), st.sampled_from(values)
 blocks_of_rows = st.lists(st.lists(rows, max_size=4), min_size=1, max_size=11)
 
 
+INDEXED = [(name, kind) for name in TYPES for kind, index in BUILT_IN.items() if index.storage(TYPES[name]) is not None]
+
+
 def bounds_of(blocks: Sequence[Sequence[Row]], name: str) -> ColumnBounds:
     """Exact statistics of each block, in the types that the catalog has them."""
     keys = [[to_key(row[name], TYPES[name]) for row in block if row[name] is not None] for block in blocks]
@@ -154,6 +163,22 @@ def bounds_of(blocks: Sequence[Sequence[Row]], name: str) -> ColumnBounds:
         low, high = low.astype(np.int64), high.astype(np.int64)
     nulls = np.array([sum(row[name] is None for row in block) for block in blocks], dtype=np.int64)
     return ColumnBounds(low, high, known, nulls, TYPES[name])
+
+
+def index_of(blocks: Sequence[Sequence[Row]], name: str, kind: str) -> StoredIndex:
+    """An index of a column, measured from the blocks' rows."""
+    values = pa.array([row[name] for block in blocks for row in block], ARROW[name])
+    offsets = np.cumsum([0, *map(len, blocks)])
+    index = find_index(kind)
+    stored = index.measure(BlockColumn(pa.chunked_array([values]), offsets, TYPES[name]), index.parameter.default)
+    return StoredIndex(IndexSpec(column(name), kind), index, len(blocks), lambda: stored)
+
+
+def with_indexes(statistics: BlockStatistics, *indexes: StoredIndex) -> BlockStatistics:
+    of = {
+        index.spec.subject: [each for each in indexes if each.spec.subject == index.spec.subject] for index in indexes
+    }
+    return replace(statistics, indexes=of)
 
 
 def statistics_of(blocks: Sequence[Sequence[Row]], features: Sequence[Condition] = ()) -> BlockStatistics:
@@ -198,6 +223,22 @@ def test_a_block_with_a_matching_row_is_never_skipped(
     skipped = cannot_match(condition.node, statistics if exact else forgetful(statistics, seed), features_of(features))
     for block, skip in zip(blocks, skipped, strict=True):
         assert not (skip and any(condition.is_true(row) for row in block))
+
+
+@given(blocks_of_rows, trees, st.lists(leaves, max_size=3), st.sets(st.sampled_from(INDEXED)), st.integers(0, 50))
+@settings(max_examples=examples(200))
+def test_indexes_of_any_mix_skip_no_block_with_a_matching_row(
+    blocks: list[list[Row]], condition: Condition, features: list[Condition], indexed: set[tuple[str, str]], seed: int
+) -> None:
+    """AND and OR over features, statistics, known or not, and indexes (Ta-Shma 2020, theorem 16)."""
+    known = forgetful(statistics_of(blocks, features), seed)
+    statistics = with_indexes(known, *(index_of(blocks, name, kind) for name, kind in sorted(indexed)))
+    skipped = cannot_match(condition.node, statistics, features_of(features))
+    for block, skip in zip(blocks, skipped, strict=True):
+        assert not (skip and any(condition.is_true(row) for row in block))
+    assert (skipped >= cannot_match(condition.node, known, features_of(features))).all()
+    without = cannot_match(condition.node, statistics, features_of(features), by_indexes=False)
+    assert without.tolist() == cannot_match(condition.node, known, features_of(features)).tolist()
 
 
 @given(blocks_of_rows, trees, st.lists(leaves, max_size=5))
@@ -308,7 +349,7 @@ def test_constants_and_unknown_columns() -> None:
     assert cannot_match(InSet(Col("a", "bigint"), ValueSet.point(9)), statistics, None).tolist() == [
         False
     ]  # another type
-    of_a = Call("abs", (column("a"),), "int")
+    of_a = Call("crc32", (column("a"),), "int")
     assert cannot_match(InSet(of_a, ValueSet.point(9)), statistics, None).tolist() == [False]
 
 
@@ -369,6 +410,26 @@ def test_a_conjunctive_feature_skips_its_and() -> None:
     stricter = all_of([*parts, compared("b", "=", 1)]).node
     assert cannot_match(stricter, statistics, both).tolist() == [True, False]
     assert not cannot_match(parts[0].node, statistics, both).any()
+
+
+def test_an_index_and_a_statistic_skip_an_or_together() -> None:
+    """``s = 'b' OR a > 10``: the index denies 'b' between 'a' and 'c', the maximum denies the rest; neither alone."""
+    blocks = [[{"a": 3, "b": 0, "x": 0.0, "s": text} for text in texts] for texts in (["a", "c"], ["a", "b", "c"])]
+    node = any_of([compared("s", "=", "b"), compared("a", ">", 10)]).node
+    statistics = with_indexes(statistics_of(blocks), index_of(blocks, "s", "bloom"))
+    assert cannot_match(node, statistics, None).tolist() == [True, False]
+    assert not cannot_match(node, statistics, None, by_indexes=False).any()
+    assert not cannot_match(node, statistics, None, by_statistics=False).any()
+
+
+def test_an_index_says_nothing_of_null() -> None:
+    blocks = [[{"a": 1, "b": None, "x": 0.0, "s": "a"}], [{"a": None, "b": None, "x": 0.0, "s": "a"}]]
+    node = listed("a", [2], or_null=True).node
+    statistics = statistics_of(blocks)
+    unknown = {"a": replace(statistics.bounds["a"], nulls=np.array([-1, -1]), known=np.array([False, False]))}
+    index = index_of(blocks, "a", "value-list")
+    assert cannot_match(node, with_indexes(statistics, index), None).tolist() == [True, False]
+    assert not cannot_match(node, with_indexes(replace(statistics, bounds=unknown), index), None).any()
 
 
 def test_an_index_remembers_what_it_found() -> None:

@@ -10,7 +10,6 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 
-from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.checks import Content, TidSums
 from layoutopt.catalog.commit import partition_entries
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
@@ -19,8 +18,8 @@ from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError
 from layoutopt.features.weights import feature_shares
+from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
-from layoutopt.model.vectors import words_for
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import feature_words
 from layoutopt.spark.core.segments import Segment, with_positions, with_segments
@@ -117,7 +116,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
     """
     plan = one.plan
     _check_block_numbers(one)
-    empty = block_schema(plan.schema, words_for(len(plan.features))).empty_table()
+    empty = blocks_with_indexes(plan).empty_table()
     if not one.segments:
         return Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})
     job = WriteJob(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.catalog.blocks import BlockTable, block_schema
+from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.paths import new_load_id
@@ -24,10 +24,10 @@ from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
+from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.layout import ByCuts, ByOrder, Layout, Plan, Scheme
 from layoutopt.model.types import quoted
-from layoutopt.model.vectors import words_for
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import feature_words
@@ -138,7 +138,8 @@ def narrowed(plan: Plan, names: Sequence[str]) -> Plan:
         for layout in plan.scheme.layouts
     ]
     scheme = Scheme(tuple(layout for layout in layouts if layout.columns))
-    return replace(plan, schema=plan.schema.select(names), scheme=scheme)
+    indexes = tuple(index for index in plan.indexes if index.subject.columns <= set(names))
+    return replace(plan, schema=plan.schema.select(names), scheme=scheme, indexes=indexes)
 
 
 def _job_of(plan: Plan, keys: tuple[str, ...], numbers: tuple[int, ...]) -> WriteJob:
@@ -173,7 +174,7 @@ def _rehearse_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch
 
 
 def _table_of(job: WriteJob, tables: Sequence[pa.Table]) -> Table:
-    empty = block_schema(job.plan.schema, words_for(len(job.plan.features))).empty_table()
+    empty = blocks_with_indexes(job.plan).empty_table()
     return Table(rehearsed_catalog(job.plan, job, pa.concat_tables([empty, *tables])))
 
 

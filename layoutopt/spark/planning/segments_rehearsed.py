@@ -113,7 +113,7 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     """
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
-    segments, total, of_segments = _segments(rows, first)
+    segments, total, of_segments = some_segments(rows, first)
     nothing = (0.0,) * len(queries)
     if not segments or not held:
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
@@ -173,7 +173,7 @@ def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[s
     return with_orders(plan, [() if set(held).isdisjoint(each.columns) else next(found) for each in layouts])
 
 
-def _segments(rows: DataFrame, plan: Plan) -> tuple[tuple[Segment, ...], int, DataFrame]:
+def some_segments(rows: DataFrame, plan: Plan) -> tuple[tuple[Segment, ...], int, DataFrame]:
     """Some segments, spread evenly along the table's rows by partition and then the source's order; and their rows.
 
     With them the rows of the whole table. The segments are numbered anew.

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, is_wide_decimal, one_chunk
-from layoutopt.catalog.statistics import Measured, measure
+from layoutopt.catalog.statistics import Measured, measure, reduce_blocks
 from layoutopt.model.arrays import Bits, Ints, Places
 from layoutopt.model.types import decimal_digits
-from layoutopt.writer.checksum import sums_by_block
 
 Number = TypeVar("Number", bound=np.generic)
 # Values are put together by comparing them where a probe of so many has at most a quarter as many distinct ones.
@@ -51,7 +50,7 @@ class BlockValues:
         """The sum over each block's rows of a number (or truth) that each of ``values`` has, int64[n]."""
         if self.counts is not None:
             of_values = of_values * self.counts
-        return sums_by_block(of_values, self.offsets)
+        return reduce_blocks(np.add, of_values, self.offsets)
 
     def spread(self, of_values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """What each of ``values`` has, [m], for each row, [rows]."""

@@ -14,9 +14,9 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from layoutopt.catalog.statistics import measure
-from layoutopt.inspect import block_values as module
+from layoutopt.indexes import block_values as module
+from layoutopt.indexes.block_values import BlockValues, block_values
 from layoutopt.inspect.block_matches import BlockMatches
-from layoutopt.inspect.block_values import BlockValues, block_values
 from layoutopt.model.arrays import Ints
 from layoutopt.scan.matching import matching_rows
 from layoutopt.writer.checksum import hash_array, sums_by_block

@@ -1,0 +1,56 @@
+"""The settings of `bench`: which experiment, and how large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from layoutopt.config.fields import Names, Positional, VerbSettings
+
+Experiment = Literal[
+    "demo",
+    "tpch",
+    "query",
+    "brushing",
+    "micro",
+    "indexes",
+    "memory",
+    "wide",
+    "estimates",
+    "partitioners",
+    "tuning",
+    "calibrate",
+    "cluster",
+    "scaling",
+]
+
+
+class BenchSettings(VerbSettings):
+    """An experiment."""
+
+    experiment: Annotated[Experiment, Positional()] = Field(
+        description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
+        "in Spark and DuckDB, on plain Parquet and on the optimised table; brushing: every method on range filters of "
+        "people, whose constants never recur; micro: single algorithms; "
+        "indexes: what each type of index skips, holds and costs; "
+        "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
+        "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
+        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
+        "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
+        "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
+        "a row costs at each scale factor that was run"
+    )
+    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
+    folder: Path = Field(
+        Path("build/tpch"),
+        description="where data and results go, in `brushing` for these; finished steps are used again",
+    )
+    rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
+    calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
+    streams: Names = Field(
+        (),
+        description="only these query streams, of tpch, partitioners, tuning, scaling, query, which also knows "
+        "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
+    )

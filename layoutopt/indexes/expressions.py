@@ -1,0 +1,66 @@
+"""The values of indexed expressions, as whole Arrow columns: exactly Spark's, or unknown.
+
+Spark folds the case of letters beyond ASCII by Java's rules, Arrow by others; so of a function the rows that have such
+letters are unknown, and their blocks get no index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.model.arrays import Bits
+from layoutopt.model.predicates import Call, Col, Expr
+
+_ON_ASCII: Final[Mapping[str, Callable[[Any], Any]]] = {"lower": pc.ascii_lower, "upper": pc.ascii_upper}
+FUNCTIONS: Final = tuple(_ON_ASCII)
+"""The functions of a column that can be indexed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """The values of an expression, [rows], and the rows of which they are not known, ``bool[rows]`` (None: none)."""
+
+    values: pa.ChunkedArray
+    unknown: Bits | None = None
+
+
+def is_indexable(expr: Expr) -> bool:
+    """Whether :func:`evaluate` knows the expression: a column, or one of :data:`FUNCTIONS` of a column of texts."""
+    if isinstance(expr, Col):
+        return True
+    return isinstance(expr, Call) and expr.fn in _ON_ASCII and expr.type == "string" and _is_of_text(expr.args)
+
+
+def _is_of_text(args: tuple[Expr, ...]) -> bool:
+    return len(args) == 1 and isinstance(args[0], Col) and args[0].type == "string"
+
+
+def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
+    """An expression of rows; None where they lack its column.
+
+    Raises:
+        ValueError: the expression is not :func:`is_indexable`.
+    """
+    if not is_indexable(expr):
+        raise ValueError(f"{expr} can't be computed here")
+    (name,) = expr.columns
+    if name not in rows.column_names:
+        return None
+    values = rows[name]
+    if isinstance(expr, Col):
+        return Evaluated(values)
+    assert isinstance(expr, Call), "nothing else is indexable"
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    texts = values.cast(pa.large_binary())
+    beyond = np.asarray(pc.match_substring_regex(texts, rb"[^\x00-\x7f]").fill_null(False))
+    # Bytes that are no text stay as they are where they are unknown anyway.
+    ascii_only = pc.if_else(pa.array(beyond), pa.scalar(b"", pa.large_binary()), texts).cast(pa.large_string())
+    folded = _ON_ASCII[expr.fn](ascii_only)
+    return Evaluated(folded if isinstance(folded, pa.ChunkedArray) else pa.chunked_array([folded]), beyond)

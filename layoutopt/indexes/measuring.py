@@ -1,0 +1,97 @@
+"""A plan's indexes of the blocks of one file, measured while they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layoutopt.catalog.block_index import INDEXES, block_schema
+from layoutopt.catalog.statistics import reduce_blocks
+from layoutopt.errors import SettingError
+from layoutopt.indexes.expressions import evaluate
+from layoutopt.indexes.protocol import BlockColumn
+from layoutopt.indexes.registry import check_index, find_index, parameter_of
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import Expr
+from layoutopt.model.vectors import words_for
+
+
+def blocks_with_indexes(plan: Plan) -> pa.Schema:
+    """What loads by a plan measure of each block: :func:`~layoutopt.catalog.block_index.block_schema`, and its indexes.
+
+    The column of these is a struct with one child ``i<k>`` for the plan's k-th index; a plan without any has none.
+
+    Raises:
+        SettingError: an index's type is not installed, or has no use for what it is of.
+    """
+    schema = block_schema(plan.schema, words_for(len(plan.features)))
+    return schema.append(pa.field(INDEXES, indexes_type(plan.indexes), nullable=False)) if plan.indexes else schema
+
+
+def indexes_type(specs: Sequence[IndexSpec]) -> pa.StructType:
+    """The Arrow type of measured indexes: one child ``i<k>`` for the k-th.
+
+    Raises:
+        SettingError: as :func:`blocks_with_indexes`.
+    """
+    for spec in specs:
+        check_index(spec)
+    return pa.struct([(f"i{k}", find_index(spec.kind).storage(spec.subject.type)) for k, spec in enumerate(specs)])
+
+
+def measure_indexes(specs: Sequence[IndexSpec], rows: pa.Table, offsets: Ints) -> pa.StructArray:
+    """The indexes of blocks that are ranges of rows; NULL for an index of columns that the rows don't have.
+
+    Args:
+        specs: which.
+        rows: in the order of their blocks.
+        offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; ``int64[n + 1]``.
+
+    Raises:
+        SettingError: a type is not installed, has no use for what it is of, or measured something else than one value
+            of its storage for each block.
+        SchemaError: a column's values are not of its Spark type.
+    """
+    fields = list(indexes_type(specs))
+    columns = {spec.subject: _block_column(spec.subject, rows, offsets) for spec in specs}
+    children = [
+        _measured(spec, field.type, columns[spec.subject], len(offsets) - 1)
+        for spec, field in zip(specs, fields, strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=fields)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """An expression's values in blocks, and the blocks of which some are not known, ``bool[n]``."""
+
+    column: BlockColumn
+    unknown: Bits
+
+
+def _block_column(subject: Expr, rows: pa.Table, offsets: Ints) -> _Known | None:
+    found = evaluate(subject, rows)
+    if found is None:
+        return None
+    unknown = np.zeros(len(offsets) - 1, np.bool_)
+    if found.unknown is not None:
+        unknown = reduce_blocks(np.add, found.unknown, offsets) > 0
+    return _Known(BlockColumn(found.values, offsets, subject.type), unknown)
+
+
+def _measured(spec: IndexSpec, type: pa.DataType, known: _Known | None, n: int) -> pa.Array:
+    if known is None:
+        return pa.nulls(n, type)
+    measured = find_index(spec.kind).measure(known.column, parameter_of(spec))
+    if len(measured) != n or measured.type != type:
+        raise SettingError(
+            f"the index {spec} measured {len(measured)} values of {measured.type}, not {n} of {type}; "
+            f"mend the package that brings {spec.kind}"
+        )
+    return pc.if_else(pa.array(known.unknown), pa.scalar(None, type), measured) if known.unknown.any() else measured

@@ -1,0 +1,128 @@
+"""``ngrams``: which runs of three bytes occur in the texts of a block, for LIKE '%word%'.
+
+A bitmap has a bit for the hash of each run. A text with a word has all runs of the word, so a block that lacks one of
+them has no such text. A bitmap of two halves folded onto each other is that of half the size, so each block's is folded
+while no more than a share of its bits is set.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.indexes.bloom import points_of
+from layoutopt.indexes.protocol import BlockColumn, Parameter
+from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints
+from layoutopt.model.predicates import InSet, Like
+from layoutopt.model.values import ValueSet, key_kind
+
+_RUN = 3
+_LARGEST, _SMALLEST = 18, 8
+"""The sizes of bitmaps, as powers of two bits."""
+_FACTOR = np.uint32(0x9E3779B1)  # Knuth's, by the golden ratio: its upper bits are mixed well
+_MOST_ALTERNATIVES = 64
+
+
+class NGrams:
+    """The runs of three bytes of a block's texts: LIKE with words anywhere, and with =, IN and a beginning."""
+
+    parameter = Parameter(0.25, 0.01, 0.75, "the largest share of a bitmap's bits that is set")
+
+    def storage(self, type: str) -> pa.DataType | None:
+        """The bitmap's bytes, of types that are texts."""
+        return pa.large_binary() if key_kind(type) == "str" else None
+
+    def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
+        """Each block's bitmap; NULL where even the largest has more bits set, or a text is no UTF-8."""
+        offsets, data = _texts_of(column.keys.keys)
+        bitmaps = []
+        for (start, stop), bad in zip(
+            pairwise(column.keys.offsets.tolist()), column.has_bad_text.tolist(), strict=True
+        ):
+            ends = offsets[start : stop + 1]
+            places = _run_places(data[ends[0] : ends[-1]], ends - ends[0])
+            bitmaps.append(None if bad else _folded(places, parameter))
+        return pa.array(bitmaps, pa.large_binary())
+
+    def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
+        """The blocks that lack a run of every text of the literal."""
+        alternatives = _words(literal)
+        proved: Bits = np.full(len(stored), bool(alternatives)) & np.asarray(stored.is_valid())
+        offsets, data = _texts_of(stored)
+        sizes = np.diff(offsets)
+        proved &= (sizes > 0) & (sizes & (sizes - 1) == 0)  # what is no bitmap of ours proves nothing
+        for words in alternatives:
+            left = np.flatnonzero(proved)
+            lacking = np.zeros(len(left), np.bool_)
+            for place in _places_of(words):
+                bit = place & (8 * sizes[left] - 1)
+                lacking |= (data[offsets[left] + (bit >> 3)] >> (bit & 7).astype(np.uint8)) & 1 == 0
+            proved[left] = lacking
+        return proved
+
+
+def _words(literal: InSet | Like) -> list[list[bytes]]:
+    """The texts of which a value must have all of one list; no list where some value may have none of three bytes."""
+    if isinstance(literal, Like):
+        runs = [] if literal.negated else [[token for token in literal.pattern if isinstance(token, str)]]
+    else:
+        runs = _texts_of_values(literal)
+    found = [[w for w in (run.encode("utf-8", "surrogatepass") for run in of) if len(w) >= _RUN] for of in runs]
+    return found if all(found) else []
+
+
+def _texts_of_values(literal: InSet) -> list[list[str]]:
+    """The single values of a set, or the beginning that its only interval stands for."""
+    points = points_of(literal)
+    if points is not None:
+        return [[str(point)] for point in points] if len(points) <= _MOST_ALTERNATIVES else []
+    ((low, _), *others) = literal.values.intervals
+    begins = isinstance(low, str) and not others and literal.values == ValueSet.prefix(low)
+    return [[str(low)]] if begins else []
+
+
+def _texts_of(texts: pa.Array) -> tuple[Ints, Bytes]:
+    """The offsets of texts in their bytes, from 0, ``int64[n + 1]``, and these bytes."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int64, count=len(texts) + 1, offset=8 * texts.offset)
+    data = texts.buffers()[2]
+    every = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return offsets - offsets[0], every[offsets[0] : offsets[-1]]
+
+
+def _places_of(words: list[bytes]) -> list[int]:
+    """The bits in the largest bitmap of all runs of these words, each once."""
+    ends = np.cumsum([0, *map(len, words)])
+    found: list[int] = np.unique(_run_places(np.frombuffer(b"".join(words), np.uint8), ends)).tolist()
+    return found
+
+
+def _run_places(data: Bytes, ends: Ints) -> Hashes:
+    """The bits in the largest bitmap of all runs within texts, which lie from each of ``ends`` to before the next."""
+    if len(data) < _RUN:
+        return np.zeros(0, np.uint32)
+    run = data[2:].astype(np.uint32)
+    for back in (1, 0):
+        run <<= np.uint32(8)
+        run |= data[back : back + len(run)]
+    run *= _FACTOR
+    run >>= np.uint32(32 - _LARGEST)
+    within = np.ones(len(run), np.bool_)
+    for back in (1, 2):  # the last two bytes of a text begin no run
+        last = ends[1:] - back
+        within[last[(last >= 0) & (last < len(run))]] = False
+    return run[within]
+
+
+def _folded(places: Hashes, share: float) -> bytes | None:
+    bitmap = np.zeros(1 << _LARGEST, np.bool_)
+    bitmap[places] = True
+    if bitmap.mean() > share:
+        return None
+    while len(bitmap) > 1 << _SMALLEST:
+        half = bitmap[: len(bitmap) // 2] | bitmap[len(bitmap) // 2 :]
+        if half.mean() > share:
+            break
+        bitmap = half
+    return np.packbits(bitmap, bitorder="little").tobytes()

@@ -1,0 +1,74 @@
+"""The types of indexes by name: those of this package, and those that others install."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from layoutopt.errors import SettingError
+from layoutopt.extensions import find
+from layoutopt.indexes.affixes import Prefix, Suffix
+from layoutopt.indexes.bloom import Bloom
+from layoutopt.indexes.expressions import FUNCTIONS, is_indexable
+from layoutopt.indexes.gap_list import GapList
+from layoutopt.indexes.hybrid import Hybrid
+from layoutopt.indexes.ngrams import NGrams
+from layoutopt.indexes.protocol import Index
+from layoutopt.indexes.value_list import ValueList
+from layoutopt.model.index_spec import IndexSpec
+
+BUILT_IN: Final[Mapping[str, Index]] = {
+    "value-list": ValueList(),
+    "bloom": Bloom(),
+    "hybrid": Hybrid(),
+    "gap-list": GapList(),
+    "prefix": Prefix(),
+    "suffix": Suffix(),
+    "ngrams": NGrams(),
+}
+
+
+def find_index(kind: str) -> Index:
+    """The type of index that has this name.
+
+    Raises:
+        SettingError: nothing has the name, two packages claim it, or its package can't be imported.
+    """
+    return find("indexes", kind, BUILT_IN, "type of index")
+
+
+def parameter_of(spec: IndexSpec) -> float:
+    """The number that an index is tuned by: the one it names, else its type's own.
+
+    Raises:
+        SettingError: the type is not there, or the number is out of its range.
+    """
+    parameter = find_index(spec.kind).parameter
+    if spec.parameter is None:
+        return parameter.default
+    if not parameter.least <= spec.parameter <= parameter.most:
+        raise SettingError(
+            f"the index {spec} has the parameter {spec.parameter:g}, {parameter.meaning}; give {parameter.least:g} to "
+            f"{parameter.most:g}"
+        )
+    return spec.parameter
+
+
+def check_index(spec: IndexSpec) -> None:
+    """Refuse an index that no load could build.
+
+    Raises:
+        SettingError: its type is not there or has no use for the expression's values, its parameter is out of range, or
+            the expression is none that loads compute.
+    """
+    parameter_of(spec)
+    if not is_indexable(spec.subject):
+        raise SettingError(
+            f"the index {spec} is of an expression that loads can't compute; index a column, or {', '.join(FUNCTIONS)} "
+            "of one"
+        )
+    if find_index(spec.kind).storage(spec.subject.type) is None:
+        raise SettingError(
+            f"the index {spec} is of values of the type {spec.subject.type!r}, for which {spec.kind} has no use; "
+            "choose another type of index"
+        )

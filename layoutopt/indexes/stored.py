@@ -1,0 +1,63 @@
+"""Stored indexes as what skipping asks: each is read when it is first asked for, and in doubt it proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.catalog.blocks import BlockTable
+from layoutopt.errors import SettingError
+from layoutopt.indexes.protocol import Index
+from layoutopt.indexes.registry import find_index, parameter_of
+from layoutopt.model.arrays import Bits
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Expr, InSet, Like, Literal
+from layoutopt.skipping.cannot_match import BlockIndex
+
+
+@dataclass(frozen=True, eq=False)
+class StoredIndex:
+    """One index of a plan over the blocks that its loads wrote; a :class:`~layoutopt.skipping.cannot_match.BlockIndex`.
+
+    Attributes:
+        spec: what is indexed, and how.
+        index: its type.
+        n: how many blocks there are.
+        read: gives what is stored of them, one value a block, or None where that can't be had.
+    """
+
+    spec: IndexSpec
+    index: Index
+    n: int
+    read: Callable[[], pa.Array | None]
+
+    def cannot_match(self, literal: Literal) -> Bits:
+        """What the index proves; nothing where its file is missing or damaged, or of another type."""
+        nothing = np.zeros(self.n, np.bool_)
+        stored = self.read()
+        if stored is None or not isinstance(literal, InSet | Like):
+            return nothing
+        if stored.type != self.index.storage(self.spec.subject.type):
+            return nothing
+        proved: Bits = self.index.cannot_match(literal, stored, parameter_of(self.spec))
+        return proved & np.asarray(stored.is_valid(), dtype=np.bool_)
+
+
+def stored_indexes(specs: Sequence[IndexSpec], blocks: BlockTable) -> Mapping[Expr, tuple[BlockIndex, ...]]:
+    """A plan's indexes of its blocks by what they are of; those of types that are not installed prove nothing."""
+    found: dict[Expr, tuple[BlockIndex, ...]] = {}
+    for spec in specs:
+        try:
+            parameter_of(spec)
+            index = find_index(spec.kind)
+        except SettingError:
+            continue
+        found[spec.subject] = (
+            *found.get(spec.subject, ()),
+            StoredIndex(spec, index, blocks.n, partial(blocks.stored_index, spec)),
+        )
+    return found

@@ -1,0 +1,49 @@
+"""What is indexed: an expression of a row, and the type of index that each block gets of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar, Final
+
+from layoutopt.model.hashing import HashedOnce
+from layoutopt.model.predicates import Expr, describe
+from layoutopt.model.records import Form, Record
+
+_KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+
+
+@dataclass(frozen=True)
+class IndexSpec(HashedOnce, Record):
+    """One index of a plan: every block that holds the expression's columns gets one.
+
+    Attributes:
+        subject: a column, or a function of columns.
+        kind: the type of index, by the name that ``plan --index`` takes (:mod:`layoutopt.indexes`).
+        parameter: the one number that the type may be tuned by, such as Bloom's share of false positives; None for the
+            type's own.
+
+    Raises:
+        ValueError: the kind is no name, the parameter no finite number, or the subject has no column.
+    """
+
+    subject: Expr
+    kind: str
+    parameter: float | None = None
+
+    form: ClassVar = Form(names={"subject": "of"}, left_out=("parameter",))
+    __hash__ = HashedOnce.__hash__
+
+    def __post_init__(self) -> None:
+        if not _KIND.fullmatch(self.kind):
+            raise ValueError(f"{self.kind[:80]!r} is no type of index; give lower-case letters, digits and dashes")
+        if self.parameter is not None and not isfinite(self.parameter):
+            raise ValueError(f"the index {self.kind!r} has the parameter {self.parameter}; give a finite number")
+        if not self.subject.columns:
+            raise ValueError(f"the index {self.kind!r} is of no column; name one")
+
+    def __str__(self) -> str:
+        """As ``plan --index`` takes it."""
+        of = f"{describe(self.subject)}:{self.kind}"
+        return of if self.parameter is None else f"{of}:{self.parameter:g}"

@@ -1,0 +1,212 @@
+"""Bounds of a function's values in every block, from bounds of the columns that it reads (Edara 2021, 5.3.6 and 5.3.7).
+
+Soundness: every value of the function that is not NULL has its key between the derived bounds, as for columns; the
+counts of NULLs are exact or unknown. So the rules for columns (:mod:`layoutopt.skipping.zone_maps`) hold for functions
+as they stand. A function that is not in :data:`FUNCTIONS`, or an argument without bounds, has none.
+
+Functions are those of filters, which fail on no row: a value that can't be computed is NULL, which no literal is TRUE
+of but IS NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from layoutopt.model.arrays import Ints
+from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.values import key_kind
+from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
+from layoutopt.skipping.derived import numbers, texts, times
+from layoutopt.skipping.derived.ranges import Range, has_int_keys
+
+Rule = Callable[[Call, Sequence[Range]], Range | None]
+_DEEPEST: Final = 16
+# Derived bounds of so many functions are kept.
+_MOST_KEPT: Final = 32
+
+
+@dataclass(frozen=True)
+class Function:
+    """What is known of a function.
+
+    Attributes:
+        rule: the range of its values, from those of its arguments; None where nothing is known.
+        total: whether it is NULL only where an argument is.
+    """
+
+    rule: Rule
+    total: bool = False
+
+
+def bounds_of(expr: Expr, statistics: BlockStatistics) -> ColumnBounds | None:
+    """What is known of an expression in each block; None where nothing is."""
+    if isinstance(expr, Col):
+        bounds = statistics.bounds.get(expr.name)
+        return bounds if bounds is not None and bounds.type == expr.type else None
+    if isinstance(expr, Const) or not expr.columns:
+        return None
+    kept = statistics.derived
+    if expr not in kept:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        kept[expr] = _derived(expr, statistics, 0)
+    return kept[expr]
+
+
+def _of(expr: Expr, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
+    if isinstance(expr, Const):
+        return _constant(expr, statistics.n, statistics.rows)
+    return _derived(expr, statistics, depth + 1) if isinstance(expr, Call) else bounds_of(expr, statistics)
+
+
+def _derived(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
+    function = FUNCTIONS.get(call.fn)
+    if depth > _DEEPEST or (function is None and call.fn != "coalesce"):
+        return None
+    args = [_of(arg, statistics, depth) for arg in call.args]
+    if function is None:
+        return _coalesced(call, args, statistics)
+    known = [arg for arg in args if arg is not None]
+    if len(known) < len(args):
+        return None
+    found = function.rule(call, [_range(arg) for arg in known])
+    if found is None:
+        return _without_range(call, _nulls(function, known, statistics.rows), statistics.n)
+    nulls = _nulls(function, known, statistics.rows)
+    usable = found.known & (nulls != statistics.rows)
+    return ColumnBounds(found.low, found.high, usable, nulls, call.type)
+
+
+def _range(of: ColumnBounds) -> Range:
+    """Bounds as a range; whatever stands where they are not known becomes harmless."""
+    if of.low.dtype == np.int64:
+        return Range(np.where(of.known, of.low, 0), np.where(of.known, of.high, 0), of.known, of.type)
+    return Range(of.low, of.high, of.known, of.type)
+
+
+def _nulls(function: Function, args: Sequence[ColumnBounds], rows: Ints) -> Ints:
+    """How many values are NULL: all where all of an argument's are, and else what is known of a total function."""
+    counts = np.array([arg.nulls for arg in args])
+    nulls = np.full(len(rows), UNKNOWN_NULLS, dtype=np.int64)
+    if function.total:
+        # Of several arguments nobody knows whether they are NULL in the same rows.
+        others = np.sort(counts, axis=0)[:-1]
+        alone = (counts >= 0).all(axis=0) & (others == 0).all(axis=0)
+        nulls[alone] = counts.max(axis=0)[alone]
+    nulls[((counts == rows) & (counts >= 0)).any(axis=0)] = rows[((counts == rows) & (counts >= 0)).any(axis=0)]
+    return nulls
+
+
+def _without_range(call: Call, nulls: Ints, n: int) -> ColumnBounds:
+    zeros = np.zeros(n, dtype=np.int64)
+    return ColumnBounds(zeros, zeros, np.zeros(n, dtype=np.bool_), nulls, call.type)
+
+
+def _constant(const: Const, n: int, rows: Ints) -> ColumnBounds | None:
+    if const.value is None:
+        return _without_range(Call("null", (), const.type), rows.copy(), n)
+    nulls = np.zeros(n, dtype=np.int64)
+    ends = np.empty(n, dtype=np.int64 if has_int_keys(const.type) else np.object_)
+    ends[:] = const.value
+    return ColumnBounds(ends, ends, np.ones(n, dtype=np.bool_), nulls, const.type)
+
+
+def _coalesced(call: Call, args: Sequence[ColumnBounds | None], statistics: BlockStatistics) -> ColumnBounds | None:
+    """The first argument that is not NULL: within the hull of those up to the first that never is."""
+    if not has_int_keys(call.type) or any(arg is None or arg.type != call.type for arg in args):
+        return None
+    rows, n = statistics.rows, statistics.n
+    open_, known = np.ones(n, np.bool_), np.ones(n, np.bool_)
+    low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
+    for arg in args:
+        assert arg is not None, "looked at above"
+        asked = open_ & (arg.nulls != rows)  # where all of it is NULL it gives nothing
+        known &= ~asked | arg.known
+        low, high = np.where(asked, np.minimum(low, arg.low), low), np.where(asked, np.maximum(high, arg.high), high)
+        open_ = open_ & (arg.nulls != 0)
+    counts = np.array([arg.nulls for arg in args if arg is not None])
+    nulls = np.where((counts == 0).any(axis=0), 0, UNKNOWN_NULLS)
+    nulls = np.where((counts == rows).all(axis=0), rows, nulls)
+    return ColumnBounds(low, high, known & (low <= high), nulls.astype(np.int64), call.type)
+
+
+def _arithmetic(of: Callable[[Range, Range, str], Range | None], call: Call, args: Sequence[Range]) -> Range | None:
+    numeric = len(args) == 2 and all(has_int_keys(arg.type) for arg in args)
+    return of(args[0], args[1], call.type) if numeric else None
+
+
+def _cast(call: Call, args: Sequence[Range]) -> Range | None:
+    (given,) = args
+    if given.type == call.type:
+        return given
+    if {given.type, call.type} <= _TIMES:
+        return times.cast_time(given, call.type)
+    if given.type in _TIMES | {"boolean"} or call.type in _TIMES | {"boolean"} or key_kind(given.type) != "int":
+        return None
+    return numbers.cast_number(given, call.type)
+
+
+def _truncated(place: int, of: Callable[[Range, str], Range | None], call: Call, args: Sequence[Range]) -> Range | None:
+    unit = call.args[place]
+    known = isinstance(unit, Const) and isinstance(unit.value, str)
+    return of(args[1 - place], str(unit.value)) if known and isinstance(unit, Const) else None
+
+
+def _left(call: Call, args: Sequence[Range]) -> Range | None:
+    length = call.args[1]
+    if not isinstance(length, Const) or not isinstance(length.value, int):
+        return None
+    return texts.beginning(args[0], length.value)
+
+
+def _substring(call: Call, args: Sequence[Range]) -> Range | None:
+    length = texts.substring_length(call.args)
+    return None if length is None else texts.beginning(args[0], length)
+
+
+def _concat(call: Call, args: Sequence[Range]) -> Range | None:
+    first = call.args[0]
+    if len(args) != 2 or not isinstance(first, Const) or not isinstance(first.value, str):
+        return None
+    return texts.preceded(first.value, args[1])
+
+
+def _of_date(call: Call, args: Sequence[Range]) -> Range | None:
+    return times.date_part(args[0], call.fn) if args[0].type == "date" else None
+
+
+_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
+_DATE_PARTS: Final = ("year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek")
+
+FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
+    {
+        "try_add": Function(partial(_arithmetic, numbers.added)),
+        "try_subtract": Function(partial(_arithmetic, numbers.subtracted)),
+        "try_multiply": Function(partial(_arithmetic, numbers.multiplied)),
+        "try_divide": Function(partial(_arithmetic, numbers.divided)),
+        "try_mod": Function(partial(_arithmetic, numbers.remainder)),
+        "try_cast": Function(_cast),
+        "abs": Function(lambda call, args: numbers.absolute(args[0], call.type)),
+        "sqrt": Function(lambda call, args: numbers.square_root(args[0], call.type), total=True),
+        "trunc": Function(partial(_truncated, 1, times.truncated_date)),
+        "date_trunc": Function(partial(_truncated, 0, times.truncated_timestamp)),
+        "last_day": Function(lambda call, args: times.last_day(args[0]), total=True),
+        "datediff": Function(lambda call, args: times.days_between(args[0], args[1]), total=True),
+        **{name: Function(_of_date, total=True) for name in _DATE_PARTS},
+        **{name: Function(lambda call, args: times.clock_part(args[0], call.fn), total=True)
+           for name in ("hour", "minute", "second")},
+        "left": Function(_left, total=True),
+        "substring": Function(_substring, total=True),
+        "concat": Function(_concat, total=True),
+        # Of these only NULLs are known: they don't keep the order of texts.
+        **{name: Function(lambda call, args: None, total=True)
+           for name in ("lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length", "instr", "right", "rlike")},
+    }
+)  # fmt: skip
+"""Functions by their Spark names, with what is known of each; ``coalesce`` has a rule of its own."""

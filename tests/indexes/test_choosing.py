@@ -1,0 +1,49 @@
+"""Which indexes a log asks for, and which of them are taken."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given, settings
+
+from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
+from layoutopt.model.schema import Column, Schema
+from layoutopt.sql.scans import scans_of
+from tests.effort import examples
+
+SCHEMA = Schema((Column("n", "bigint"), Column("s", "string"), Column("tags", "array<string>")))
+
+
+def kinds(condition: str) -> set[str]:
+    (scan,) = scans_of(f"SELECT n FROM t WHERE {condition}", {"t": SCHEMA})
+    return {str(spec) for spec in candidates([scan.filter.root])}
+
+
+def test_a_filter_asks_for_the_indexes_that_serve_it() -> None:
+    assert kinds("n = 5") == {"n:bloom", "n:bloom:0.05", "n:value-list", "n:hybrid"}
+    assert kinds("n > 5 OR n = 3") == {"n:gap-list", "n:value-list"}
+    assert kinds("s LIKE '%word%'") == {"s:ngrams", "s:ngrams:0.1", "s:value-list"}
+    assert "s:suffix" in kinds("s LIKE '%word'")
+    assert "s:prefix" in kinds("s LIKE 'word%'") & kinds("s LIKE 'a%b'")
+    assert kinds("lower(s) = 'a'") >= {"lower(s):bloom", "lower(s):hybrid"}
+    assert "n:bloom" in kinds("NOT (n <> 5 AND s > 'a')")
+
+
+def test_nothing_is_asked_for_that_no_index_serves() -> None:
+    for condition in ("n IS NULL", "tags IS NOT NULL", "s NOT LIKE '%a%'", "n + 1 = 5", "true"):
+        assert kinds(condition) == set()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6))
+@settings(max_examples=examples(100))
+def test_what_is_taken_fits_the_budget_and_none_of_it_is_in_vain(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    read = rng.integers(0, 100, (3, 8)).astype(np.float64)
+    found = [Judged(rng.random((3, 8)) < rng.random(), *rng.integers(1, 300, 2).tolist()) for _ in range(count)]
+    budget = float(rng.integers(0, 600))
+    taken = worth_their_bytes(found, read, budget)
+    assert len(set(taken)) == len(taken)
+    assert sum(found[i].size for i in taken) <= budget
+    for i in taken:
+        others = np.logical_or.reduce([np.zeros((3, 8), dtype=bool), *(found[j].skipped for j in taken if j != i)])
+        assert read[found[i].skipped & ~others].sum() > found[i].read

@@ -1,0 +1,177 @@
+"""Conditions on functions of columns, rows to ask them of, and blocks of these: for the tests of derived bounds."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.predicates import Node
+from layoutopt.model.schema import Column, Schema
+from layoutopt.skipping.cannot_match import BlockStatistics
+from layoutopt.sql.scans import scans_of
+
+SCHEMA = Schema(
+    tuple(
+        Column(name, type)
+        for name, type in {
+            "a": "int", "b": "int", "l": "bigint", "t": "tinyint", "x": "double", "f": "float", "p": "decimal(15,2)",
+            "d": "date", "e": "date", "ts": "timestamp", "n": "timestamp_ntz", "s": "string",
+        }.items()
+    )
+)  # fmt: skip
+ARROW = pa.schema(
+    [
+        ("a", pa.int32()), ("b", pa.int32()), ("l", pa.int64()), ("t", pa.int8()), ("x", pa.float64()),
+        ("f", pa.float32()), ("p", pa.decimal128(15, 2)), ("d", pa.date32()), ("e", pa.date32()),
+        ("ts", pa.timestamp("us", "UTC")), ("n", pa.timestamp("us")), ("s", pa.string()),
+    ]
+)  # fmt: skip
+
+_DATES = [dt.date(1, 1, 1), dt.date(1582, 10, 4), dt.date(1969, 12, 31), dt.date(2000, 2, 29), dt.date(9999, 12, 31)]
+_TEXTS = ["", "a", "ab", "abc", "abd", "b", "ba", "éa", "12", "-7", "2020-02-29", "😀", "\U0010ffff"]
+_EDGES: dict[str, list[Any]] = {
+    "a": [-(2**31), -1, 0, 1, 2**31 - 1],
+    "b": [-(2**31), -3, 0, 7, 2**31 - 1],
+    "l": [-(2**63), -(2**62), -1, 0, 2**62, 2**63 - 1],
+    "t": [-128, 0, 127],
+    "x": [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 5e-324, 1e308, -1e308, 0.1],
+    "f": [float("nan"), float("inf"), -0.0, 0.5, 3.0],
+    "p": [Decimal("-9999999999999.99"), Decimal("-0.01"), Decimal(0), Decimal("0.05"), Decimal("9999999999999.99")],
+    "d": _DATES,
+    "e": _DATES,
+    "ts": [dt.datetime(1900, 1, 1, tzinfo=dt.UTC), dt.datetime(2021, 3, 28, 0, 59, 59, 999999, tzinfo=dt.UTC)],
+    "n": [dt.datetime(1582, 10, 15), dt.datetime(2021, 10, 31, 1, 30)],
+    "s": _TEXTS,
+}
+
+
+def rows(count: int, seed: int) -> pa.Table:
+    """Rows of usual values, edges and NULL, in no order."""
+    rng = random.Random(seed)
+    return pa.Table.from_pylist([{name: _value(name, rng) for name in ARROW.names} for _ in range(count)], ARROW)
+
+
+def _value(name: str, rng: random.Random) -> Any:
+    chance = rng.random()
+    if chance < 0.06:
+        return None
+    if chance < 0.2:
+        return rng.choice(_EDGES[name])
+    match name:
+        case "a" | "b" | "l":
+            return rng.randint(-200, 200)
+        case "t":
+            return rng.randint(-128, 127)
+        case "x":
+            return round(rng.uniform(-200, 200), rng.randint(0, 3))
+        case "f":
+            return rng.randint(-800, 800) / 4
+        case "p":
+            return Decimal(rng.randint(-20_000, 20_000)) / 100
+        case "d" | "e":
+            return dt.date(2018, 1, 1) + dt.timedelta(days=rng.randint(0, 1500))
+        case "ts":
+            return dt.datetime(2018, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=rng.randint(0, 1500 * 86_400))
+        case "n":
+            return dt.datetime(2018, 1, 1) + dt.timedelta(seconds=rng.randint(0, 1500 * 86_400))
+    return "".join(rng.choice("abcé") for _ in range(rng.randint(1, 5)))
+
+
+_EXPRESSIONS = {
+    "int": [
+        "a + {i}", "a - {i}", "{i} - a", "a * {i}", "a + b", "a - b", "a * b", "a % {i}", "a % b", "-a", "abs(a)",
+        "abs(a - b)", "l + {i}", "l * {i}", "l - a", "l * l", "t + t", "t * {i}", "cast(l as int)", "cast(x as int)",
+        "cast(p as int)", "cast(f as bigint)", "coalesce(a, {i})", "coalesce(a, b, 0)", "year(d)", "month(d)", "day(d)",
+        "quarter(d)", "dayofyear(d)", "dayofweek(d)", "weekofyear(d)", "hour(ts)", "minute(ts)", "datediff(d, e)",
+        "datediff(d, date'2020-01-01')", "(a + {i}) * 2 - b", "length(s)", "year(ts)", "month(ts)",
+        "cast(a as tinyint)", "cast(s as int)", "abs(t)", "abs(l)",
+    ],
+    "double": [
+        "x + {i}", "x * {i}", "{i} / x", "x / {i}", "a / {i}", "a / b", "x + x", "x - a", "abs(x)", "sqrt(x)",
+        "cast(a as double)", "cast(p as double)", "cast(l as double) * 2", "f + x", "-x", "coalesce(x, 0.0)", "f * 2",
+    ],
+    "date": [
+        "trunc(d, 'MM')", "trunc(d, 'YEAR')", "trunc(d, 'WEEK')", "trunc(d, 'QUARTER')", "last_day(d)",
+        "cast(ts as date)", "cast(n as date)", "coalesce(d, e)",
+    ],
+    "timestamp": [
+        "date_trunc('DAY', ts)", "date_trunc('MONTH', ts)", "date_trunc('WEEK', ts)", "date_trunc('YEAR', d)",
+        "date_trunc('HOUR', ts)", "cast(d as timestamp)", "cast(n as timestamp)",
+    ],
+    "string": ["left(s, {k})", "substring(s, 1, {k})", "substring(s, 0, 2)", "concat('a', s)", "lower(s)", "trim(s)"],
+}  # fmt: skip
+
+
+def conditions(count: int, seed: int) -> Iterator[tuple[str, Node]]:
+    """Conditions as text and as the filter that they are, without those that can't be used."""
+    rng = random.Random(seed)
+    while count:
+        text = _condition(rng)
+        (scan,) = scans_of(f"SELECT a FROM r WHERE {text}", {"r": SCHEMA})
+        if not scan.unusable:
+            yield text, scan.filter.root
+            count -= 1
+
+
+def _condition(rng: random.Random) -> str:
+    kind = rng.choice([*_EXPRESSIONS, "int", "double", "columns", "regex"])
+    if kind == "columns":
+        sides = rng.choice([("a", "b + {i}"), ("a", "b * 2"), ("d", "last_day(e)"), ("x", "a + 1"), ("l", "a * b")])
+        text = f"{sides[0]} {rng.choice(['=', '<>', '<', '<=', '>', '>='])} {sides[1]}"
+    elif kind == "regex":
+        text = rng.choice(["s rlike '^a[bc]'", "s rlike '^ab?'", "s rlike '^b+a'", "NOT s rlike '^a'"])
+    else:
+        text = _compared(rng.choice(_EXPRESSIONS[kind]), kind, rng)
+    if rng.random() < 0.1:
+        text = f"NOT ({text})"
+    return text.format(i=rng.choice([-7, -2, 0, 1, 3, 12, 100, 1000]), k=rng.randint(0, 3))
+
+
+def _compared(expression: str, kind: str, rng: random.Random) -> str:
+    if rng.random() < 0.08:
+        return f"{expression} IS {rng.choice(['', 'NOT '])}NULL"
+    operator = rng.choice(["=", "=", "<>", "<", "<=", ">", ">=", "IN"])
+    constant = _constant(kind, rng)
+    if operator == "IN":
+        return f"{expression} IN ({constant}, {_constant(kind, rng)})"
+    return f"{expression} {operator} {constant}"
+
+
+def _constant(kind: str, rng: random.Random) -> str:
+    match kind:
+        case "int":
+            return str(rng.choice([-300, -100, -5, 0, 1, 3, 12, 31, 2019, 2020, 100, 300, 2**31 - 1, 10**15]))
+        case "double":
+            return rng.choice(["-150.5D", "-1D", "0D", "0.1D", "3D", "99.75D", "1e300", "double('NaN')"])
+        case "date":
+            return f"date'{dt.date(2018, 1, 1) + dt.timedelta(days=rng.randint(-30, 1500))}'"
+        case "timestamp":
+            return f"timestamp'{dt.date(2018, 1, 1) + dt.timedelta(days=rng.randint(-30, 1500))} 00:00:00'"
+    return rng.choice(["''", "'a'", "'ab'", "'abc'", "'b'", "'é'", "'c'", "'zz'"])
+
+
+def sorted_blocks(table: pa.Table, size: int) -> list[np.ndarray[Any, Any]]:
+    """The rows' places cut into blocks: of the rows in order of each column, so that some blocks are narrow."""
+    found = []
+    for name in table.column_names:
+        order = np.asarray(pa.compute.sort_indices(table[name]))
+        found += [order[start : start + size] for start in range(0, len(order), size)]
+    return found
+
+
+def statistics_of(table: pa.Table, blocks: Sequence[np.ndarray[Any, Any]]) -> BlockStatistics:
+    """What a load would measure of these blocks."""
+    offsets = np.cumsum([0, *map(len, blocks)])
+    of_blocks = table.take(pa.array(np.concatenate(blocks)))
+    stats = block_statistics(of_blocks, offsets, SCHEMA)
+    counts = np.diff(offsets)
+    bounds = {c.name: column_bounds(stats.field(i), counts, c.type) for i, c in enumerate(SCHEMA.columns)}
+    return BlockStatistics(counts, bounds=bounds)

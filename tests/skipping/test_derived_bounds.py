@@ -1,0 +1,143 @@
+"""Derived bounds against values computed one by one, in Python: arithmetic, remainders, casts and parts of dates."""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.statistics import block_statistics
+from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.schema import Schema
+from layoutopt.model.values import to_key
+from layoutopt.skipping.cannot_match import BlockStatistics
+from layoutopt.skipping.derived.bounds import bounds_of
+from tests.effort import examples
+from tests.skipping.falsifiable import ARROW, SCHEMA
+
+A, L, D, P, X = (Col(name, SCHEMA.find(name).type) for name in "aldpx")
+_INT = (-(2**31), 2**31 - 1)
+_LONG = (-(2**63), 2**63 - 1)
+
+
+def within(value: int, limits: tuple[int, int]) -> int | None:
+    return value if limits[0] <= value <= limits[1] else None
+
+
+def remainder(a: int, b: int) -> int | None:
+    """Spark's: with the sign of the dividend."""
+    return None if b == 0 else abs(a) % abs(b) * (1 if a >= 0 else -1)
+
+
+def int_call(fn: str, constant: int, of: Col) -> Call:
+    return Call(fn, (of, Const(constant, of.type)), of.type)
+
+
+NUMBERS: dict[str, Callable[[int, int, tuple[int, int]], int | None]] = {
+    "try_add": lambda a, b, limits: within(a + b, limits),
+    "try_subtract": lambda a, b, limits: within(a - b, limits),
+    "try_multiply": lambda a, b, limits: within(a * b, limits),
+    "try_mod": lambda a, b, limits: remainder(a, b),
+}
+DATES: dict[str, Callable[[dt.date], Any]] = {
+    "year": lambda d: d.year,
+    "quarter": lambda d: (d.month + 2) // 3,
+    "month": lambda d: d.month,
+    "weekofyear": lambda d: d.isocalendar()[1],
+    "day": lambda d: d.day,
+    "dayofyear": lambda d: d.timetuple().tm_yday,
+    "dayofweek": lambda d: d.isoweekday() % 7 + 1,
+    "last_day": lambda d: d.replace(day=calendar.monthrange(d.year, d.month)[1]),
+}
+TRUNCATED: dict[str, Callable[[dt.date], dt.date]] = {
+    "YEAR": lambda d: d.replace(month=1, day=1),
+    "QUARTER": lambda d: d.replace(month=(d.month - 1) // 3 * 3 + 1, day=1),
+    "MM": lambda d: d.replace(day=1),
+    "WEEK": lambda d: d - dt.timedelta(days=d.weekday()),
+}
+
+
+def check(expr: Expr, name: str, values: list[Any], expected: list[Any]) -> None:
+    """Every expected value that is not None lies within what is derived of a block of the values."""
+    count, column = len(values), SCHEMA.find(name)
+    table = pa.table({name: pa.array(values, ARROW.field(name).type)})
+    measured = block_statistics(table, np.array([0, count]), Schema((column,)))
+    rows = np.array([count])
+    bounds = bounds_of(expr, BlockStatistics(rows, bounds={name: column_bounds(measured.field(0), rows, column.type)}))
+    assert bounds is not None
+    keys = [to_key(value, expr.type) for value in expected if value is not None]
+    if bounds.known[0]:
+        assert all(bounds.low[0] <= key <= bounds.high[0] for key in keys), (bounds.low, bounds.high, expected)
+    if bounds.nulls[0] >= 0:
+        assert bounds.nulls[0] == count - len(keys)
+
+
+def near(limits: tuple[int, int]) -> st.SearchStrategy[int]:
+    edges = [limits[0], limits[0] + 1, -(2**31), -1, 0, 1, 7, 2**31, 2**62, limits[1] - 1, limits[1]]
+    return st.one_of(
+        st.integers(-20, 20), st.sampled_from([edge for edge in edges if within(edge, limits) is not None])
+    )
+
+
+@pytest.mark.parametrize("fn", NUMBERS)
+@given(data=st.data(), long=st.booleans())
+@settings(max_examples=examples(100))
+def test_arithmetic_of_integers(fn: str, data: st.DataObject, long: bool) -> None:
+    column, limits = (L, _LONG) if long else (A, _INT)
+    values = data.draw(st.lists(near(limits), min_size=1, max_size=4))
+    constant = data.draw(near(limits))
+    of = NUMBERS[fn]
+    check(int_call(fn, constant, column), column.name, values, [of(value, constant, limits) for value in values])
+    swapped = Call(fn, (Const(constant, column.type), column), column.type)
+    check(swapped, column.name, values, [of(constant, value, limits) for value in values])
+
+
+@pytest.mark.parametrize("fn", DATES)
+@given(data=st.data())
+@settings(max_examples=examples(60))
+def test_parts_of_dates(fn: str, data: st.DataObject) -> None:
+    start = data.draw(st.dates(dt.date(2, 1, 1), dt.date(9998, 1, 1)))
+    steps = data.draw(st.lists(st.integers(0, data.draw(st.sampled_from([3, 40, 500]))), min_size=1, max_size=4))
+    days = [start + dt.timedelta(days=step) for step in steps]
+    check(Call(fn, (D,), "date" if fn == "last_day" else "int"), "d", days, [DATES[fn](day) for day in days])
+
+
+@pytest.mark.parametrize("unit", TRUNCATED)
+@given(days=st.lists(st.dates(dt.date(2, 1, 1)), min_size=1, max_size=3))
+@settings(max_examples=examples(30))
+def test_truncated_dates(unit: str, days: list[dt.date]) -> None:
+    check(Call("trunc", (D, Const(unit, "string")), "date"), "d", days, [TRUNCATED[unit](day) for day in days])
+
+
+@given(values=st.lists(st.decimals(-(10**13) + 1, 10**13 - 1, places=2), min_size=1, max_size=3))
+@settings(max_examples=examples(60))
+def test_casts_of_decimals(values: list[Decimal]) -> None:
+    check(Call("try_cast", (P,), "int"), "p", values, [within(int(value), _INT) for value in values])
+    check(Call("try_cast", (P,), "double"), "p", values, [float(value) for value in values])
+
+
+@given(values=st.lists(st.floats(width=64), min_size=1, max_size=3), constant=st.floats(-1e9, 1e9))
+@settings(max_examples=examples(100))
+def test_arithmetic_of_doubles(values: list[float], constant: float) -> None:
+    with np.errstate(all="ignore"):
+        of = np.array(values)
+        for fn, expected in (
+            ("try_add", of + constant),
+            ("try_subtract", of - constant),
+            ("try_multiply", of * constant),
+        ):
+            known = Const(to_key(constant, "double"), "double")
+            check(Call(fn, (X, known), "double"), "x", values, expected.tolist())
+        check(Call("sqrt", (X,), "double"), "x", values, np.sqrt(of).tolist())
+        check(Call("abs", (X,), "double"), "x", values, np.abs(of).tolist())
+        casts = [int(v) if np.isfinite(v) else None for v in values]
+        check(Call("try_cast", (X,), "bigint"), "x", values, [v if v is None else within(v, _LONG) for v in casts])

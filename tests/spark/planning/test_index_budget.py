@@ -1,0 +1,71 @@
+"""``plan --index`` and ``--index-budget``: what is asked for, and what queries held back would save."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from layoutopt.config.reading import make_settings
+from layoutopt.config.settings import PlanSettings
+from layoutopt.errors import SettingError
+from layoutopt.spark.planning.automatic import plan_best
+from tests.spark.tables import document, is_value, simple_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.model.layout import Plan
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of which ``text`` is another in each."""
+    path = tmp_path_factory.mktemp("source") / "rows.parquet"
+    simple_rows(spark, 4000).write.parquet(str(path))
+    return path
+
+
+def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **settings: object) -> Plan:
+    given = {"source": str(source), "method": "input-order", "block_rows": 100, **settings}
+    return plan_best(spark, make_settings(PlanSettings, given), of)
+
+
+def of_values(spark: SparkSession, source: Path, column: str, values: list[object]) -> FeaturesDocument:
+    from layoutopt.spark.core.source import schema_of
+
+    schema = schema_of(spark.read.parquet(str(source)))
+    return document(schema, [is_value(schema, column, "=", value) for value in values])
+
+
+def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
+    log = of_values(spark, source, "text", [f"row {i}" for i in range(3, 4000, 97)])
+    plan = planned(spark, source, log, index_budget="30%", index="day:value-list")
+    assert {str(index).split(":")[0] for index in plan.indexes} == {"day", "text"}
+    assert plan.predicted["index_share"] <= 0.3
+    assert plan.predicted["index_saves"] > 0.5
+    assert planned(spark, source, log, index_budget="0.01%").indexes == ()
+    assert planned(spark, source, log).indexes == ()
+
+
+def test_what_the_log_foresaw_needs_none(spark: SparkSession, source: Path) -> None:
+    log = of_values(spark, source, "kind", [0, 1, 2, 3] * 10)
+    assert planned(spark, source, log, index_budget=0.3).indexes == ()
+
+
+def test_what_no_load_could_build_is_refused(spark: SparkSession, source: Path) -> None:
+    log = of_values(spark, source, "kind", [0])
+    for text, said in [
+        ("kind", "names no type; write COLUMN:TYPE"),
+        ("kind:magic", "no type of index 'magic'"),
+        ("nobody:bloom", "'nobody' is no expression of the table's columns"),
+        ("kind:ngrams", "'int', for which ngrams has no use"),
+        ("reverse(text):bloom", "that loads can't compute"),
+        ("kind:bloom:7", "the share of false positives; give 1e-06 to 0.5"),
+    ]:
+        with pytest.raises(SettingError, match=said):
+            planned(spark, source, log, index=text)
