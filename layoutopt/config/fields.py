@@ -58,6 +58,8 @@ Age = Annotated[str, AfterValidator(_checked_age)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""One text or several, each as it is, commas and all."""
 
 
 class Positional:

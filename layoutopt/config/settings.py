@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -338,12 +337,3 @@ class BenchSettings(VerbSettings):
         description="only these query streams, of tpch, partitioners, tuning, query, which also knows "
         "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
     )
-
-
-_KINDS: Final[tuple[type[VerbSettings], ...]] = (
-    AnalyzeSettings, PlanSettings, LoadSettings, ReloadSettings, StatusSettings, DriftSettings, QuerySettings,
-    ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings,
-    BenchSettings,
-)  # fmt: skip
-VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
-"""The verbs that take settings, by the names of the command line."""

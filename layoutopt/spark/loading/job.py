@@ -59,6 +59,9 @@ class Basis:
         whole: whether these are all that the source has, so that no row of it may be left out.
         fingerprints: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
         rows: of partition keys, the rows that the caller counted in the source.
+        content: what all rows together must have, where the caller knows that better than the source does.
+        operation: what the history calls it, see :func:`~layoutopt.catalog.commit.commit_load`.
+        batch: what is appended.
     """
 
     snapshot: Snapshot | None
@@ -67,6 +70,9 @@ class Basis:
     whole: bool = False
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    content: Content | None = None
+    operation: str | None = None
+    batch: str | None = None
 
 
 @dataclass(frozen=True)
