@@ -67,8 +67,8 @@ class PartitionEntry(Record):
 
     ``key`` is path-safe, and with ``load_id`` unique in the snapshot; ``value`` is the partition column's value as a
     JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
-    is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of all layouts.
-    ``source`` is a digest of the source's files that the rows came from, None where it is not known.
+    is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
+    all layouts. ``source`` is a digest of the source's files that the rows came from, None where it is not known.
     """
 
     key: PartitionKey

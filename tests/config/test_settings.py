@@ -12,7 +12,7 @@ from layoutopt.config.settings import AnalyzeSettings, PlanSettings, RestoreSett
 from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
-REQUIRED = {"log", "schema", "source", "table", "sql", "experiment"}
+REQUIRED = {"log", "schema", "source", "table", "sql", "experiment", "where", "set", "on"}
 
 
 def conf(tmp_path: Path, text: str) -> Path:

@@ -63,7 +63,13 @@ def made(number: int, generation: int = 0) -> Row:
     """The row of an id; those of another generation differ in all else."""
     at = number + 11 * generation
     prices = (None, float("nan"), -0.0, 1.5, 2.5, 3.5)
-    return number, (1, 2, None)[at % 3], None if at % 6 == 5 else at % 5, prices[at % 6], None if at % 4 == 3 else f"t{at}"
+    return (
+        number,
+        (1, 2, None)[at % 3],
+        None if at % 6 == 5 else at % 5,
+        prices[at % 6],
+        None if at % 4 == 3 else f"t{at}",
+    )
 
 
 def comparable(rows: list[Row]) -> list[tuple[object, ...]]:
