@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.checks import Content, TidSums
-from layoutopt.catalog.commit import partition_entries
+from layoutopt.catalog.commit import APPEND, partition_entries
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
@@ -135,6 +135,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         keys=tuple(one.names.key(segment.value) for segment in one.segments),
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,
+        late=one.basis.operation == APPEND,
     )
     observation = Observation(f"layoutopt {one.load_id}")
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):
