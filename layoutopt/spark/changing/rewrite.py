@@ -109,6 +109,8 @@ def rewrite(
 
 def changed_content(entries: Sequence[PartitionEntry], gone: Content, come: Content) -> Content:
     """What entries have once some rows have gone and others have come, of the columns whose sums are known."""
+    if not entries:
+        return come
     before = content_of_entries(entries)
     sums = {name: sum - gone.sums[name] + come.sums[name] for name, sum in before.sums.items()}
     return Content(before.rows - gone.rows + come.rows, sums)

@@ -6,9 +6,10 @@ whole. Statistics and union vectors are measured again from what is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -70,7 +71,8 @@ def update_by(
         return ChangeReport(settings.table_path)
     entries = place.entries(values)
     all_rows = rows_of_entries(spark, place.table, entries)
-    come = _measured(_assigned(matching, assigned), settings.table_path)
+    with _understood("--set", ", ".join(settings.assignments)):
+        come = _measured(_assigned(matching, assigned), settings.table_path)
     rows = _assigned(all_rows, assigned, _holds(settings.where))
     done = rewrite(place, "update", values, rows, changed_content(entries, gone, come), watch)
     return ChangeReport(settings.table_path, updated=gone.rows, load=done)
@@ -114,7 +116,8 @@ def _matching(place: Place, where: str) -> DataFrame:
     """The table's rows that meet a condition, read as a query reads them."""
     names = place.table.schema.names
     empty = place.spark.createDataFrame([], _schema_text(place))
-    _check_expression(empty, where, "--where")
+    with _understood("--where", where):
+        _ = empty.where(F.expr(f"({where})")).schema
     return place.table.scan(columns=names, where=f"({where})").to_spark(place.spark).select(*map(quoted, names))
 
 
@@ -122,17 +125,18 @@ def _schema_text(place: Place) -> str:
     return ", ".join(f"{quoted(column.name)} {column.type}" for column in place.table.schema.columns)
 
 
-def _check_expression(rows: DataFrame, text: str, flag: str) -> None:
-    """Refuse what Spark can't read.
+@contextmanager
+def _understood(flag: str, text: str) -> Iterator[None]:
+    """Turn what Spark says of a text that it can't read, or can't compute for a row, into a sentence.
 
     Raises:
         SettingError: it can't.
     """
     try:
-        _ = rows.select(F.expr(text)).schema
-    except (ParseException, AnalysisException) as error:
+        yield
+    except PySparkException as error:
         said = str(error).strip().splitlines()[0]
-        raise SettingError(f"{flag} {text!r} can't be understood: {said}") from error
+        raise SettingError(f"{flag} {text!r} is of no use here: {said}") from error
 
 
 def _holds(condition: str) -> SparkColumn:
@@ -156,8 +160,9 @@ def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]
             )
         if column.name in found:
             raise SettingError(f"--set assigns {column.name!r} twice; leave one of them out")
-        _check_expression(rows, value, "--set")
-        found[column.name] = F.expr(value).cast(column.type)
+        found[column.name] = F.expr(f"({value})").cast(column.type)
+        with _understood("--set", text):
+            _ = rows.select(found[column.name]).schema
     return found
 
 
@@ -178,7 +183,8 @@ def _source_of(place: Place, settings: MergeSettings) -> tuple[DataFrame, DataFr
     if settings.delete_when is None:
         rows = conformed(found, place.plan.schema, "the table")
         return rows, rows
-    _check_expression(found.limit(0), settings.delete_when, "--delete-when")
+    with _understood("--delete-when", settings.delete_when):
+        _ = found.where(F.expr(f"({settings.delete_when})")).schema
     # The condition may ask a column that the table has not, such as the kind of change.
     wanted = [name for name in found.columns if place.plan.schema.get(name) is not None]
     rows = conformed(found.select(*map(quoted, wanted)), place.plan.schema, "the table")

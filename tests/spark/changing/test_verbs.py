@@ -36,10 +36,11 @@ from layoutopt.inspect.status import status
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changing import rewrite, rows
+from layoutopt.spark.changing import rows
 from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rows import delete_by, merge_by, update_by
+from layoutopt.spark.loading.load import LoadReport, load
 from layoutopt.spark.loading.loads import load_by
 from tests.spark.changing.living import COLUMNS, SCHEMES, Living
 
@@ -75,6 +76,9 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
         (lambda: delete_by(spark, DeleteSettings(table_path=path, where="nope = 1")), SettingError, "nope"),
         (lambda: update_by(spark, updating("day = 2")), SettingError, "partitioned"),
         (lambda: update_by(spark, updating("kind")), SettingError, "no assignment"),
+        (lambda: update_by(spark, updating("kind = nope")), SettingError, "--set 'kind = nope' is of no use"),
+        (lambda: update_by(spark, updating("kind = cast('a' AS int)")), SettingError, "is of no use here"),
+        (lambda: delete_by(spark, DeleteSettings(table_path=path, where="id + 1")), SettingError, "--where"),
         (lambda: update_by(spark, updating("kind = 1", "KIND = 2")), SettingError, "twice"),
         (
             lambda: merge_by(spark, MergeSettings(table_path=path, source=twice, on=("id",))),
@@ -118,13 +122,11 @@ def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: 
 
 
 def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rewrite.load
-
-    def late(*arguments: Any, **named: Any) -> Any:
+    def late(*arguments: Any, **named: Any) -> LoadReport:
         living.append(9)
-        return honest(*arguments, **named)
+        return load(*arguments, **named)
 
-    monkeypatch.setattr(rewrite, "load", late)
+    monkeypatch.setattr("layoutopt.spark.changing.rewrite.load", late)
     with pytest.raises(CommitConflictError, match="by somebody else"):
         delete_by(living.spark, DeleteSettings(table_path=living.path, where="kind = 2"))
     monkeypatch.undo()
@@ -203,6 +205,7 @@ def test_partitions_of_older_plans_are_written_by_the_newest(living: Living) -> 
 def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.CaptureFixture[str]) -> None:
     path, source = living.path, living.source(living.frame(living.new_rows(3)))
     changes = [(1, 1, 4, 1.0, "x", "U"), (2, 1, 4, 1.0, "x", "D")]
+    elsewhere = living.source(living.frame([(99, 3, 1, 1.0, "in a new partition")]))
     feed = living.source(living.spark.createDataFrame(changes, f"{COLUMNS}, op string"))
     said = [
         (["append", path, source, "--batch-id", "monday"], "Batch monday appended"),
@@ -212,6 +215,7 @@ def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.Capt
         (["delete", path, "--where", "id = 5"], "No row is concerned"),
         (["update", path, "--set", "text = 'a, b'", "--set", "kind = 1", "--where", "id = 6"], "1 updated"),
         (["merge", path, feed, "--on", "id", "--delete-when", "op = 'D'"], "1 rows deleted, 1 updated, 0 inserted"),
+        (["merge", path, elsewhere, "--on", "id"], "0 rows deleted, 0 updated, 1 inserted"),
         (["optimize", path], "Every partition is as the newest plan wants it"),
     ]
     for arguments, expected in said:
