@@ -46,10 +46,10 @@ quick-tests: install
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope -m "not long and not slow and not spark"
 
 test: install  ## all fast tests and doctests
-	$(BIN)/pytest -q -n 2 --dist loadscope
+	LAYOUTOPT_EXAMPLES=0.4 $(BIN)/pytest -q -n 2 --dist loadscope
 
-test-long: install  ## the tests that take minutes
-	$(BIN)/pytest -q -m long
+test-long: install  ## the tests that take minutes, and more examples of all that generate some
+	$(BIN)/pytest -q -m "long or not spark"
 
 lint: install ruff mypy contracts  ## ruff, mypy --strict and the import contracts
 

@@ -1,4 +1,4 @@
-"""How much property-based tests try: all of it in `make test`, a tenth in `make check`, which runs before a commit."""
+"""How much property-based tests try: all of it in `make test-long`, less in `make test`, a tenth in `make check`."""
 
 from __future__ import annotations
 

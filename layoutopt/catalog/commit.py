@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
     append_snapshot,
+    contents,
     find_change,
     names_of,
     next_number,
@@ -31,7 +33,7 @@ from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, naming, write_indexes
-from layoutopt.errors import CatalogError, CommitConflictError, PlanError
+from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 
@@ -39,6 +41,9 @@ __all__ = ["CRASH_POINTS", "CommitHook", "commit_load", "ensure_table_root", "pa
 
 CRASH_POINTS = ("started", "plan-written", "blocks-written", "before-snapshot", "snapshot-created")
 """Where ``at`` is called, in order: a test that kills the commit at each has killed it everywhere that matters."""
+
+APPEND: Final = "append"
+"""The operation of a load whose rows stand beside those that their partitions have."""
 
 _MOST_VERSIONS = 100
 
@@ -52,6 +57,8 @@ class _Load:
     load_id: str
     entries: tuple[PartitionEntry, ...]
     whole_table: bool
+    operation: str | None = None
+    batch: str | None = None
 
 
 def commit_load(
@@ -63,6 +70,8 @@ def commit_load(
     blocks: pa.Table,
     *,
     whole_table: bool = False,
+    operation: str | None = None,
+    batch: str | None = None,
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
     """Make a load visible: write its plan and blocks, then the next snapshot, and return that.
@@ -72,20 +81,24 @@ def commit_load(
         base: the snapshot that the load was planned on, None for a new table.
         plan: the plan of all the entries.
         load_id: the load's identifier; a second commit under the same one returns the first one's snapshot.
-        entries: the partitions that the load has; each replaces the one of the same key.
+        entries: the partitions that the load has; each replaces those of the same key, but for :data:`APPEND`.
         blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`; where the plan has indexes, with
             these as the column :data:`~layoutopt.catalog.block_index.INDEXES`.
         whole_table: partitions that the load does not have disappear, and the schema may change.
+        operation: what the history calls it; a load, by what it replaces, when None.
+        batch: names what is appended; a batch is appended once.
         at: called at each of CRASH_POINTS.
 
     Raises:
-        CommitConflictError: somebody else committed one of the partitions (or any, for ``whole_table``) since ``base``.
+        CommitConflictError: somebody else committed one of the partitions (or any, for ``whole_table``) since ``base``;
+            rows are appended to whatever is there.
+        AlreadyLoadedError: the batch was appended before.
         SchemaError: the plan's schema is not the table's, nor the table's with new nullable columns.
         PlanError: the plan partitions by another column than the table.
         CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
         OSError: the store failed; the table is as it was.
     """
-    load = _Load(base, plan, load_id, tuple(entries), whole_table)
+    load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch)
     _check_agreement(load, blocks)
     committed = find_change(snapshots_since(files, base), load_id)
     if committed is not None:
@@ -156,30 +169,49 @@ def _write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, Fi
 def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
     """The snapshot that adds the load to the latest one."""
     schema = _schema_after(load, latest)
-    _check_conflicts(load, latest)
-    kept = {} if latest is None or load.whole_table else {entry.key: entry for entry in latest.partitions}
-    partitions = {**kept, **{entry.key: entry for entry in load.entries}}
+    batches = _batches_after(load, latest)
+    if load.operation != APPEND:
+        _check_conflicts(load, latest)
+    before = () if latest is None or load.whole_table else latest.partitions
+    replaced = set() if load.operation == APPEND else {entry.key for entry in load.entries}
+    kept = [entry for entry in before if entry.key not in replaced]
+    partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
     known = {**({} if latest is None else latest.files), **digests}
-    named = {path for entry in partitions.values() for path in (entry.blocks_file, plan_path(entry.plan))}
+    named = {path for entry in partitions for path in (entry.blocks_file, plan_path(entry.plan))}
     return Snapshot(
         number=next_number(latest),
         parent=None if latest is None else latest.number,
         created_at=next_time(latest),
-        operation=_operation(load, kept),
+        operation=load.operation or _operation(load, before),
         load_id=load.load_id,
         schema=schema,
         partition_by=load.plan.partition_by,
-        partitions=tuple(partitions[key] for key in sorted(partitions)),
+        partitions=tuple(partitions),
         files={path: known[path] for path in sorted(named) if path in known},
+        batches=batches,
     )
 
 
-def _operation(load: _Load, kept: Mapping[str, PartitionEntry]) -> str:
+def _operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
     """What the history calls a load: whether it takes the place of rows, or of all."""
     if load.whole_table:
         return "load-table"
-    replaces = any(kept[entry.key].rows for entry in load.entries if entry.key in kept)
-    return "reload" if replaces else "load"
+    keys = {entry.key for entry in load.entries}
+    return "reload" if any(entry.rows for entry in before if entry.key in keys) else "load"
+
+
+def _batches_after(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:
+    """The batches that were appended once the load is there.
+
+    Raises:
+        AlreadyLoadedError: this one was before.
+    """
+    known = () if latest is None else latest.batches
+    if load.batch is None:
+        return known
+    if load.batch in known:
+        raise AlreadyLoadedError(f"the batch {load.batch!r} was appended before; give other rows another --batch-id")
+    return (*known, load.batch)
 
 
 def _schema_after(load: _Load, latest: Snapshot | None) -> Schema:
@@ -201,12 +233,19 @@ def _schema_after(load: _Load, latest: Snapshot | None) -> Schema:
 
 def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
     """Refuse to replace what was not there when the load was planned (not: when it commits)."""
-    planned_on = {} if load.base is None else {entry.key: entry.load_id for entry in load.base.partitions}
-    now = {} if latest is None else {entry.key: entry.load_id for entry in latest.partitions}
+    planned_on, now = _loads_of(load.base), _loads_of(latest)
     ours = (planned_on.keys() | now.keys()) if load.whole_table else {entry.key for entry in load.entries}
     changed = sorted(key for key in ours if planned_on.get(key) != now.get(key))
     if changed:
         raise CommitConflictError(
-            f"partition {changed[0]!r} was loaded by somebody else ({now.get(changed[0])!r}) while this load ran; "
+            f"partition {changed[0]!r} was loaded by somebody else ({_newest(now, changed[0])!r}) while this load ran; "
             "look at the table, then load the partition again if it still needs it"
         )
+
+
+def _newest(loads: Mapping[str, Sequence[str]], key: str) -> str | None:
+    return loads[key][-1] if key in loads else None
+
+
+def _loads_of(snapshot: Snapshot | None) -> dict[str, list[str]]:
+    return {key: [load_id for load_id, _ in loads] for key, loads in contents(snapshot).items()}

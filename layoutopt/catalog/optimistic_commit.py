@@ -118,9 +118,11 @@ def names_of(entries: Iterable[PartitionEntry], written: Iterable[str]) -> froze
     return frozenset([*of_entries, *written])
 
 
-def contents(snapshot: Snapshot | None) -> dict[str, tuple[str, str]]:
-    """Which load each partition holds, under which plan: what makes two snapshots the same table."""
-    return {} if snapshot is None else {entry.key: (entry.load_id, entry.plan) for entry in snapshot.partitions}
+def contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str]]]:
+    """Which loads each partition holds, under which plans: what makes two snapshots the same table."""
+    if snapshot is None:
+        return {}
+    return {key: [(entry.load_id, entry.plan) for entry in entries] for key, entries in snapshot.by_key.items()}
 
 
 def followed(

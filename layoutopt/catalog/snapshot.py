@@ -6,10 +6,11 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 from layoutopt.catalog.fields import Count, Digest, LoadId, PartitionKey, SafePath, Text, UtcTime
-from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION
+from layoutopt.catalog.versions import FORMAT, OLDEST_SUPPORTED
 from layoutopt.model.records import As, Form, Record
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key
@@ -62,12 +63,12 @@ class FileDigest(Record):
 
 @dataclass(frozen=True)
 class PartitionEntry(Record):
-    """One date partition in a snapshot, as one load left it.
+    """What one load left of one date partition. A partition has several entries where rows were appended to it.
 
-    ``key`` is path-safe and unique in the snapshot; ``value`` is the partition column's value as a JSON scalar (None:
-    NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds`` is unknown.
-    ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of all layouts.
-    ``source`` is a digest of the source's files that the rows came from, None where it is not known.
+    ``key`` is path-safe, and with ``load_id`` unique in the snapshot; ``value`` is the partition column's value as a
+    JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
+    is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
+    all layouts. ``source`` is a digest of the source's files that the rows came from, None where it is not known.
     """
 
     key: PartitionKey
@@ -85,12 +86,12 @@ class PartitionEntry(Record):
 
 @dataclass(frozen=True)
 class Snapshot(Record):
-    """A table at one moment: its schema and, per partition, what to read.
+    """A table at one moment: its schema and, per partition, what to read; ``partitions`` are sorted by key.
 
     ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
     ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``tombstones``
     are the load folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them
-    any more.
+    any more. ``batches`` are those that were appended so far, so that none is appended twice.
     """
 
     number: Count
@@ -103,11 +104,12 @@ class Snapshot(Record):
     partitions: tuple[PartitionEntry, ...]
     files: Mapping[SafePath, FileDigest] = field(default_factory=dict)
     tombstones: tuple[SafePath, ...] = ()
-    format_version: Count = FORMAT_VERSION
+    batches: tuple[Text, ...] = ()
+    format_version: Count = OLDEST_SUPPORTED
     form: ClassVar = Form(
         names={"format_version": "version", "tombstones": "given_up"},
         constants={"format": FORMAT},
-        left_out=("tombstones",),
+        left_out=("tombstones", "batches"),
     )
 
     @property
@@ -115,6 +117,10 @@ class Snapshot(Record):
         """Rows of the whole table."""
         return sum(entry.rows for entry in self.partitions)
 
-    def partition(self, key: str) -> PartitionEntry | None:
-        """The entry of that key, or None."""
-        return next((entry for entry in self.partitions if entry.key == key), None)
+    @cached_property
+    def by_key(self) -> Mapping[str, tuple[PartitionEntry, ...]]:
+        """The partitions by their keys, of each the entries in the order in which they came."""
+        found: dict[str, tuple[PartitionEntry, ...]] = {}
+        for entry in self.partitions:
+            found[entry.key] = (*found.get(entry.key, ()), entry)
+        return found

@@ -13,7 +13,7 @@ from layoutopt.catalog.fields import read_field
 from layoutopt.catalog.keys import is_wide_decimal
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Snapshot
-from layoutopt.catalog.versions import FORMAT, check_version
+from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, OLDEST_SUPPORTED, check_version
 from layoutopt.errors import CatalogError
 from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
@@ -22,7 +22,7 @@ from layoutopt.model.values import Key, key_kind
 
 def dumps(snapshot: Snapshot) -> bytes:
     """The snapshot's file content; its ``checksum`` field is the SHA-256 of all the others in canonical JSON."""
-    content = snapshot.to_json()
+    content = replace(snapshot, format_version=_needed_version(snapshot)).to_json()
     return _canonical({**content, "checksum": _checksum(content)})
 
 
@@ -45,6 +45,11 @@ def loads(data: bytes, where: str) -> Snapshot:
         return _checked(snapshot)
     except ValueError as error:
         raise CatalogError(f"{where} is damaged: {error}; restore the file from a copy") from error
+
+
+def _needed_version(snapshot: Snapshot) -> int:
+    """The oldest version of the format that can say what a snapshot holds."""
+    return FORMAT_VERSION if snapshot.batches or len(snapshot.by_key) < len(snapshot.partitions) else OLDEST_SUPPORTED
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
@@ -78,8 +83,8 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 def _checked(snapshot: Snapshot) -> Snapshot:
     """The snapshot, with bounds of their columns' types, if its parts agree; else raises ValueError."""
-    keys = [entry.key for entry in snapshot.partitions]
-    if len(set(keys)) < len(keys):
+    names = [(entry.key, entry.load_id) for entry in snapshot.partitions]
+    if len(set(names)) < len(names) or snapshot.format_version < _needed_version(snapshot):
         raise ValueError("it has a partition twice")
     if snapshot.parent is not None and snapshot.parent >= snapshot.number:
         raise ValueError(f"it names the parent {snapshot.parent}, which is not before it")

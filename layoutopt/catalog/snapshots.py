@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, check_version
+from layoutopt.catalog.versions import FORMAT, OLDEST_SUPPORTED, check_version
 from layoutopt.errors import CatalogError, NotATableError, SettingError
 
 
@@ -81,7 +81,7 @@ def _moment(text: str) -> datetime:
 RESTORE: Final = "restore"
 """The operation of a snapshot that has an older one's content."""
 
-_MARKER_CONTENT = json.dumps({"format": FORMAT, "version": FORMAT_VERSION}).encode()
+_MARKER_CONTENT = json.dumps({"format": FORMAT, "version": OLDEST_SUPPORTED}).encode()
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,15 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
         CatalogError: a snapshot is damaged.
     """
     entries = []
-    before: Mapping[str, PartitionEntry] = {}
+    before: Mapping[str, Sequence[PartitionEntry]] = {}
     numbers = [number for number in snapshot_numbers(files) if newest is None or number <= newest]
     # One more is read: what the first of them changed is told by the one before.
     for number in numbers if last is None else numbers[-last - 1 :]:
         snapshot = read_snapshot(files, number)
-        after = {entry.key: entry for entry in snapshot.partitions}
-        content = _content if snapshot.operation == RESTORE else _load_of
-        changed = [key for key in before.keys() | after.keys() if content(before.get(key)) != content(after.get(key))]
+        after = snapshot.by_key
+        content = _content if snapshot.operation == RESTORE else _loads_of
+        keys = before.keys() | after.keys()
+        changed = [key for key in keys if content(before.get(key, ())) != content(after.get(key, ()))]
         entries.append(
             HistoryEntry(
                 number,
@@ -133,9 +134,9 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
                 snapshot.operation,
                 snapshot.load_id,
                 snapshot.rows,
-                len(snapshot.partitions),
+                len(after),
                 tuple(sorted(changed)),
-                sum(after[key].rows for key in changed if key in after),
+                sum(entry.rows for key in changed for entry in after.get(key, ())),
                 snapshot.parent,
             )
         )
@@ -143,13 +144,13 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
     return tuple(entries if last is None else entries[-last:])
 
 
-def _load_of(entry: PartitionEntry | None) -> str | None:
-    return None if entry is None else entry.load_id
+def _loads_of(entries: Sequence[PartitionEntry]) -> list[object]:
+    return [entry.load_id for entry in entries]
 
 
-def _content(entry: PartitionEntry | None) -> tuple[object, ...] | None:
-    """What a partition has, whichever load put it there."""
-    return None if entry is None else (entry.plan, entry.rows, dict(entry.checksums))
+def _content(entries: Sequence[PartitionEntry]) -> list[object]:
+    """What a partition has, whichever loads put it there."""
+    return [(entry.plan, entry.rows, dict(entry.checksums)) for entry in entries]
 
 
 def check_is_table(files: TableFiles) -> None:

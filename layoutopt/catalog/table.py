@@ -20,6 +20,7 @@ from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, read_index
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
 from layoutopt.model import layout
+from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
@@ -92,7 +93,7 @@ class Catalog:
 
     @property
     def partitions(self) -> tuple[PartitionEntry, ...]:
-        """The snapshot's partitions, sorted by key."""
+        """The entries of the snapshot's partitions, sorted by key."""
         return self.snapshot.partitions
 
     @cached_property
@@ -101,19 +102,20 @@ class Catalog:
         return {}
 
     @cached_property
-    def _parts(self) -> dict[str, BlockTable]:
-        """The blocks of single partitions made so far, by key."""
+    def _parts(self) -> dict[tuple[str, str], BlockTable]:
+        """The blocks of single entries made so far, by key and load."""
         return {}
 
     def blocks(self, entry: PartitionEntry) -> BlockTable:
-        """The blocks of one partition of this snapshot.
+        """The blocks of one entry of this snapshot.
 
         Raises:
             CatalogError: the blocks file is missing or damaged, or does not hold what the snapshot says.
         """
-        if entry.key not in self._parts:
-            self._parts[entry.key] = self._blocks(entry)
-        return self._parts[entry.key]
+        name = (entry.key, entry.load_id)
+        if name not in self._parts:
+            self._parts[name] = self._blocks(entry)
+        return self._parts[name]
 
     def _blocks(self, entry: PartitionEntry) -> BlockTable:
         table = self.file_blocks(entry)
@@ -146,26 +148,31 @@ class Catalog:
             return None
 
     def block_tables(self) -> list[tuple[PartitionEntry, BlockTable]]:
-        """Every partition with its blocks.
+        """Every entry with its blocks.
 
         Raises:
             CatalogError: as for :meth:`blocks`.
         """
         return [(entry, self.blocks(entry)) for entry in self.partitions]
 
-    def blocks_by_plan(self) -> dict[str, BlockTable]:
-        """All blocks, in one table for each plan (by digest): what to check in one go.
+    def blocks_by_plan(self) -> dict[str, tuple[BlockTable, Ints]]:
+        """All blocks, in one table for each plan (by digest), and the place of each one's entry in :attr:`partitions`.
 
         Raises:
             CatalogError: as for :meth:`blocks`.
         """
-        tables: dict[str, list[BlockTable]] = {digest: [] for digest in self.plans}
-        for entry, table in self.block_tables():
-            tables[entry.plan].append(table)
-        return {digest: concatenated(parts) for digest, parts in tables.items() if parts}
+        tables = [table for _, table in self.block_tables()]
+        found = {}
+        for digest in self.plans:
+            places = [place for place, entry in enumerate(self.partitions) if entry.plan == digest]
+            if places:
+                parts = [tables[place] for place in places]
+                entry_of = np.repeat(np.array(places, dtype=np.int64), [part.n for part in parts])
+                found[digest] = (concatenated(parts), entry_of)
+        return found
 
     def partition_statistics(self) -> BlockStatistics:
-        """The partitions in order, each as if it were one block, for the one skipping rule; without feature bits."""
+        """The entries in order, each as if it were one block, for the one skipping rule; without feature bits."""
         rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
         bounds = {}
         for column in self.schema.columns:

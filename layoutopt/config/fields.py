@@ -68,6 +68,8 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""One text or several, each as it is, commas and all."""
 
 
 def _share(value: object) -> object:

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from layoutopt.config.fields import VerbSettings, key_of
-from layoutopt.config.settings import VERBS
+from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
 SPARK_SECTION: Final = "spark"

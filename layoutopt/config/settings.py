@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from layoutopt.config.benching import BenchSettings
 from layoutopt.config.fields import (
     Age,
     Expressions,
@@ -359,12 +357,3 @@ class RestoreSettings(VerbSettings):
 
     table_path: TablePath
     snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
-
-
-_KINDS: Final[tuple[type[VerbSettings], ...]] = (
-    AnalyzeSettings, PlanSettings, LoadSettings, ReloadSettings, StatusSettings, DriftSettings, QuerySettings,
-    ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings,
-    BenchSettings,
-)  # fmt: skip
-VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
-"""The verbs that take settings, by the names of the command line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,10 @@ LOADS = 10
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """A partition: its rows and blocks, the compressed bytes of its columns, its plan and the load that made it."""
+    """A partition: its rows and blocks, the compressed bytes of its columns, its newest plan and load.
+
+    ``entries`` is how many loads its rows are from: more than one where rows were appended.
+    """
 
     key: str
     rows: int
@@ -23,6 +27,7 @@ class PartitionStatus:
     bytes: int
     plan: str
     load_id: str
+    entries: int = 1
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,23 @@ class Status:
     partitions: tuple[PartitionStatus, ...]
     loads: tuple[HistoryEntry, ...]
 
+    @property
+    def advice(self) -> str | None:
+        """What would help the table most, in a sentence; None where it is as it should be."""
+        appended = sum(one.entries > 1 for one in self.partitions)
+        if appended:
+            return f"{appended} partitions have rows of several loads; `layoutopt optimize {self.path}` joins them"
+        current = {plan.digest for plan in self.plans if plan.current}
+        older = sum(one.plan not in current and one.rows > 0 for one in self.partitions)
+        if older:
+            return (
+                f"{older} partitions are of older plans; `layoutopt optimize {self.path}` writes those anew that gain"
+            )
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """The status as JSON."""
-        return asdict(self)
+        return {**asdict(self), "advice": self.advice}
 
 
 def status(catalog: Catalog) -> Status:
@@ -65,7 +84,7 @@ def status(catalog: Catalog) -> Status:
         CatalogError: a catalog file is damaged.
     """
     snapshot = catalog.snapshot
-    partitions = tuple(_partition(entry, catalog.blocks(entry).n) for entry in catalog.partitions)
+    partitions = tuple(_partition(catalog, entries) for entries in snapshot.by_key.values())
     current = current_plan(catalog).digest if partitions else ""
     return Status(
         table=next((plan.table for plan in catalog.plans.values()), ""),
@@ -92,11 +111,21 @@ def current_plan(catalog: Catalog) -> Plan:
     return catalog.plans[max(first, key=lambda digest: (first[digest], digest))]
 
 
-def _partition(entry: PartitionEntry, blocks: int) -> PartitionStatus:
-    return PartitionStatus(entry.key, entry.rows, blocks, entry.bytes, entry.plan, entry.load_id)
+def _partition(catalog: Catalog, entries: Sequence[PartitionEntry]) -> PartitionStatus:
+    newest = entries[-1]
+    return PartitionStatus(
+        newest.key,
+        sum(entry.rows for entry in entries),
+        sum(catalog.blocks(entry).n for entry in entries),
+        sum(entry.bytes for entry in entries),
+        newest.plan,
+        newest.load_id,
+        len(entries),
+    )
 
 
 def _plan(plan: Plan, catalog: Catalog, current: bool) -> PlanStatus:
     mine = [entry for entry in catalog.partitions if entry.plan == plan.digest]
     rows = sum(entry.rows for entry in mine)
-    return PlanStatus(plan.digest, plan.method, len(plan.scheme.layouts), len(plan.features), len(mine), rows, current)
+    keys = {entry.key for entry in mine}
+    return PlanStatus(plan.digest, plan.method, len(plan.scheme.layouts), len(plan.features), len(keys), rows, current)

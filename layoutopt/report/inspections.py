@@ -34,9 +34,9 @@ def print_status(console: Console, status: Status) -> None:
             plan.digest[:_DIGITS], plan.method, *(f"{n:,}" for n in counts), "current" if plan.current else ""
         )
     hidden = max(0, len(status.partitions) - _MOST_SHOWN)
-    partitions = _table("partitions", "partition", "rows", "blocks", "bytes", "plan", "load")
+    partitions = _table("partitions", "partition", "rows", "blocks", "bytes", "loads", "plan", "newest load")
     for each in status.partitions[hidden:]:
-        sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes))
+        sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes, each.entries))
         partitions.add_row(Text(printable(each.key)), *sizes, each.plan[:_DIGITS], each.load_id)
     loads = _table("last loads", "snapshot", "created at", "operation", "rows", "of partitions")
     for load in status.loads:
@@ -48,13 +48,15 @@ def print_status(console: Console, status: Status) -> None:
     if hidden:
         console.print(Text(f"{hidden} more partitions; --json lists all", style="dim"))
     console.print(loads)
+    if status.advice is not None:
+        console.print(Text(printable(status.advice)))
 
 
 def _table(title: str, *names: str) -> Table:
     table = Table(title=title, title_justify="left")
     for name in names:
         table.add_column(
-            name, justify="right" if name in ("rows", "blocks", "bytes", "layouts", "features") else "left"
+            name, justify="right" if name in ("rows", "blocks", "bytes", "loads", "layouts", "features") else "left"
         )
     return table
 

@@ -106,14 +106,11 @@ def plan_blocks(catalog: Catalog) -> tuple[PlanBlocks, ...]:
     Raises:
         CatalogError: a blocks file is missing or damaged.
     """
-    entries = catalog.partitions
-    position = {entry.key: index for index, entry in enumerate(entries)}
     found = []
-    for digest, blocks in catalog.blocks_by_plan().items():
-        of_name = np.array([position[key] for key in blocks.partitions], dtype=np.int64)
+    for digest, (blocks, entry_of) in catalog.blocks_by_plan().items():
         plan = catalog.plans[digest]
         absent = absent_columns(catalog.schema, plan.schema)
-        found.append(PlanBlocks(plan, entries, blocks, of_name[blocks.partition], absent))
+        found.append(PlanBlocks(plan, catalog.partitions, blocks, entry_of, absent))
     return tuple(found)
 
 

@@ -43,6 +43,7 @@ from layoutopt.writer.routing import (
     union_words,
 )
 from layoutopt.writer.row_order import in_row_order
+from layoutopt.writer.small_blocks import for_few_rows
 
 WHOLE, REST = 0, 1
 
@@ -73,6 +74,7 @@ class WriteJob:
         keys: each segment's partition key.
         numbers: each segment's number in its partition.
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
+        late: rows that come to others, which are few, get smaller blocks.
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
     """
 
@@ -85,6 +87,7 @@ class WriteJob:
     numbers: tuple[int, ...]
     at: Callable[[str], None] | None = None
     rehearsal: bool = False
+    late: bool = False
 
     @property
     def blocks_a_segment(self) -> int:
@@ -135,16 +138,17 @@ class RoutedFile:
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
     """The files of a segment, layout by layout, before they are written."""
     reached = queries_reaching(job.plan, segment.table)
-    for index, layout in enumerate(job.plan.scheme.layouts):
-        guides = guides_of(job.plan, layout, segment.table, segment.words, job.shares, reached)
-        routing = route(job.plan, layout, segment.table, segment.words, guides)
-        first = job.first_block + segment.id * job.blocks_a_segment + index * job.plan.segment_rows
-        sorted_by = layout.row_order, job.plan.schema, segment.table
+    plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
+    for index, layout in enumerate(plan.scheme.layouts):
+        guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached)
+        routing = route(plan, layout, segment.table, segment.words, guides)
+        first = job.first_block + segment.id * job.blocks_a_segment + index * plan.segment_rows
+        sorted_by = layout.row_order, plan.schema, segment.table
         yield RoutedFile(index, WHOLE, layout.columns, in_row_order(routing, *sorted_by), first)
         rest = np.flatnonzero(~present_rows(layout, segment.words))
         if len(rest) and layout.master:
             first += len(routing.offsets) - 1
-            equal = in_row_order(in_equal_blocks(rest, job.plan.block_rows), *sorted_by)
+            equal = in_row_order(in_equal_blocks(rest, plan.block_rows), *sorted_by)
             yield RoutedFile(index, REST, layout.master, equal, first)
 
 

@@ -49,7 +49,7 @@ def test_blocks_come_by_partition_and_by_plan(root: Path) -> None:
         ("__null__", 2, ("__null__",)),
     ]
     by_plan = catalog.blocks_by_plan()
-    assert {catalog.plans[digest].seed: table.partitions for digest, table in by_plan.items()} == {
+    assert {catalog.plans[digest].seed: table.partitions for digest, (table, _) in by_plan.items()} == {
         0: ("1994",),
         1: ("1995", "__null__"),
     }
@@ -172,7 +172,7 @@ def test_a_claimed_folder_without_a_load_says_so(tmp_path: Path) -> None:
 
 def test_a_newer_table_asks_for_a_newer_program(tmp_path: Path) -> None:
     (tmp_path / "_layoutopt").mkdir()
-    (tmp_path / "_layoutopt" / "table.json").write_text('{"format": "layoutopt-table", "version": 2}')
+    (tmp_path / "_layoutopt" / "table.json").write_text('{"format": "layoutopt-table", "version": 3}')
     with pytest.raises(CatalogError, match="newer"):
         Catalog.open(str(tmp_path))
     with pytest.raises(CatalogError, match="newer"):

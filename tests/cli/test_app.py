@@ -19,7 +19,7 @@ import layoutopt
 from layoutopt.cli.app import app, main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, INTERRUPTED, Session, add_verb, run_app
 from layoutopt.config.fields import VerbSettings, key_of
-from layoutopt.config.settings import VERBS
+from layoutopt.config.verbs import VERBS
 from layoutopt.errors import CatalogError, LayoutoptError
 
 LOG = """

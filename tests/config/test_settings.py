@@ -8,10 +8,11 @@ import pytest
 
 from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.reading import make_settings, read_spark_properties, read_values
-from layoutopt.config.settings import VERBS, AnalyzeSettings, PlanSettings, RestoreSettings, VerifySettings
+from layoutopt.config.settings import AnalyzeSettings, PlanSettings, RestoreSettings, VerifySettings
+from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
-REQUIRED = {"log", "schema", "source", "table", "sql", "experiment"}
+REQUIRED = {"log", "schema", "source", "table", "sql", "experiment", "where", "set", "on"}
 
 
 def conf(tmp_path: Path, text: str) -> Path:

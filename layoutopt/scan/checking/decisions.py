@@ -66,9 +66,9 @@ def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan])
 
 def _check_coverage(table: OpenedTable, pruned: Sequence[PrunedPlan]) -> None:
     """Whether something was decided about every partition: what nobody looks at is skipped, too."""
-    covered = {plan.source.entries[index].key for plan in pruned for index in np.unique(plan.source.entry_of)}
-    for entry in table.catalog.partitions:
-        if entry.rows and entry.key not in covered:
+    covered = {int(place) for plan in pruned for place in np.unique(plan.source.entry_of)}
+    for place, entry in enumerate(table.catalog.partitions):
+        if entry.rows and place not in covered:
             raise SkippingError(
                 f"nothing was decided about the partition {entry.key!r}, which has {entry.rows} rows; "
                 "run `layoutopt verify`, and report this where nothing is found"

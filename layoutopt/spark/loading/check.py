@@ -24,6 +24,9 @@ def check_written(one: Loading, written: Written) -> None:
     table = BlockTable.from_arrow(written.blocks, one.plan)
     measured = written_content(table)
     content = Content(measured.rows, {**dict(measured.sums), **_read_back(one, written.blocks)})
+    if one.basis.content is not None:
+        known = {name: sum for name, sum in content.sums.items() if name in one.basis.content.sums}
+        check_content(one.basis.content, Content(content.rows, known), one.source_name)
     try:
         check_content(written.observed, content, one.source_name)
     except ContentMismatchError:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from layoutopt.catalog.checks import Content, TidSums
-from layoutopt.catalog.commit import partition_entries
+from layoutopt.catalog.commit import APPEND, partition_entries
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
@@ -58,6 +58,9 @@ class Basis:
         whole: whether these are all that the source has, so that no row of it may be left out.
         fingerprints: of partition keys, the digest of the source's files; recorded, so that a retry knows its own work.
         rows: of partition keys, the rows that the caller counted in the source.
+        content: what all rows together must have, where the caller knows that better than the source does.
+        operation: what the history calls it, see :func:`~layoutopt.catalog.commit.commit_load`.
+        batch: what is appended.
     """
 
     snapshot: Snapshot | None
@@ -66,6 +69,9 @@ class Basis:
     whole: bool = False
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    content: Content | None = None
+    operation: str | None = None
+    batch: str | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         keys=tuple(one.names.key(segment.value) for segment in one.segments),
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,
+        late=one.basis.operation == APPEND,
     )
     observation = Observation(f"layoutopt {one.load_id}")
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):

@@ -193,7 +193,18 @@ def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) ->
 
 def _commit(one: Loading, base: Snapshot | None, blocks: pa.Table, whole_table: bool, at: CommitHook) -> Snapshot:
     entries = [replace(entry, source=one.basis.fingerprints.get(entry.key)) for entry in entries_of(one, blocks)]
-    return commit_load(one.files, base, one.plan, one.load_id, entries, blocks, whole_table=whole_table, at=at)
+    return commit_load(
+        one.files,
+        base,
+        one.plan,
+        one.load_id,
+        entries,
+        blocks,
+        whole_table=whole_table,
+        operation=one.basis.operation,
+        batch=one.basis.batch,
+        at=at,
+    )
 
 
 def _delete_written(one: Loading) -> None:

@@ -126,8 +126,8 @@ class _Asked:
     def key(self, partition: SourcePartition) -> str:
         return self.names.key(partition.value)
 
-    def entry(self, partition: SourcePartition) -> PartitionEntry | None:
-        return None if self.table is None else self.table.catalog.snapshot.partition(self.key(partition))
+    def entries(self, partition: SourcePartition) -> tuple[PartitionEntry, ...]:
+        return () if self.table is None else self.table.catalog.snapshot.by_key.get(self.key(partition), ())
 
 
 def load_by(
@@ -332,15 +332,17 @@ def _is_there(asked: _Asked, partition: SourcePartition) -> bool:
     Raises:
         AlreadyLoadedError: it has other rows in its place, or another plan's.
     """
-    entry = asked.entry(partition)
-    if asked.settings.replace or entry is None or (entry.rows == 0 and partition.files):
+    entries = asked.entries(partition)
+    rows = sum(entry.rows for entry in entries)
+    if asked.settings.replace or not entries or (rows == 0 and partition.files):
         return False
     if _is_same(asked, partition):
         return True
     conformed(_rows(asked, [partition]), asked.plan.schema)  # what could not be loaded anyway is said first
-    other = "from other content" if _plan_fits(asked, entry) else f"by the plan {entry.plan[:12]}"
+    other = "from other content" if _plan_fits(asked, entries[0]) else f"by the plan {entries[0].plan[:12]}"
     raise AlreadyLoadedError(
-        f"partition {entry.key!r} was loaded {other} ({entry.rows} rows); give --replace to load it again"
+        f"partition {entries[0].key!r} was loaded {other} ({rows} rows); give --replace to load it again, or use "
+        "`layoutopt append` to add rows to it"
     )
 
 
@@ -350,12 +352,12 @@ def _plan_fits(asked: _Asked, entry: PartitionEntry) -> bool:
 
 def _is_same(asked: _Asked, partition: SourcePartition) -> bool:
     """Whether the table has these rows by this plan (by any, where none was given)."""
-    entry = asked.entry(partition)
-    if entry is None or asked.table is None or not _plan_fits(asked, entry):
+    entries = asked.entries(partition)
+    if not entries or asked.table is None or not _plan_fits(asked, entries[0]):
         return False
-    if entry.source == partition.fingerprint:
+    if entries[0].source == partition.fingerprint:  # what was appended since is no reason to load the rest again
         return True
     if not partition.files:
-        return entry.rows == 0
-    asked.say(f"comparing partition {entry.key} with the table")
-    return holds_same_rows(asked.spark, _rows(asked, [partition]), asked.table, entry)
+        return not any(entry.rows for entry in entries)
+    asked.say(f"comparing partition {entries[0].key} with the table")
+    return holds_same_rows(asked.spark, _rows(asked, [partition]), asked.table, entries)

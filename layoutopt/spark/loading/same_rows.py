@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField
 
+from layoutopt.catalog.checks import Content
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import SchemaError
 from layoutopt.model.predicates import TRUE, Filter
@@ -25,32 +26,39 @@ from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
 
-def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entry: PartitionEntry) -> bool:
+def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entries: Sequence[PartitionEntry]) -> bool:
     """Whether a partition's rows are these, in any order.
 
     Args:
         spark: the session.
         rows: of the source.
         table: at one snapshot.
-        entry: the partition there.
+        entries: the partition's there.
     """
-    schema = table.catalog.plans[entry.plan].schema
+    held = content_of_entries(entries)
     try:
-        source = conformed(rows, schema)
+        source = conformed(rows, table.catalog.plans[entries[-1].plan].schema)
     except SchemaError:
         return False
     found = measure_content(source, "the source")
-    if found.rows != entry.rows or any(found.sums[name] != sum for name, sum in entry.checksums.items()):
+    if found.rows != held.rows or any(found.sums.get(name, sum) != sum for name, sum in held.sums.items()):
         return False
-    held = partition_rows(spark, table, entry).select(*[quoted(name) for name in schema.names])
-    return _sum_of_rows(source) == _sum_of_rows(held)
+    there = rows_of_entries(spark, table, entries).select(*[quoted(name) for name in source.columns])
+    return _sum_of_rows(source) == _sum_of_rows(there)
 
 
-def partition_rows(spark: SparkSession, table: Table, entry: PartitionEntry) -> DataFrame:
-    """The rows of one partition of a table."""
+def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
+    """What the entries hold together, of the columns that all of them have a checksum of."""
+    common = [name for name in entries[0].checksums if all(name in entry.checksums for entry in entries)]
+    sums = {name: sum(entry.checksums[name] for entry in entries) for name in common}
+    return Content(sum(entry.rows for entry in entries), sums)
+
+
+def rows_of_entries(spark: SparkSession, table: Table, entries: Sequence[PartitionEntry]) -> DataFrame:
+    """The rows that some entries of a table's partitions have."""
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     others = table.partitions_out(TRUE) | True
-    others[table.catalog.partitions.index(entry)] = False
+    others[[table.catalog.partitions.index(entry) for entry in entries]] = False
     pruned = tuple(prune(source, others, TRUE, scan.columns, table.settings) for source in table.sources)
     return read_to_dataframe(spark, TableRead(table, scan, pruned))
 

@@ -8,7 +8,7 @@ cells, each by what one of its column takes in blocks of the table's size, and t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from layoutopt.methods.proposals import PartitionHistogram, spread
 from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
+from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
@@ -38,6 +38,7 @@ from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.routing import reaching, words_of
+from layoutopt.writer.small_blocks import scaled
 from layoutopt.writer.task import WriteJob, write_segment
 
 CATALOG_BYTES_A_CHUNK = 12
@@ -238,7 +239,7 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
     load_id = new_load_id()
     tables, rows, blocks = [], [], []
     for number, segment in enumerate(sample.segments):
-        small, key = _scaled(plan, segment.scale), f"{number}"
+        small, key = scaled(plan, segment.scale), f"{number}"
         job = WriteJob(small, shares, "sampled", load_id, number << 32, (key,), (0,), rehearsal=True)
         (written,) = write_segment(job, _gathered(sample, segment, plan).to_batches())
         tables.append(pa.ipc.open_stream(written["blocks"][0].as_py()).read_all())
@@ -260,14 +261,3 @@ def _gathered(sample: RowSample, segment: SampledSegment, plan: Plan) -> pa.Tabl
     for i, name in enumerate(word_names(len(plan.features))):
         rows = rows.append_column(name, pa.array(words[:, i]))
     return rows
-
-
-def _scaled(plan: Plan, scale: float) -> Plan:
-    layouts = []
-    for layout in plan.scheme.layouts:
-        params = dict(layout.blocking.params)
-        if isinstance(layout.blocking, ByVectors) and MIN_ROWS in params:
-            params[MIN_ROWS] = max(1, round(float(params[MIN_ROWS]) / scale))
-            layout = replace(layout, blocking=replace(layout.blocking, params=tuple(params.items())))
-        layouts.append(layout)
-    return replace(plan, block_rows=max(1, round(plan.block_rows / scale)), scheme=Scheme(tuple(layouts)))

@@ -31,7 +31,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.loads import LoadsReport, load_by
-from layoutopt.spark.loading.same_rows import partition_rows
+from layoutopt.spark.loading.same_rows import rows_of_entries
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ def test_other_rows_are_refused_until_they_are_to_replace(
     assert report.loads[0].rows == 40
     assert ask(partition=(DAYS[1],)).already == (DAYS[1],)
     table = open_table(str(place / "table"))
-    entry = table.catalog.snapshot.partition(DAYS[1])
-    assert entry is not None
-    rows = partition_rows(spark, table, entry)
+    (entry,) = table.catalog.snapshot.by_key[DAYS[1]]
+
+    rows = rows_of_entries(spark, table, [entry])
     assert rows.drop("dt").exceptAll(changed).count() == changed.exceptAll(rows.drop("dt")).count() == 0
 
 

@@ -1,0 +1,32 @@
+"""Append late rows to a table: ``spark-submit jobs/append.py --conf t.toml --source late.parquet --batch-id monday``.
+
+Flags are those of ``layoutopt append`` by name: ``--table``, ``--source``, ``--batch-id``, ``--log-json``. A batch that
+was appended before is found done. Exit codes are those of ``jobs/load.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from layoutopt.cli.jobs import run_job, teller
+from layoutopt.config.changing import AppendSettings
+from layoutopt.events import event_log
+from layoutopt.spark.changing.append import append_by
+
+
+def run(spark: SparkSession, settings: AppendSettings) -> None:
+    """Append, and say what was done."""
+    tell = teller(settings.log_json)
+    with event_log(settings.log_json) as log:
+        report = append_by(spark, settings, tell, log)
+    if report.load is None:
+        tell(f"batch {report.batch} was appended before: nothing to do")
+    else:
+        rows, partitions = report.load.rows, len(report.load.partitions)
+        tell(f"appended {rows} rows to {partitions} partitions: snapshot {report.load.snapshot} of {report.table}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_job("append", AppendSettings, run))

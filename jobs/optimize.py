@@ -1,0 +1,28 @@
+"""Write partitions of a table anew where that pays: ``spark-submit jobs/optimize.py --conf t.toml --budget-share 0.1``.
+
+Flags are those of ``layoutopt optimize`` by name: ``--table``, ``--partition``, ``--budget-bytes``, ``--budget-share``,
+``--dry-run``, ``--log-json``. What an earlier run did is found done. Exit codes are those of ``jobs/load.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from layoutopt.cli.jobs import run_job, teller
+from layoutopt.config.changing import OptimizeSettings
+from layoutopt.events import event_log
+from layoutopt.spark.changing.optimize import optimize_by
+
+
+def run(spark: SparkSession, settings: OptimizeSettings) -> None:
+    """Optimize, and say what was done."""
+    tell = teller(settings.log_json)
+    with event_log(settings.log_json) as log:
+        report = optimize_by(spark, settings, tell, log)
+    tell(f"{len(report.candidates)} partitions could be written anew, {len(report.loads)} of them were")
+
+
+if __name__ == "__main__":
+    sys.exit(run_job("optimize", OptimizeSettings, run))

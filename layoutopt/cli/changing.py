@@ -1,0 +1,93 @@
+"""Changing a table that is there: `append`, `delete`, `update`, `merge` and `optimize`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.cli.opening import start_spark
+from layoutopt.config.changing import (
+    AppendSettings,
+    DeleteSettings,
+    MergeSettings,
+    OptimizeSettings,
+    UpdateSettings,
+)
+
+if TYPE_CHECKING:
+    from layoutopt.spark.changing.rewrite import ChangeReport
+
+verbs = typer.Typer()
+
+
+@add_verb(verbs, AppendSettings, example="layoutopt append tables/events late.parquet --batch-id 2026-02-01")
+def append(settings: AppendSettings, session: Session) -> None:
+    """Add late rows to the partitions they belong to, each batch once however often this is retried."""
+    from layoutopt.events import event_log
+    from layoutopt.report.changes import print_append
+    from layoutopt.spark.changing.append import append_by
+
+    with session.working("appending") as work, event_log(settings.log_json) as log:
+        report = append_by(start_spark(session), settings, work.say, log)
+    session.show(report.to_json(), lambda console: print_append(console, report))
+
+
+@add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
+def delete(settings: DeleteSettings, session: Session) -> None:
+    """Delete rows, by writing the partitions that have any of them anew; `vacuum` then removes the last copy."""
+    from layoutopt.events import event_log
+    from layoutopt.spark.changing.rows import delete_by
+
+    with session.working("deleting") as work, event_log(settings.log_json) as log:
+        report = delete_by(start_spark(session), settings, work.say, log)
+    _show(report, session)
+
+
+@add_verb(
+    verbs,
+    UpdateSettings,
+    example="layoutopt update tables/events --set \"country = 'CZ'\" --where \"country = 'Czechia'\"",
+)
+def update(settings: UpdateSettings, session: Session) -> None:
+    """Give columns of some rows new values, by writing the partitions that have any of them anew."""
+    from layoutopt.events import event_log
+    from layoutopt.spark.changing.rows import update_by
+
+    with session.working("updating") as work, event_log(settings.log_json) as log:
+        report = update_by(start_spark(session), settings, work.say, log)
+    _show(report, session)
+
+
+@add_verb(
+    verbs,
+    MergeSettings,
+    example="layoutopt merge tables/events changes.parquet --on event_id --delete-when \"op = 'D'\"",
+)
+def merge(settings: MergeSettings, session: Session) -> None:
+    """Put rows in the place of those with the same key, add new ones, and delete those that are marked so."""
+    from layoutopt.events import event_log
+    from layoutopt.spark.changing.rows import merge_by
+
+    with session.working("merging") as work, event_log(settings.log_json) as log:
+        report = merge_by(start_spark(session), settings, work.say, log)
+    _show(report, session)
+
+
+@add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
+def optimize(settings: OptimizeSettings, session: Session) -> None:
+    """Write partitions anew where queries gain most for each byte: appended rows joined, older plans replaced."""
+    from layoutopt.events import event_log
+    from layoutopt.report.changes import print_optimize
+    from layoutopt.spark.changing.optimize import optimize_by
+
+    with session.working("optimizing") as work, event_log(settings.log_json) as log:
+        report = optimize_by(start_spark(session), settings, work.say, log)
+    session.show(report.to_json(), lambda console: print_optimize(console, report))
+
+
+def _show(report: ChangeReport, session: Session) -> None:
+    from layoutopt.report.changes import print_change
+
+    session.show(report.to_json(), lambda console: print_change(console, report))

@@ -1,0 +1,40 @@
+"""The verbs of the command line that take settings."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from layoutopt.config.benching import BenchSettings
+from layoutopt.config.changing import (
+    AppendSettings,
+    DeleteSettings,
+    MergeSettings,
+    OptimizeSettings,
+    UpdateSettings,
+)
+from layoutopt.config.fields import VerbSettings
+from layoutopt.config.settings import (
+    AnalyzeSettings,
+    DriftSettings,
+    EvaluateSettings,
+    ExplainSettings,
+    FilesSettings,
+    HistorySettings,
+    LoadSettings,
+    PlanSettings,
+    QuerySettings,
+    ReloadSettings,
+    RestoreSettings,
+    StatusSettings,
+    VacuumSettings,
+    VerifySettings,
+)
+
+_KINDS: Final[tuple[type[VerbSettings], ...]] = (
+    AnalyzeSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings, UpdateSettings,
+    MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings, EvaluateSettings,
+    VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, BenchSettings,
+)  # fmt: skip
+VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
+"""The verbs that take settings, by the names of the command line."""

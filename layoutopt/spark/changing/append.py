@@ -1,0 +1,97 @@
+"""Append: late rows come to the partitions that they belong to, each batch once however often it is retried.
+
+What is there is not touched: a partition gets one more entry in the snapshot, with blocks of its own by the table's
+newest plan. `optimize` joins entries later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import SparkSession
+
+from layoutopt.catalog.commit import APPEND
+from layoutopt.catalog.partition_names import PartitionNames
+from layoutopt.config.changing import AppendSettings
+from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
+from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.spark.changing.opened import open_to_change
+from layoutopt.spark.core.source import conformed, open_source
+from layoutopt.spark.core.stages import Progress, Stages, silent
+from layoutopt.spark.loading.job import Basis
+from layoutopt.spark.loading.load import LoadReport, load
+from layoutopt.spark.loading.source_files import SourcePartition, check_reachable, source_partitions
+
+
+@dataclass(frozen=True)
+class AppendReport:
+    """What an append did.
+
+    Attributes:
+        table: its path.
+        batch: what was appended.
+        load: the commit; None where the batch was there already.
+    """
+
+    table: str
+    batch: str
+    load: LoadReport | None
+
+    def to_json(self) -> dict[str, object]:
+        """The report as a JSON object."""
+        return asdict(self)
+
+
+def append_by(
+    spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+) -> AppendReport:
+    """Add a source's rows to a table, in one commit.
+
+    Args:
+        spark: the session.
+        settings: of the verb.
+        say: called with a short sentence as each stage begins.
+        log: gets an event for each stage.
+
+    Raises:
+        MissingPartitionError: the source has no rows.
+        NotATableError: there is no table to append to.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+    """
+    watch = Stages(say, log)
+    with watch.stage("all", "looking at the source"):
+        table, plan = open_to_change(spark, settings.table_path)
+        rows = conformed(open_source(spark, settings.source), plan.schema, "the table")
+        by = plan.partition_by
+        partitions = source_partitions(rows, settings.source, by)
+        if not any(partition.rows for partition in partitions):
+            raise MissingPartitionError(f"{settings.source!r} has no rows to append; append when they have come")
+        if by is not None:
+            check_reachable(rows, settings.source, by, partitions)
+        snapshot = table.catalog.snapshot
+        batch = settings.batch_id or _batch_of(partitions)
+        names = PartitionNames.of(plan.schema, by, snapshot)
+        basis = Basis(
+            snapshot,
+            repr(settings.source),
+            values=None if by is None else tuple(partition.value for partition in partitions),
+            whole=True,
+            fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
+            rows={names.key(partition.value): partition.rows for partition in partitions},
+            operation=APPEND,
+            batch=batch,
+        )
+    if batch in snapshot.batches:
+        return AppendReport(settings.table_path, batch, None)
+    try:
+        report = load(spark, rows, settings.table_path, plan, basis=basis, stages=watch)
+    except AlreadyLoadedError:  # by another process meanwhile, that was taken for dead
+        return AppendReport(settings.table_path, batch, None)
+    return AppendReport(settings.table_path, batch, report)
+
+
+def _batch_of(partitions: tuple[SourcePartition, ...]) -> str:
+    """The name of a batch that nobody named: a digest of the files that it came from."""
+    files = sorted({file for partition in partitions for file in partition.files}, key=lambda file: file.uri)
+    return hashlib.sha256("".join(f"{file}\n" for file in files).encode()).hexdigest()[:32]

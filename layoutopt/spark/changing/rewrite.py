@@ -1,0 +1,116 @@
+"""Partitions of a table written anew from the table's own rows, and proved to hold what they should.
+
+Checksums of a partition's columns are sums over its rows. So what is to be there afterwards is known before anything is
+written: the sums that the catalog has, less those of the rows that go, plus those of the rows that come. The first and
+the second are of different readings of the table, and a load is refused where they don't add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from layoutopt.catalog.checks import Content
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.model.layout import Plan
+from layoutopt.scan.table import Table
+from layoutopt.spark.core.partition_values import partition_column
+from layoutopt.spark.core.stages import Stages
+from layoutopt.spark.loading.job import Basis
+from layoutopt.spark.loading.load import LoadReport, load
+from layoutopt.spark.loading.same_rows import content_of_entries
+
+_VALUE = "_w_value"
+
+
+@dataclass(frozen=True)
+class ChangeReport:
+    """What a change of rows did.
+
+    Attributes:
+        table: its path.
+        deleted, updated, inserted: rows.
+        load: the commit; None where there was nothing to do.
+    """
+
+    table: str
+    deleted: int = 0
+    updated: int = 0
+    inserted: int = 0
+    load: LoadReport | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The report as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table that is being changed, at one snapshot."""
+
+    spark: SparkSession
+    path: str
+    table: Table
+    plan: Plan
+
+    def values_in(self, rows: DataFrame) -> tuple[PlainValue, ...]:
+        """The values of the partition column that some rows have; one None where there are no partitions."""
+        if self.plan.partition_by is None:
+            return (None,)
+        column = partition_column(rows, self.plan.partition_by).alias(_VALUE)
+        return tuple(row[_VALUE] for row in rows.select(column).distinct().collect())
+
+    def entries(self, values: Sequence[PlainValue]) -> tuple[PartitionEntry, ...]:
+        """What the table has of some partitions."""
+        names = PartitionNames.of(self.plan.schema, self.plan.partition_by, self.table.catalog.snapshot)
+        by_key = self.table.catalog.snapshot.by_key
+        return tuple(entry for value in values for entry in by_key.get(names.key(value), ()))
+
+
+def rewrite(
+    place: Place,
+    operation: str,
+    values: Sequence[PlainValue],
+    rows: DataFrame,
+    content: Content,
+    watch: Stages,
+    fingerprints: Mapping[str, str] | None = None,
+) -> LoadReport:
+    """Put rows in the place of all that some partitions have, by the table's newest plan.
+
+    Args:
+        place: the table.
+        operation: what the history calls it.
+        values: of the partitions.
+        rows: all that they are to have.
+        content: what ``rows`` must have, known without them; columns that it lacks are checked against ``rows`` alone.
+        watch: times the stages.
+        fingerprints: of partition keys, the digest of the source's files that their rows still are.
+
+    Raises:
+        ContentMismatchError: the rows have something else.
+        CommitConflictError: somebody else changed one of the partitions meanwhile.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+    """
+    basis = Basis(
+        place.table.catalog.snapshot,
+        f"the table {place.path!r}",
+        values=None if place.plan.partition_by is None else tuple(values),
+        whole=True,
+        fingerprints=fingerprints or {},
+        content=content,
+        operation=operation,
+    )
+    return load(place.spark, rows, place.path, place.plan, basis=basis, stages=watch)
+
+
+def changed_content(entries: Sequence[PartitionEntry], gone: Content, come: Content) -> Content:
+    """What entries have once some rows have gone and others have come, of the columns whose sums are known."""
+    if not entries:
+        return come
+    before = content_of_entries(entries)
+    sums = {name: sum - gone.sums[name] + come.sums[name] for name, sum in before.sums.items()}
+    return Content(before.rows - gone.rows + come.rows, sums)

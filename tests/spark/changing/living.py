@@ -1,0 +1,206 @@
+"""A table that lives, beside a model of it: every change is made to both, and they are compared after each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layoutopt.catalog.restore import restore
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.config.changing import (
+    AppendSettings,
+    DeleteSettings,
+    MergeSettings,
+    OptimizeSettings,
+    UpdateSettings,
+)
+from layoutopt.config.settings import LoadSettings
+from layoutopt.model.layout import ByVectors, Layout, Scheme
+from layoutopt.scan.table import open_table
+from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changing.optimize import optimize_by
+from layoutopt.spark.changing.rows import delete_by, merge_by, update_by
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.loads import load_by
+from tests.spark.tables import document, is_value, plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = tuple[int, int | None, int | None, float | None, str | None]
+"""id, day, kind, price, text."""
+COLUMNS = "id int, day int, kind int, price double, text string"
+NAMES = ("id", "day", "kind", "price", "text")
+SCHEMES = {
+    "sop": None,
+    "gsop": Scheme(
+        (
+            Layout(("id", "day", "kind"), (0, 1), ("id", "day", "kind"), ByVectors()),
+            Layout(("price", "text"), (2,), ("price", "text"), ByVectors()),
+        )
+    ),
+    "gsop-r": Scheme(
+        (
+            Layout(NAMES, (0, 1), ("id", "day", "kind", "price"), ByVectors()),
+            Layout(("id", "kind", "text"), (2, 3), ("text",), ByVectors()),
+        )
+    ),
+}
+CONDITIONS: dict[str, Callable[[Row], bool]] = {
+    "kind = 2": lambda row: row[2] == 2,
+    "price > 2.5": lambda row: row[3] is not None and (row[3] != row[3] or row[3] > 2.5),
+    "id BETWEEN 10 AND 30": lambda row: 10 <= row[0] <= 30,
+    "text IS NULL OR day = 1": lambda row: row[4] is None or row[1] == 1,
+    "kind IN (0, 4) AND day IS NOT NULL": lambda row: row[2] in (0, 4) and row[1] is not None,
+    "kind = 99": lambda row: False,
+}
+
+
+def made(number: int, generation: int = 0) -> Row:
+    """The row of an id; those of another generation differ in all else."""
+    at = number + 11 * generation
+    prices = (None, float("nan"), -0.0, 1.5, 2.5, 3.5)
+    return (
+        number,
+        (1, 2, None)[at % 3],
+        None if at % 6 == 5 else at % 5,
+        prices[at % 6],
+        None if at % 4 == 3 else f"t{at}",
+    )
+
+
+def comparable(rows: list[Row]) -> list[tuple[object, ...]]:
+    """The rows in an order, with NaN equal to itself and -0.0 to 0.0, as Spark has them."""
+    return sorted(tuple("nan" if value != value else value for value in row) for row in rows)
+
+
+@dataclass
+class Living:
+    """A table, its model (rows by id), and what both were at each snapshot."""
+
+    spark: SparkSession
+    root: Path
+    model: dict[int, Row] = field(default_factory=dict)
+    past: dict[int, dict[int, Row]] = field(default_factory=dict)
+    written: int = 0
+    next_id: int = 0
+
+    @property
+    def path(self) -> str:
+        return str(self.root / "table")
+
+    def frame(self, rows: list[Row]) -> DataFrame:
+        return self.spark.createDataFrame(rows, COLUMNS)
+
+    def source(self, rows: DataFrame) -> str:
+        self.written += 1
+        path = str(self.root / f"source-{self.written}")
+        rows.coalesce(1).write.parquet(path)
+        return path
+
+    def new_rows(self, count: int) -> list[Row]:
+        self.next_id += count
+        return [made(number) for number in range(self.next_id - count, self.next_id)]
+
+    def begin(self, scheme: Scheme | None, rows: int = 60) -> None:
+        first = self.new_rows(rows)
+        frame = self.frame(first)
+        schema = schema_of(frame)
+        of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
+        plan = plan_of(of, partition_by="day", scheme=scheme, block_rows=6)
+        (self.root / "plan.json").write_bytes(plan.dumps())
+        self.load(first)
+
+    def load(self, rows: list[Row], replace: bool = False) -> None:
+        source = self.source(self.frame(rows))
+        plan = self.root / "plan.json"
+        load_by(self.spark, LoadSettings(source=source, table_path=self.path, plan=plan, replace=replace))
+        days = {row[1] for row in rows}
+        self.model = {key: row for key, row in self.model.items() if row[1] not in days}
+        self.model |= {row[0]: row for row in rows}
+
+    def append(self, count: int) -> str:
+        rows = self.new_rows(count)
+        source = self.source(self.frame(rows))
+        for _ in range(2):  # a retry does nothing
+            append_by(self.spark, AppendSettings(table_path=self.path, source=source))
+        self.model |= {row[0]: row for row in rows}
+        return source
+
+    def delete(self, where: str) -> int:
+        report = delete_by(self.spark, DeleteSettings(table_path=self.path, where=where))
+        before = len(self.model)
+        self.model = {key: row for key, row in self.model.items() if not CONDITIONS[where](row)}
+        assert report.deleted == before - len(self.model)
+        return report.deleted
+
+    def update(self, where: str) -> int:
+        texts = ("kind = id % 3", "text = concat(coalesce(text, ''), ',', kind)")
+        report = update_by(self.spark, UpdateSettings(table_path=self.path, assignments=texts, where=where))
+        chosen = [row for row in self.model.values() if CONDITIONS[where](row)]
+        for row in chosen:
+            text = None if row[2] is None else f"{row[4] or ''},{row[2]}"
+            self.model[row[0]] = (row[0], row[1], row[0] % 3, row[3], text)
+        assert report.updated == len(chosen)
+        return report.updated
+
+    def merge(self, ids: list[int], new: int) -> None:
+        """The first third of the ids is deleted, the others change (also their partitions), and new ones come."""
+        gone, changed = ids[: len(ids) // 3], ids[len(ids) // 3 :]
+        rows = [made(number, generation=1) for number in changed] + self.new_rows(new)
+        feed = [(*row, "U") for row in rows] + [(*made(number), "D") for number in gone]
+        source = self.source(self.spark.createDataFrame(feed, f"{COLUMNS}, op string"))
+        settings = MergeSettings(table_path=self.path, source=source, on=("id",), delete_when="op = 'D'")
+        there = set(self.model)
+        report = merge_by(self.spark, settings)
+        assert report.deleted == len(there & set(gone))
+        assert (report.updated, report.inserted) == (len(there & set(changed)), len(rows) - len(there & set(changed)))
+        self.model = {key: row for key, row in self.model.items() if key not in gone} | {row[0]: row for row in rows}
+
+    def optimize(self) -> int:
+        return len(optimize_by(self.spark, OptimizeSettings(table_path=self.path)).loads)
+
+    def restore(self, number: int) -> None:
+        restore(TableFiles(self.path), number)
+        self.model = dict(self.past[number])
+
+    def check(self) -> None:
+        """The table is its model, for all rows and for a query of each kind; so it is at an older snapshot."""
+        table = open_table(self.path)
+        self.past[table.catalog.snapshot.number] = dict(self.model)
+        assert self.answer(table.catalog.snapshot.number, None) == comparable(list(self.model.values()))
+        for where, holds in CONDITIONS.items():
+            expected = comparable([row for row in self.model.values() if holds(row)])
+            assert self.answer(table.catalog.snapshot.number, where) == expected, where
+
+    def check_past(self) -> None:
+        for number, model in self.past.items():
+            assert self.answer(number, None) == comparable(list(model.values()))
+
+    def answer(self, snapshot: int, where: str | None) -> list[tuple[object, ...]]:
+        condition = "" if where is None else f" WHERE {where}"
+        table = open_table(self.path, snapshot=snapshot).sql(f"SELECT {', '.join(NAMES)} FROM t{condition}")
+        return comparable([tuple(row.values()) for row in table.to_pylist()])
+
+    def step(self, choice: random.Random) -> str:
+        """One change, drawn at random."""
+        kind = choice.choice(("append", "append", "delete", "update", "merge", "optimize", "reload", "restore"))
+        if kind == "append":
+            self.append(choice.randint(1, 12))
+        elif kind == "delete":
+            self.delete(choice.choice(list(CONDITIONS)))
+        elif kind == "update":
+            self.update(choice.choice(list(CONDITIONS)))
+        elif kind == "merge":
+            ids = choice.sample(range(self.next_id), min(self.next_id, choice.randint(1, 9)))
+            self.merge(ids, choice.randint(0, 3))
+        elif kind == "optimize":
+            self.optimize()
+        elif kind == "reload":
+            self.load([row for row in self.new_rows(30) if row[1] == 2], replace=True)
+        else:
+            self.restore(choice.choice(list(self.past)))
+        return kind
