@@ -41,6 +41,7 @@ Dialect = Annotated[
     Text,
     Field(description="the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."),
 ]
+History = Literal["snowflake", "bigquery", "databricks", "redshift", "trino", "athena", "spark-events", "duckdb"]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
 Last = Annotated[Text | None, Field(alias="to", description="load the source's partitions up to this value")]
@@ -61,6 +62,12 @@ class AnalyzeSettings(VerbSettings):
         alias="schema", description="the table's schema: a Parquet file or folder, a .sql file with DDL, or DDL"
     )
     table: Text | None = Field(None, description="the table's name in the log [default: the only one, or any]")
+    system: History | None = Field(
+        None, alias="from", description="the system that the log is a history of [default: as its fields tell, if any]"
+    )
+    weigh: Literal["runs", "bytes"] = Field(
+        "runs", description="what a statement of a history weighs: 1, or the bytes that it scanned"
+    )
     dialect: Dialect = "spark"
     column: SqlColumn = None
     threshold: int | None = Field(

@@ -55,7 +55,13 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
     schema = schema_from(settings.schema_source)
     excluded = _excluded(settings, schema)
     meaning = Settings(time_zone=settings.time_zone, ansi=settings.ansi)
-    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
+    entries = read_log(
+        settings.log,
+        column=settings.column,
+        dialect=settings.dialect,
+        system=settings.system,
+        weigh=settings.weigh,
+    )
     found = analyze(
         entries, schema, settings.table, settings.dialect, meaning, deterministic_udfs=settings.deterministic_udfs
     )

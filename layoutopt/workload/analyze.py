@@ -13,11 +13,12 @@ from layoutopt.model.document import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
+from layoutopt.sql.bound import bound_text
 from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.references import tables_named
 from layoutopt.sql.scans import TableScan, scans_of
-from layoutopt.workload.log import LogEntry
+from layoutopt.workload.entries import LogEntry
 
 UNUSABLE: Final = "unusable:"
 """What stands before the code of a condition that a filter leaves out, in the counts of an analysis."""
@@ -74,16 +75,23 @@ def analyze(
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
 
     @cache
-    def scans_of_text(sql: str) -> list[TableScan]:
+    def scans_of_text(sql: str, own: str) -> list[TableScan]:
         return scans_of(
-            sql, {name: schema}, dialect, settings=settings, deterministic_udfs=deterministic_udfs, any_qualifier=True
+            sql,
+            {name: schema},
+            own,
+            settings=settings,
+            deterministic_udfs=deterministic_udfs,
+            any_qualifier=True,
         )
 
+    zone = Settings().time_zone if settings is None else settings.time_zone
     for entry in entries:
         try:
             if entry.problem:
-                raise StatementError("bad-record", entry.problem)
-            scans = scans_of_text(entry.sql)
+                raise StatementError(entry.code, entry.problem)
+            own = entry.dialect or dialect
+            scans = scans_of_text(*bound_text(entry.sql, own, entry.timestamp, entry.parameters, zone))
             if not scans:
                 raise StatementError("no-table", f"the statement does not read the table {name!r}")
         except StatementError as problem:
@@ -108,8 +116,10 @@ def _most_read(entries: Iterable[LogEntry], dialect: str) -> str:
     spelled: dict[str, str] = {}
     unreadable = []
     for entry in entries:
+        if entry.problem:
+            continue
         try:
-            found = tables_named(entry.sql, dialect)
+            found = tables_named(entry.sql, entry.dialect or dialect)
         except StatementError:
             unreadable.append(entry.sql)
             continue

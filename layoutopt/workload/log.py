@@ -6,8 +6,8 @@ import csv
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
@@ -15,36 +15,31 @@ from typing import IO, Final
 from layoutopt import extensions
 from layoutopt.errors import LogError
 from layoutopt.sql.dialect import is_readable, split_statements
+from layoutopt.workload.entries import LogEntry, one_statement
+from layoutopt.workload.history import Weigh, entries_of
+from layoutopt.workload.records import SUFFIXES, Record, records_of
+from layoutopt.workload.systems import SYSTEMS, guess_system
+
+__all__ = ["LogEntry", "read_log"]
 
 _DEFAULT_COLUMN = "sql"
 _SAMPLE = 20
 """So many lines of a log without ``;`` tell whether each is a statement."""
+_SHOWN = 6
+_RECORDS: Final = (".json", ".parquet")
+"""Files of records that are no lines of text."""
 _STATEMENT = re.compile(r"(select|with|insert|create)\b", re.IGNORECASE)
 _LOGGER = logging.getLogger("layoutopt.workload")
 
 
-@dataclass(frozen=True)
-class LogEntry:
-    """One statement of a log.
-
-    Attributes:
-        id: its place in the log, from 0.
-        sql: the text, without a closing ``;``.
-        timestamp: as the log has it, or None.
-        user: as the log has it, or None.
-        count: how often the statement ran; its weight.
-        problem: why the record has no usable text ("" where it has one).
-    """
-
-    id: int
-    sql: str
-    timestamp: str | None = None
-    user: str | None = None
-    count: float = 1.0
-    problem: str = ""
-
-
-def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spark") -> Iterator[LogEntry]:
+def read_log(
+    path: str | Path,
+    *,
+    column: str | None = None,
+    dialect: str = "spark",
+    system: str | None = None,
+    weigh: Weigh = "runs",
+) -> Iterator[LogEntry]:
     """The statements of a log, in order.
 
     ``.sql`` holds statements with ``;`` between them. A file without any ``;`` that is no single statement is read by
@@ -53,19 +48,41 @@ def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spa
     ``column`` names the one with the text (``sql`` when left out), the same optional columns count. A damaged record
     becomes an entry with a ``problem``.
 
+    A query history as a system exports it (:mod:`layoutopt.workload.systems`) is known by its fields, unless ``column``
+    says where the text is; ``.json`` and ``.parquet`` hold records, too. Its texts have the system's own dialect.
+
+    Args:
+        path: the file.
+        column: the name of the field with the text.
+        dialect: of texts that don't say.
+        system: the history's, where its fields don't tell.
+        weigh: what a statement of a history weighs.
+
     Raises:
         LogError: the file can't be read, is of another kind, has no such column, or holds no record at all.
         SettingError: unknown dialect.
     """
     path = Path(path)
     suffix = path.suffix.casefold()
-    known = extensions.names("log_formats", _READERS)
+    if system is not None or (column is None and suffix in SUFFIXES):
+        found = _history_of(path, system)
+        if found is not None:
+            yield from entries_of(records_of(path), found, weigh)
+            return
+    known = (*extensions.names("log_formats", _READERS), *_RECORDS)
     if suffix not in known:
         listed = f"{', '.join(known[:-1])} or {known[-1]}"
         raise LogError(f"the log {str(path)!r} is no {listed} file; rename or convert it")
-    reader = extensions.find("log_formats", suffix, _READERS, "log format")
     empty = True
     try:
+        if suffix in _RECORDS:
+            for entry in _read_records(records_of(path), column or _DEFAULT_COLUMN):
+                empty = False
+                yield entry
+            if empty:
+                raise LogError(f"the log {str(path)!r} holds no query; give one with at least one statement")
+            return
+        reader = extensions.find("log_formats", suffix, _READERS, "log format")
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
             for entry in reader(stream, column or _DEFAULT_COLUMN, dialect):
                 empty = False
@@ -76,6 +93,30 @@ def read_log(path: str | Path, *, column: str | None = None, dialect: str = "spa
         raise LogError(f"the log {str(path)!r} is no CSV file ({error}); export it again") from error
     if empty:
         raise LogError(f"the log {str(path)!r} holds no query; give one with at least one statement")
+
+
+def _history_of(path: Path, asked: str | None) -> str | None:
+    """The system that a file is a history of; None where it is none.
+
+    Raises:
+        LogError: it is asked for, and not one of that system.
+    """
+    names: set[str] = set()
+    for record in islice(records_of(path), _SAMPLE):
+        names |= record.keys()
+    if asked is None:
+        return guess_system(frozenset(names))
+    expected = SYSTEMS[asked].text if asked != "spark-events" else ("event",)
+    if names.isdisjoint(expected):
+        guessed = guess_system(frozenset(names))
+        has = f"it looks like one of {guessed}" if guessed else f"it has {', '.join(sorted(names)[:_SHOWN]) or 'none'}"
+        raise LogError(f"the log {str(path)!r} is no history of {asked}, which has a field {expected[0]!r}: {has}")
+    return asked
+
+
+def _read_records(records: Iterable[Record], column: str) -> Iterator[LogEntry]:
+    for number, record in enumerate(records):
+        yield _entry(number, dict(record), column.lower())
 
 
 def _read_sql(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
@@ -132,7 +173,7 @@ def _entry(number: int, record: dict[str, object], column: str) -> LogEntry:
     count = _count(record.get("count"))
     if count is None:
         return LogEntry(number, sql, problem=f"the record's count {record.get('count')!r} is no positive number")
-    return LogEntry(number, _one_statement(sql), _text(record.get("timestamp")), _text(record.get("user")), count)
+    return LogEntry(number, one_statement(sql), _text(record.get("timestamp")), _text(record.get("user")), count)
 
 
 def _count(value: object) -> float | None:
@@ -147,10 +188,6 @@ def _count(value: object) -> float | None:
 
 def _text(value: object) -> str | None:
     return None if value is None or value == "" else str(value)
-
-
-def _one_statement(sql: str) -> str:
-    return sql.strip().removesuffix(";").rstrip()
 
 
 LogReader = Callable[[IO[str], str, str], Iterator[LogEntry]]
