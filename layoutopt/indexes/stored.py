@@ -38,8 +38,10 @@ class StoredIndex:
     def cannot_match(self, literal: Literal) -> Bits:
         """What the index proves; nothing where its file is missing or damaged, or of another type."""
         nothing = np.zeros(self.n, np.bool_)
+        if not isinstance(literal, InSet | Like) or not self.index.serves(literal):
+            return nothing
         stored = self.read()
-        if stored is None or not isinstance(literal, InSet | Like):
+        if stored is None:
             return nothing
         if stored.type != self.index.storage(self.spec.subject.type):
             return nothing
