@@ -54,11 +54,13 @@ class LastDigits:
         bits = 1 << (np.asarray(column.keys.keys) % 10)
         return pa.array([int(np.bitwise_or.reduce(bits[a:b])) for a, b in pairwise(column.keys.offsets)], pa.int64())
 
+    def serves(self, literal):
+        return isinstance(literal, InSet) and points_of(literal) is not None
+
     def cannot_match(self, literal, stored, parameter):
-        points = points_of(literal) if isinstance(literal, InSet) else None
-        if points is None:
-            return np.zeros(len(stored), bool)
-        wanted = int(np.bitwise_or.reduce([1 << (point % 10) for point in points]))
+        wanted = 0
+        for point in points_of(literal):
+            wanted |= 1 << (point % 10)
         return np.asarray(stored.fill_null(-1)) & wanted == 0
 
 

@@ -33,6 +33,12 @@ class Prefix:
         """Each block's beginnings, ascending; NULL where they would take more than 256 KiB."""
         return _distinct_slices(column, 0, int(parameter))
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Texts that begin somehow, or lie somewhere in their order."""
+        if isinstance(literal, Like):
+            return not literal.negated and bool(literal_prefix(literal.pattern))
+        return not literal.values.is_all
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks of which no beginning is that of a text of the literal."""
         if isinstance(literal, Like) and literal.negated:
@@ -56,12 +62,18 @@ class Suffix:
         """Each block's ends, ascending; NULL where they would take more than 256 KiB."""
         return _distinct_slices(column, -int(parameter), None)
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Texts that end somehow, and single texts."""
+        if isinstance(literal, Like):
+            return not literal.negated and _end_of(literal) is not None
+        return points_of(literal) is not None
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks of which no end is that of a text of the literal."""
         ends, offsets = contents(stored)
         if isinstance(literal, Like):
-            last = literal.pattern[-1] if literal.pattern else None
-            if literal.negated or not isinstance(last, str):
+            last = _end_of(literal)
+            if literal.negated or last is None:
                 return np.zeros(len(stored), np.bool_)
             # A text that ends so has an end as long as what is stored, or is shorter than that.
             shorter = (last[start:] for start in range(len(last) + 1))
@@ -72,6 +84,12 @@ class Suffix:
                 return np.zeros(len(stored), np.bool_)
             met = _among(ends, (str(point)[-int(parameter) :] for point in points))
         return without_any(met, offsets, stored)
+
+
+def _end_of(literal: Like) -> str | None:
+    """The text that every text of a pattern ends with; None where there is none."""
+    last = literal.pattern[-1] if literal.pattern else None
+    return last if isinstance(last, str) else None
 
 
 def _distinct_slices(column: BlockColumn, start: int, stop: int | None) -> pa.Array:

@@ -47,6 +47,10 @@ class Bloom:
         """Each block's filter; NULL where it would be larger than a mebibyte."""
         return bloom_filters(column.keys, parameter, np.ones(column.n, np.bool_))
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Single values."""
+        return isinstance(literal, InSet) and points_of(literal) is not None
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks whose filters have none of the literal's values."""
         points = None if isinstance(literal, Like) else points_of(literal)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
-from layoutopt.errors import SettingError
-from layoutopt.indexes.bloom import points_of
+from layoutopt.extensions import names
 from layoutopt.indexes.expressions import is_indexable
-from layoutopt.indexes.registry import check_index
+from layoutopt.indexes.registry import BUILT_IN, find_index
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import And, InSet, Like, Node, Or
-from layoutopt.model.values import key_kind
 
-_EQUALITY = (("bloom", None), ("bloom", 0.05), ("value-list", None), ("hybrid", None))
-_RANGES = (("gap-list", None), ("value-list", None))
-_TEXT_RANGES = (("prefix", None), ("prefix", 4), ("value-list", None))
-_BEGINNINGS = (("prefix", None), ("prefix", 4), ("ngrams", None))
-_ENDS = (("suffix", None), ("suffix", 4), ("ngrams", None))
-_WORDS = (("ngrams", None), ("ngrams", 0.1), ("value-list", None))
+_FURTHER: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
+    {"bloom": (0.05,), "prefix": (4,), "suffix": (4,), "ngrams": (0.1,)}
+)
+"""Parameters that are tried besides the types' own."""
 
 
 def candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
-    """The built-in indexes that could serve some literal of these filters, each once, in the order of the filters."""
+    """The indexes, built in or installed, that could serve some literal of these filters, each once, in their order."""
     found: dict[IndexSpec, None] = {}
-    for root in filters:
-        for literal in _literals(root):
-            if is_indexable(literal.subject):
-                for kind, parameter in _kinds_for(literal):
+    for literal in dict.fromkeys(literal for root in filters for literal in _literals(root)):
+        for kind in names("indexes", BUILT_IN):
+            if is_indexable(literal.subject) and _serves(kind, literal):
+                for parameter in (None, *_FURTHER.get(kind, ())):
                     found[IndexSpec(literal.subject, kind, parameter)] = None
-    return tuple(spec for spec in found if _is_possible(spec))
+    return tuple(found)
+
+
+def _serves(kind: str, literal: InSet | Like) -> bool:
+    index = find_index(kind)
+    if isinstance(literal, InSet) and literal.values.is_empty:
+        return False  # IS NULL: counts of NULLs say all
+    return index.storage(literal.subject.type) is not None and index.serves(literal)
 
 
 def _literals(node: Node) -> Iterator[InSet | Like]:
@@ -41,28 +46,6 @@ def _literals(node: Node) -> Iterator[InSet | Like]:
             yield from _literals(child)
     elif isinstance(node, InSet | Like):
         yield node
-
-
-def _kinds_for(literal: InSet | Like) -> Sequence[tuple[str, float | None]]:
-    if isinstance(literal, Like):
-        if literal.negated:
-            return ()
-        first, last = literal.pattern[0], literal.pattern[-1]
-        begins = _BEGINNINGS if isinstance(first, str) else ()
-        return (*begins, *(_ENDS if isinstance(last, str) else ()), *_WORDS)
-    if literal.values.is_all or literal.values.is_empty:
-        return ()
-    if points_of(literal) is not None:
-        return _EQUALITY
-    return _TEXT_RANGES if key_kind(literal.subject.type) == "str" else _RANGES
-
-
-def _is_possible(spec: IndexSpec) -> bool:
-    try:
-        check_index(spec)
-    except SettingError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,10 @@ class GapList:
         ranges = [ranges_of(np.asarray(keys), int(parameter)) for keys in column.keys.sorted_by_block()]
         return list_array([pa.array(ends) for ends in ranges], pa.int64())
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Sets of values with an end."""
+        return isinstance(literal, InSet) and not literal.values.is_all
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks whose ranges hold none of the literal's values."""
         if isinstance(literal, Like):

@@ -34,6 +34,10 @@ class Hybrid:
         filters = bloom_filters(column.keys, _FILTER.parameter.default, np.asarray(lists.is_null()))
         return pa.StructArray.from_arrays([lists, filters], fields=list(self.storage(column.type) or ()))
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """What the one or the other does."""
+        return _LIST.serves(literal) or _FILTER.serves(literal)
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """What the one or the other proves."""
         by_list = _LIST.cannot_match(literal, pc.struct_field(stored, [0]), parameter)

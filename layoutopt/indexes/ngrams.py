@@ -46,6 +46,10 @@ class NGrams:
             bitmaps.append(None if bad else _folded(places, parameter))
         return pa.array(bitmaps, pa.large_binary())
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Texts of which three bytes in a row are known."""
+        return bool(_words(literal))
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks that lack a run of every text of the literal."""
         alternatives = _words(literal)

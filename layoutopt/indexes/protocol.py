@@ -143,6 +143,9 @@ class Index(Protocol):
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
         """What is to be stored, one value a block, [n]; NULL where a block would take too much."""
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Whether it might deny the literal to any block; where it never does, what is stored is not read."""
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks of which the literal is TRUE for no value, ``bool[n]``.
 

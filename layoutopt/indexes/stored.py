@@ -36,14 +36,25 @@ class StoredIndex:
     read: Callable[[], pa.Array | None]
 
     def cannot_match(self, literal: Literal) -> Bits:
-        """What the index proves; nothing where its file is missing or damaged, or of another type."""
+        """What the index proves; nothing where its file is missing or damaged, or of another type.
+
+        Raises:
+            SettingError: the type, another package's, answers for another number of blocks.
+        """
         nothing = np.zeros(self.n, np.bool_)
+        if not isinstance(literal, InSet | Like) or not self.index.serves(literal):
+            return nothing
         stored = self.read()
-        if stored is None or not isinstance(literal, InSet | Like):
+        if stored is None:
             return nothing
         if stored.type != self.index.storage(self.spec.subject.type):
             return nothing
         proved: Bits = self.index.cannot_match(literal, stored, parameter_of(self.spec))
+        if proved.dtype != np.bool_ or proved.shape != (self.n,):
+            raise SettingError(
+                f"the index {self.spec} answered {proved.dtype}{proved.shape} for {self.n} blocks, no bool for each; "
+                f"mend the package that brings {self.spec.kind}, or uninstall it"
+            )
         return proved & np.asarray(stored.is_valid(), dtype=np.bool_)
 
 

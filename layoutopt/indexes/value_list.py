@@ -30,6 +30,10 @@ class ValueList:
         ]
         return list_array(lists, element_storage(column.type))
 
+    def serves(self, literal: InSet | Like) -> bool:
+        """Every literal but one that any value makes TRUE."""
+        return isinstance(literal, Like) or not literal.values.is_all
+
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """The blocks none of whose values makes the literal TRUE."""
         keys, offsets = contents(stored)

@@ -81,7 +81,8 @@ def _cards(result: Mapping[str, Any]) -> str:
 
 def _bar(totals: Mapping[str, Any]) -> str:
     """Where the bytes of all queries went, in one bar."""
-    amounts = {"read": totals["bytes_scanned"]} | {name: each["bytes"] for name, each in totals["skipped_by"].items()}
+    skipped = {name: each["bytes"] for name, each in totals["skipped_by"].items()}
+    amounts = {**dict.fromkeys(COLOURS, 0), "read": totals["bytes_scanned"], **skipped}
     whole = sum(amounts.values()) or 1
     pieces = "".join(
         f'<div style="width:{100 * amounts[name] / whole:.3f}%;background:{colour}"></div>'

@@ -70,7 +70,8 @@ def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
 
 def _fates(query: Mapping[str, Any]) -> dict[str, float]:
     skipped = {name: float(amount["rows"]) for name, amount in query["skipped_by"].items()}
-    rows = {"read": float(query["rows_scanned"]), **skipped}
+    # Evaluations of older versions know fewer mechanisms.
+    rows = {**dict.fromkeys(COLOURS, 0.0), "read": float(query["rows_scanned"]), **skipped}
     total = sum(rows.values()) or 1.0
     return {name: count / total for name, count in rows.items()}
 

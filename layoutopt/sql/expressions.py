@@ -215,6 +215,8 @@ def _concat(node: exp.Expr, context: Context) -> Subject:
 def _absolute(node: exp.Expr, context: Context) -> Subject:
     given = subject(node.this, context)
     if is_integer(given.type):
+        if not context.settings.ansi:
+            raise Unusable("coercion", f"{node.sql('spark')} of the smallest {given.type} is itself without ANSI mode")
         # the smallest integer has no absolute value in its own type, in which Spark compares all the same
         wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
         return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)

@@ -16,7 +16,7 @@ from layoutopt.catalog.restore import restore
 from layoutopt.catalog.snapshot import FileDigest
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
-from layoutopt.errors import PlanError, SchemaError
+from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.indexes.bloom import Bloom
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.inspect.verify import verify
@@ -141,6 +141,13 @@ def test_an_index_of_a_type_that_is_not_installed_proves_nothing(
     assert same(opened.sql(UNSEEN).to_pylist(), expected(UNSEEN, some_rows()))
     assert opened.scan(UNSEEN).explain().to_json()["reads"][0]["skipped_by"]["index"]["blocks"] == 0
     assert "the index id:bloom:0.001: its type is not installed" in verify(opened).unchecked
+
+
+def test_an_answer_for_another_number_of_blocks_is_refused(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bool would be taken for all blocks, and all rows be lost."""
+    monkeypatch.setattr(Bloom, "cannot_match", lambda self, literal, stored, parameter: np.array([True]))
+    with pytest.raises(SettingError, match=r"id:bloom:0\.001 answered bool\(1,\) for \d+ blocks"):
+        table.scan(UNSEEN).explain()
 
 
 def test_a_blocks_file_without_its_index_names_is_read(table: Table) -> None:

@@ -19,7 +19,7 @@ from layoutopt.catalog.statistics import block_statistics
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
-from layoutopt.skipping.cannot_match import BlockStatistics
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived.bounds import bounds_of
 from tests.effort import examples
 from tests.skipping.falsifiable import ARROW, SCHEMA
@@ -79,6 +79,16 @@ def check(expr: Expr, name: str, values: list[Any], expected: list[Any]) -> None
         assert all(bounds.low[0] <= key <= bounds.high[0] for key in keys), (bounds.low, bounds.high, expected)
     if bounds.nulls[0] >= 0:
         assert bounds.nulls[0] == count - len(keys)
+
+
+def test_a_function_of_the_users_is_not_taken_for_ours() -> None:
+    """Declared deterministic, it may give a value for NULL."""
+    rows = np.array([2])
+    unknown = np.zeros(1, dtype=bool)
+    only_null = ColumnBounds(np.zeros(1, np.int64), np.zeros(1, np.int64), unknown, rows, "date")
+    statistics = BlockStatistics(rows, bounds={"d": only_null})
+    assert bounds_of(Call("month", (D,), "int"), statistics) is not None
+    assert bounds_of(Call("month", (D,), "boolean"), statistics) is None
 
 
 def near(limits: tuple[int, int]) -> st.SearchStrategy[int]:

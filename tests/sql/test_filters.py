@@ -395,6 +395,8 @@ def test_nodes_are_built_by_the_model() -> None:
     assert root("NOT (i <> 1 AND s <> 'a')") == disjunction([one, two])
 
 
-@pytest.mark.parametrize("condition", ["i NOT IN (' 5 ')", "i <=> '9223372036854775807'", "f <> 16777217", "f = '0.1'"])
+@pytest.mark.parametrize(
+    "condition", ["i NOT IN (' 5 ')", "i <=> '9223372036854775807'", "f <> 16777217", "f = '0.1'", "abs(i) < 0"]
+)
 def test_comparisons_that_have_another_type_without_ansi_mode_are_left_out(condition: str) -> None:
     assert scan(condition, settings=Settings(ansi=False)).filter.root == TRUE

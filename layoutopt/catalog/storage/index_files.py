@@ -110,7 +110,9 @@ def read_index(files: TableFiles, named: IndexFile, rows: int) -> pa.Array:
     try:
         data = files.read_bytes(named.path)
     except OSError as error:
-        raise CatalogError(f"the index file {where} can't be read ({error.strerror}); load its rows again") from error
+        raise CatalogError(
+            f"the index file {where} can't be read ({error.strerror or error}); load its rows again"
+        ) from error
     if FileDigest.of(data) != named.digest:
         raise damaged(where, f"its {len(data)} bytes are not those that its load wrote")
     try:

@@ -66,7 +66,8 @@ def _of(expr: Expr, statistics: BlockStatistics, depth: int) -> ColumnBounds | N
 
 
 def _derived(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
-    function = FUNCTIONS.get(call.fn)
+    # A boolean function may be the user's own, whatever it is called.
+    function = FUNCTIONS.get(call.fn) if call.type != "boolean" or call.fn == "rlike" else None
     if depth > _DEEPEST or (function is None and call.fn != "coalesce"):
         return None
     args = [_of(arg, statistics, depth) for arg in call.args]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ import pytest
 from layoutopt.config.reading import make_settings
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
+from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.automatic import plan_best
-from tests.spark.tables import document, is_value, simple_rows
+from tests.spark.tables import document, is_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,26 +26,28 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of which ``text`` is another in each."""
+    """Rows of which ``text`` is another in each, in no order."""
     path = tmp_path_factory.mktemp("source") / "rows.parquet"
-    simple_rows(spark, 4000).write.parquet(str(path))
+    numbers = spark.range(6000, numPartitions=2)
+    numbers.selectExpr(
+        "cast(id as int) AS id", "cast(id / 1500 as int) AS day", "cast(id % 5 as int) AS kind",
+        "sha1(cast(id AS string)) AS text",
+    ).write.parquet(str(path))  # fmt: skip
     return path
 
 
 def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **settings: object) -> Plan:
-    given = {"source": str(source), "method": "input-order", "block_rows": 100, **settings}
+    given = {"source": str(source), "method": "input-order", "block_rows": 300, **settings}
     return plan_best(spark, make_settings(PlanSettings, given), of)
 
 
 def of_values(spark: SparkSession, source: Path, column: str, values: list[object]) -> FeaturesDocument:
-    from layoutopt.spark.core.source import schema_of
-
     schema = schema_of(spark.read.parquet(str(source)))
     return document(schema, [is_value(schema, column, "=", value) for value in values])
 
 
 def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
-    log = of_values(spark, source, "text", [f"row {i}" for i in range(3, 4000, 97)])
+    log = of_values(spark, source, "text", [sha1(b"%d" % i).hexdigest() for i in range(3, 6000, 147)])
     plan = planned(spark, source, log, index_budget="30%", index="day:value-list")
     assert {str(index).split(":")[0] for index in plan.indexes} == {"day", "text"}
     assert plan.predicted["index_share"] <= 0.3
