@@ -68,8 +68,8 @@ def plan_best(
         SettingError: a setting that is of no use with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
-    say = progress or (lambda sentence: None)
     _check_objective(settings)
+    say = progress or (lambda sentence: None)
     open_guides = settings.method == ALONE and settings.guides == "auto" and bool(splits(document.queries))
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:
