@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.table import Table as ConsoleTable
 from scipy.optimize import nnls
@@ -82,7 +83,7 @@ class Fitted:
 
 
 def synthetic_rows(rows: int, seed: int = 0) -> pa.Table:
-    """Rows in the order of ``key``: ``part``, integers of few and many values, doubles and short texts."""
+    """Rows in the order of ``key``: ``part``, numbers of several types, dates, short texts that recur and others."""
     draw = np.random.default_rng(seed)
     key = np.arange(rows)
     columns: dict[str, pa.Array] = {
@@ -91,11 +92,21 @@ def synthetic_rows(rows: int, seed: int = 0) -> pa.Table:
     }
     for place in range(5):
         columns[f"i{place}"] = pa.array(draw.integers(0, 10 ** (place + 1), rows))
+    for place in range(3):
         columns[f"d{place}"] = pa.array(draw.normal(size=rows).round(3))
-    words = pa.array([f"word {number}" for number in range(5_000)])
-    for place, distinct in enumerate((20, 500, 5_000)):
-        columns[f"t{place}"] = words.take(pa.array(draw.integers(0, distinct, rows)))
+    cents = pa.array(draw.integers(0, 10**7, rows)).cast(pa.decimal128(19, 0)).cast(pa.decimal128(12, 2))
+    columns["d3"] = cents
+    columns["d4"] = pa.array(draw.integers(8_000, 11_000, rows).astype(np.int32)).cast(pa.date32())
+    for place, distinct in enumerate((20, 500)):
+        columns[f"t{place}"] = _words(draw, distinct, 1).take(pa.array(draw.integers(0, distinct, rows)))
+    columns["t2"] = _words(draw, rows, 4)
     return pa.table({name: columns[name] for group in _GROUPS for name in group})
+
+
+def _words(draw: np.random.Generator, count: int, words: int) -> pa.Array:
+    """Texts of so many words."""
+    parts = [pa.array(draw.integers(0, 10**6, count)).cast(pa.string()) for _ in range(words)]
+    return pc.binary_join_element_wise("word", *parts, " ")
 
 
 def probes_of(rows: int) -> list[str]:

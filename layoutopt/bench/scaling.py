@@ -51,7 +51,7 @@ def scaling_steps(bench: Bench, stream: str) -> dict[str, Step]:
     steps: dict[str, Step] = {}
     needs: tuple[Step, ...] = (features,)
     for stage, words in commands.items():
-        make = partial(_measured, words)
+        make = partial(_measured, folder, words)
         steps[stage] = Step(f"{stream}: {stage}, {variant.label}", folder / f"{stage}.json", make, needs)
         needs = (steps[stage],)
     make = partial(_queried, stream, table)
@@ -59,7 +59,8 @@ def scaling_steps(bench: Bench, stream: str) -> dict[str, Step]:
     return steps
 
 
-def _measured(words: Sequence[str]) -> Json:
+def _measured(folder: Path, words: Sequence[str]) -> Json:
+    folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     peaks = run_layoutopt(*words)
     return {"seconds": time.perf_counter() - started, "peaks": dict(peaks)}

@@ -24,6 +24,7 @@ def test_a_run_is_taken_up_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
 
     def command(verb: str, *words: str) -> dict[str, int]:
         ran.append(verb)
+        assert verb != "plan" or Path(words[-1]).parent.is_dir()
         if ran.count("verify") == 1 and verb == "verify":
             raise KeyboardInterrupt
         return {"jvm": 1}

@@ -26,11 +26,13 @@ def coalesced(ranges: Iterable[Range], gap: int, most: int) -> list[Range]:
     """
     found: list[Range] = []
     for start, end in sorted(ranges):
+        if end <= start:
+            continue  # nothing is wanted
         if found and start < found[-1][1]:  # they overlap
             found[-1] = found[-1][0], max(end, found[-1][1])
         elif found and start - found[-1][1] <= gap and end - found[-1][0] <= most:
             found[-1] = found[-1][0], end
-        elif end > start:
+        else:
             found.append((start, end))
     return found
 

@@ -72,8 +72,8 @@ def plan_best(
             :func:`~layoutopt.spark.planning.plan.make_plan`.
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
-    say = progress or (lambda sentence: None)
     _check_objective(settings)
+    say = progress or (lambda sentence: None)
     asked = indexes_asked(settings.index, document)
     plan = with_indexes(_plan_layout(spark, settings, document, say, draw), asked)
     if settings.index_budget is None:

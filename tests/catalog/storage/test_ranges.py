@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.storage.ranges import FetchedFile, Range, bytes_of_chunks, chunk_ranges, coalesced
@@ -22,6 +22,7 @@ def covered(ranges: list[Range]) -> set[int]:
 
 
 @given(RANGES, st.integers(0, 20), st.integers(1, 300))
+@example([(0, 1), (2, 2)], 1, 2)  # nothing is wanted of the second
 def test_what_is_wanted_is_asked_for_and_gaps_alone_beside_it(ranges: list[Range], gap: int, most: int) -> None:
     asked = coalesced(ranges, gap, most)
     wanted = covered(ranges)

@@ -139,12 +139,18 @@ def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.
     assert chosen == max(asked, key=lambda trial: trial.score).settings
 
 
-def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One plan reads half of 100 bytes, the other two thirds of 60: the other reads less."""
+def trying_two() -> HoldOutEvaluation:
+    """Two plans of one layout, to be judged again on segments that a test makes up."""
     run = trying()
     run._rows = object()  # type: ignore[assignment]  # nobody reads them here
     for method in ("sop", "input-order"):
         run.score(settings().model_copy(update={"method": method}), 2)
+    return run
+
+
+def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan reads half of 100 bytes, the other two thirds of 60: the other reads less."""
+    run = trying_two()
 
     def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[Rehearsed]:
         n, plans = len(queries), [trial.plan for trial in trials]
@@ -161,10 +167,7 @@ def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.Mo
 
 def test_by_time_a_plan_that_reads_more_may_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first plan reads half the bytes, by a thousand times as many row groups."""
-    run = trying()
-    run._rows = object()  # type: ignore[assignment]  # nobody reads them here
-    for method in ("sop", "input-order"):
-        run.score(settings().model_copy(update={"method": method}), 2)
+    run = trying_two()
 
     def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[Rehearsed]:
         n, plans = len(queries), [trial.plan for trial in trials]
