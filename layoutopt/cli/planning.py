@@ -35,9 +35,9 @@ def plan(settings: PlanSettings, session: Session) -> None:
     document = read_features(settings.features)
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
     from layoutopt.report.tuning_plot import plot
-    from layoutopt.spark.planning.automatic import plan_best
+    from layoutopt.spark.planning.indexes import plan_with_indexes
 
     with session.working("planning") as work:
-        made = plan_best(start_spark(session), settings, document, work.say, plot)
+        made = plan_with_indexes(start_spark(session), settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))

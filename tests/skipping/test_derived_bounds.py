@@ -20,11 +20,14 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived.bounds import bounds_of
+from layoutopt.skipping.derived.bounds import FUNCTIONS, bounds_of
 from tests.effort import examples
-from tests.skipping.falsifiable import ARROW, SCHEMA
+from tests.skipping.falsifiable import ARROW, SCHEMA, statistics_of
+from tests.skipping.falsifiable import rows as sample_rows
 
 A, L, D, P, X = (Col(name, SCHEMA.find(name).type) for name in "aldpx")
+_ROWS = sample_rows(12, 5)
+SAMPLE = statistics_of(_ROWS, [np.arange(4), np.arange(4, 12)])
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
 
@@ -89,6 +92,26 @@ def test_a_function_of_the_users_is_not_taken_for_ours() -> None:
     statistics = BlockStatistics(rows, bounds={"d": only_null})
     assert bounds_of(Call("month", (D,), "int"), statistics) is not None
     assert bounds_of(Call("month", (D,), "boolean"), statistics) is None
+
+
+@given(data=st.data())
+@settings(max_examples=examples(300))
+def test_calls_that_no_filter_has_are_unknown_or_harmless(data: st.DataObject) -> None:
+    """A damaged document may have any function of any arguments, of any type: nothing raises."""
+    columns: list[Expr] = [Col(column.name, column.type) for column in SCHEMA.columns]
+    constants: list[Expr] = [
+        Const(3, "int"),
+        Const("WEEK", "string"),
+        Const(None, "int"),
+        Const(0, "date"),
+        Const(1, "boolean"),
+    ]
+    args = data.draw(st.lists(st.sampled_from(columns + constants), max_size=4))
+    fn = data.draw(st.sampled_from([*FUNCTIONS, "coalesce"]))
+    type = data.draw(st.sampled_from([column.type for column in SCHEMA.columns]))
+    if fn == "try_cast":
+        args = args[:1] or [A]
+    bounds_of(Call(fn, tuple(args), type), SAMPLE)
 
 
 def near(limits: tuple[int, int]) -> st.SearchStrategy[int]:

@@ -20,10 +20,11 @@ import numpy as np
 
 from layoutopt.model.arrays import Ints
 from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived import numbers, texts, times
-from layoutopt.skipping.derived.ranges import Range, has_int_keys
+from layoutopt.skipping.derived.ranges import FLOATS, Range, has_int_keys
 
 Rule = Callable[[Call, Sequence[Range]], Range | None]
 _DEEPEST: Final = 16
@@ -37,11 +38,23 @@ class Function:
 
     Attributes:
         rule: the range of its values, from those of its arguments; None where nothing is known.
+        takes: of what kind each argument is, by :data:`_KINDS`; of a call with others, which only a damaged document
+            has, nothing is known. None: the rule looks at none.
         total: whether it is NULL only where an argument is.
+        optional: how many of the last arguments may be left out.
     """
 
     rule: Rule
+    takes: tuple[str, ...] | None = None
     total: bool = False
+    optional: int = 0
+
+    def fits(self, args: Sequence[ColumnBounds]) -> bool:
+        """Whether arguments are those that it takes."""
+        if self.takes is None:
+            return True
+        enough = len(self.takes) - self.optional <= len(args) <= len(self.takes)
+        return enough and all(_KINDS[kind](arg.type) for kind, arg in zip(self.takes, args, strict=False))
 
 
 def bounds_of(expr: Expr, statistics: BlockStatistics) -> ColumnBounds | None:
@@ -74,7 +87,7 @@ def _derived(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBound
     if function is None:
         return _coalesced(call, args, statistics)
     known = [arg for arg in args if arg is not None]
-    if len(known) < len(args):
+    if len(known) < len(args) or not function.fits(known):
         return None
     found = function.rule(call, [_range(arg) for arg in known])
     if found is None:
@@ -100,7 +113,8 @@ def _nulls(function: Function, args: Sequence[ColumnBounds], rows: Ints) -> Ints
         others = np.sort(counts, axis=0)[:-1]
         alone = (counts >= 0).all(axis=0) & (others == 0).all(axis=0)
         nulls[alone] = counts.max(axis=0)[alone]
-    nulls[((counts == rows) & (counts >= 0)).any(axis=0)] = rows[((counts == rows) & (counts >= 0)).any(axis=0)]
+    only_nulls = (counts == rows).any(axis=0)
+    nulls[only_nulls] = rows[only_nulls]
     return nulls
 
 
@@ -120,7 +134,7 @@ def _constant(const: Const, n: int, rows: Ints) -> ColumnBounds | None:
 
 def _coalesced(call: Call, args: Sequence[ColumnBounds | None], statistics: BlockStatistics) -> ColumnBounds | None:
     """The first argument that is not NULL: within the hull of those up to the first that never is."""
-    if not has_int_keys(call.type) or any(arg is None or arg.type != call.type for arg in args):
+    if not args or not has_int_keys(call.type) or any(arg is None or arg.type != call.type for arg in args):
         return None
     rows, n = statistics.rows, statistics.n
     open_, known = np.ones(n, np.bool_), np.ones(n, np.bool_)
@@ -138,8 +152,7 @@ def _coalesced(call: Call, args: Sequence[ColumnBounds | None], statistics: Bloc
 
 
 def _arithmetic(of: Callable[[Range, Range, str], Range | None], call: Call, args: Sequence[Range]) -> Range | None:
-    numeric = len(args) == 2 and all(has_int_keys(arg.type) for arg in args)
-    return of(args[0], args[1], call.type) if numeric else None
+    return of(args[0], args[1], call.type)
 
 
 def _cast(call: Call, args: Sequence[Range]) -> Range | None:
@@ -173,37 +186,53 @@ def _substring(call: Call, args: Sequence[Range]) -> Range | None:
 
 def _concat(call: Call, args: Sequence[Range]) -> Range | None:
     first = call.args[0]
-    if len(args) != 2 or not isinstance(first, Const) or not isinstance(first.value, str):
+    if len(args) != 2 or args[1].type != "string" or not isinstance(first, Const) or not isinstance(first.value, str):
         return None
     return texts.preceded(first.value, args[1])
 
 
 def _of_date(call: Call, args: Sequence[Range]) -> Range | None:
-    return times.date_part(args[0], call.fn) if args[0].type == "date" else None
+    return times.date_part(args[0], call.fn)
+
+
+def _is_number(type: str) -> bool:
+    return type in FLOATS or type in INTEGER_BITS or decimal_digits(type) is not None
 
 
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 _DATE_PARTS: Final = ("year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek")
 
+_KINDS: Final[Mapping[str, Callable[[str], bool]]] = MappingProxyType(
+    {
+        "number": lambda type: (
+            type in FLOATS or type in INTEGER_BITS or (bool(decimal_digits(type)) and has_int_keys(type))
+        ),
+        "date": lambda type: type == "date",
+        "time": lambda type: type in _TIMES,
+        "text": lambda type: type == "string",
+        "int": lambda type: type == "int",
+    }
+)
+
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
     {
-        "try_add": Function(partial(_arithmetic, numbers.added)),
-        "try_subtract": Function(partial(_arithmetic, numbers.subtracted)),
-        "try_multiply": Function(partial(_arithmetic, numbers.multiplied)),
-        "try_divide": Function(partial(_arithmetic, numbers.divided)),
-        "try_mod": Function(partial(_arithmetic, numbers.remainder)),
+        "try_add": Function(partial(_arithmetic, numbers.added), ("number", "number")),
+        "try_subtract": Function(partial(_arithmetic, numbers.subtracted), ("number", "number")),
+        "try_multiply": Function(partial(_arithmetic, numbers.multiplied), ("number", "number")),
+        "try_divide": Function(partial(_arithmetic, numbers.divided), ("number", "number")),
+        "try_mod": Function(partial(_arithmetic, numbers.remainder), ("number", "number")),
         "try_cast": Function(_cast),
-        "abs": Function(lambda call, args: numbers.absolute(args[0], call.type)),
-        "sqrt": Function(lambda call, args: numbers.square_root(args[0], call.type), total=True),
-        "trunc": Function(partial(_truncated, 1, times.truncated_date)),
-        "date_trunc": Function(partial(_truncated, 0, times.truncated_timestamp)),
-        "last_day": Function(lambda call, args: times.last_day(args[0]), total=True),
-        "datediff": Function(lambda call, args: times.days_between(args[0], args[1]), total=True),
-        **{name: Function(_of_date, total=True) for name in _DATE_PARTS},
-        **{name: Function(lambda call, args: times.clock_part(args[0], call.fn), total=True)
+        "abs": Function(lambda call, args: numbers.absolute(args[0], call.type), ("number",)),
+        "sqrt": Function(lambda call, args: numbers.square_root(args[0], call.type), ("number",), total=True),
+        "trunc": Function(partial(_truncated, 1, times.truncated_date), ("date", "text")),
+        "date_trunc": Function(partial(_truncated, 0, times.truncated_timestamp), ("text", "time")),
+        "last_day": Function(lambda call, args: times.last_day(args[0]), ("date",), total=True),
+        "datediff": Function(lambda call, args: times.days_between(args[0], args[1]), ("date", "date"), total=True),
+        **{name: Function(_of_date, ("date",), total=True) for name in _DATE_PARTS},
+        **{name: Function(lambda call, args: times.clock_part(args[0], call.fn), ("time",), total=True)
            for name in ("hour", "minute", "second")},
-        "left": Function(_left, total=True),
-        "substring": Function(_substring, total=True),
+        "left": Function(_left, ("text", "int"), total=True),
+        "substring": Function(_substring, ("text", "int", "int"), total=True, optional=1),
         "concat": Function(_concat, total=True),
         # Of these only NULLs are known: they don't keep the order of texts.
         **{name: Function(lambda call, args: None, total=True)

@@ -39,7 +39,9 @@ def substring_length(args: tuple[Expr, ...]) -> int | None:
 def implied_beginning(literal: InSet) -> InSet | None:
     """What follows from ``text RLIKE '^beginning...'`` being TRUE: the text begins so; None for any other literal."""
     call = literal.subject
-    if not isinstance(call, Call) or call.fn != "rlike" or literal.null or literal.values != ValueSet.point(1):
+    if not isinstance(call, Call) or call.fn != "rlike" or len(call.args) != 2:
+        return None
+    if literal.null or literal.values != ValueSet.point(1):
         return None
     text, pattern = call.args
     if not isinstance(pattern, Const) or not isinstance(pattern.value, str) or text.type != "string":

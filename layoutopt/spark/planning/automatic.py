@@ -26,8 +26,6 @@ from layoutopt.spark.planning.comparing import clearly_less, spread, statements_
 from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
-from layoutopt.spark.planning.index_budget import with_indexes_within
-from layoutopt.spark.planning.indexes import indexes_asked, with_indexes
 from layoutopt.spark.planning.objectives import BYTES, TIME, Objective
 from layoutopt.spark.planning.plan import make_plan, request_of
 from layoutopt.spark.planning.row_order import AUTO
@@ -68,27 +66,11 @@ def plan_best(
     given it too, with the file of ``--tune-plot``.
 
     Raises:
-        SettingError: a setting that is of no use with the others, or an index that no load could build; as
-            :func:`~layoutopt.spark.planning.plan.make_plan`.
+        SettingError: a setting that is of no use with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
         PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
     _check_objective(settings)
     say = progress or (lambda sentence: None)
-    asked = indexes_asked(settings.index, document)
-    plan = with_indexes(_plan_layout(spark, settings, document, say, draw), asked)
-    if settings.index_budget is None:
-        return plan
-    return with_indexes_within(spark, settings, plan, document, settings.index_budget, say)
-
-
-def _plan_layout(
-    spark: SparkSession,
-    settings: PlanSettings,
-    document: FeaturesDocument,
-    say: Progress,
-    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None,
-) -> Plan:
-    """The plan without its indexes."""
     open_guides = settings.method == ALONE and settings.guides == "auto" and can_be_split(document.queries)
     if settings.method != "auto" and not settings.tune:
         if settings.resamples:

@@ -1,16 +1,46 @@
-"""The indexes of a plan: those that ``plan --index`` names."""
+"""``layoutopt plan``: the layout, and the indexes that ``--index`` names or ``--index-budget`` chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
 from layoutopt.indexes.registry import check_index
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
+from layoutopt.spark.planning.automatic import plan_best
+from layoutopt.spark.planning.histograms import Progress
+from layoutopt.spark.planning.hold_out import EvaluatedPlan
+from layoutopt.spark.planning.index_budget import with_indexes_within
 from layoutopt.sql.expression import parse_expression
+
+
+def plan_with_indexes(
+    spark: SparkSession,
+    settings: PlanSettings,
+    document: FeaturesDocument,
+    progress: Progress | None = None,
+    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
+) -> Plan:
+    """Plan as :func:`~layoutopt.spark.planning.automatic.plan_best` does, with the indexes that the settings ask for.
+
+    Raises:
+        SettingError: an index that no load could build; as that function.
+        PlanError: as that function.
+    """
+    asked = indexes_asked(settings.index, document)  # before the work: a bad one should not wait for it
+    plan = plan_best(spark, settings, document, progress, draw)
+    plan = replace(plan, indexes=asked)
+    if settings.index_budget is None:
+        return plan
+    say = progress or (lambda sentence: None)
+    return with_indexes_within(spark, settings, plan, document, settings.index_budget, say)
 
 
 def indexes_asked(texts: Sequence[str], document: FeaturesDocument) -> tuple[IndexSpec, ...]:
@@ -23,11 +53,6 @@ def indexes_asked(texts: Sequence[str], document: FeaturesDocument) -> tuple[Ind
     for spec in found:
         check_index(spec)
     return tuple(dict.fromkeys(found))
-
-
-def with_indexes(plan: Plan, specs: Sequence[IndexSpec]) -> Plan:
-    """The plan with these indexes too."""
-    return replace(plan, indexes=tuple(dict.fromkeys((*plan.indexes, *specs))))
 
 
 def _parsed(text: str, document: FeaturesDocument) -> IndexSpec:

@@ -12,7 +12,7 @@ from layoutopt.config.reading import make_settings
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.automatic import plan_best
+from layoutopt.spark.planning.indexes import plan_with_indexes
 from tests.spark.tables import document, is_value
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **settings: object) -> Plan:
     given = {"source": str(source), "method": "input-order", "block_rows": 300, **settings}
-    return plan_best(spark, make_settings(PlanSettings, given), of)
+    return plan_with_indexes(spark, make_settings(PlanSettings, given), of)
 
 
 def of_values(spark: SparkSession, source: Path, column: str, values: list[object]) -> FeaturesDocument:
