@@ -11,6 +11,7 @@ from layoutopt.model.predicates.subsume import implies, subsumes
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import FeatureIndex
 from layoutopt.skipping.implied import ImpliedPredicates
+from tests.effort import examples
 from tests.model.conditions import col, conditions, leaves, to_node
 
 ALWAYS = Predicate((InSet(col("i"), ValueSet.all(), null=True),))
@@ -27,7 +28,7 @@ def nodes_with_predicates(draw: st.DrawFn) -> tuple[list[Node], list[Predicate]]
     return [*plain, *joined, TRUE, FALSE], list(dict.fromkeys([*made, ALWAYS]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(nodes_with_predicates())
 def test_what_follows_is_what_implies_says(case: tuple[list[Node], list[Predicate]]) -> None:
     nodes, predicates = case

@@ -22,7 +22,7 @@ from layoutopt.errors import SettingError
 def test_methods_are_compared_on_written_tables_and_with_a_lower_bound(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment, "texts_of", lambda name, role: texts_of(name, role)[::15])
+    monkeypatch.setattr(experiment, "texts_of", lambda name, role: texts_of(name, role)[::60])
     of = Brushing("trips", 20_000, tmp_path, lambda: spark)
     said: list[str] = []
     found = summary_of({method: run(table_step(of, method), said.append) for method in ("sort", "input-order")})

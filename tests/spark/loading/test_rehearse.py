@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ESTIMATED = ("bytes_scanned", "skipped_by", "indicators")
-ABSENT = ("layouts", "footer_bytes")  # which name the plan, and files
+ABSENT = ("layouts", "footer_bytes", "predicted_seconds")  # which name the plan, and know of files
 
 
 def test_a_rehearsal_scans_what_the_loaded_table_scans(
