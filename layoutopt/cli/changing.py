@@ -17,7 +17,11 @@ from layoutopt.config.changing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from layoutopt.spark.changing.rewrite import ChangeReport
+
+    Changing = DeleteSettings | UpdateSettings | MergeSettings
 
 verbs = typer.Typer()
 
@@ -37,12 +41,9 @@ def append(settings: AppendSettings, session: Session) -> None:
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
 def delete(settings: DeleteSettings, session: Session) -> None:
     """Delete rows, by writing the partitions that have any of them anew; `vacuum` then removes the last copy."""
-    from layoutopt.events import event_log
     from layoutopt.spark.changing.rows import delete_by
 
-    with session.working("deleting") as work, event_log(settings.log_json) as log:
-        report = delete_by(start_spark(session), settings, work.say, log)
-    _show(report, session)
+    _change(settings, session, "deleting", delete_by)
 
 
 @add_verb(
@@ -52,12 +53,9 @@ def delete(settings: DeleteSettings, session: Session) -> None:
 )
 def update(settings: UpdateSettings, session: Session) -> None:
     """Give columns of some rows new values, by writing the partitions that have any of them anew."""
-    from layoutopt.events import event_log
     from layoutopt.spark.changing.rows import update_by
 
-    with session.working("updating") as work, event_log(settings.log_json) as log:
-        report = update_by(start_spark(session), settings, work.say, log)
-    _show(report, session)
+    _change(settings, session, "updating", update_by)
 
 
 @add_verb(
@@ -67,12 +65,9 @@ def update(settings: UpdateSettings, session: Session) -> None:
 )
 def merge(settings: MergeSettings, session: Session) -> None:
     """Put rows in the place of those with the same key, add new ones, and delete those that are marked so."""
-    from layoutopt.events import event_log
     from layoutopt.spark.changing.rows import merge_by
 
-    with session.working("merging") as work, event_log(settings.log_json) as log:
-        report = merge_by(start_spark(session), settings, work.say, log)
-    _show(report, session)
+    _change(settings, session, "merging", merge_by)
 
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
@@ -87,7 +82,11 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 
-def _show(report: ChangeReport, session: Session) -> None:
+def _change(settings: Changing, session: Session, doing: str, change: Callable[..., ChangeReport]) -> None:
+    """Change rows, and show what was done."""
+    from layoutopt.events import event_log
     from layoutopt.report.changes import print_change
 
+    with session.working(doing) as work, event_log(settings.log_json) as log:
+        report = change(start_spark(session), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))

@@ -59,12 +59,15 @@ def _is_one(record: Record, system: System) -> bool:
 
 def _joined(pieces: Sequence[Record], system: System) -> Record:
     """One record with the whole text. Trailing blanks of a piece are the text's, except where columns are padded."""
-    if len(pieces) == 1:
-        return pieces[0]
-    in_order = sorted(pieces, key=lambda piece: int(_number(_first(piece, system.pieces[1])) or 0))
-    field = next(name for name in system.text if name in in_order[0])
+    in_order = sorted(pieces, key=lambda piece: _number(_first(piece, system.pieces[1])))
+    field = next((name for name in system.text if name in in_order[0]), None)
+    if len(pieces) == 1 or field is None:
+        return in_order[0]
     # The same piece twice is one record joined twice with another.
-    texts = [str(next(same)[field]) for _, same in groupby(in_order, key=lambda piece: _first(piece, system.pieces[1]))]
+    texts = [
+        str(next(same).get(field) or "")
+        for _, same in groupby(in_order, key=lambda piece: _first(piece, system.pieces[1]))
+    ]
     return {**in_order[0], field: "".join(texts)}
 
 
@@ -131,7 +134,7 @@ def _time(value: Any) -> str | None:
     if isinstance(value, dt.datetime):
         return value.isoformat()
     if isinstance(value, int | float) or re.fullmatch(r"\d{12,14}(\.\d+)?", str(value)):
-        return dt.datetime.fromtimestamp(float(value) / 1000, dt.UTC).isoformat()
+        return _of_milliseconds(float(value))
     if named := _TRINO_ID.fullmatch(str(value)):
         return "{}-{}-{}T{}:{}:{}+00:00".format(*named.groups())
     text = re.sub(r" (UTC|Z)$", "+00:00", str(value).strip())
@@ -140,6 +143,14 @@ def _time(value: Any) -> str | None:
         return dt.datetime.fromisoformat(text).isoformat()
     except ValueError:
         return str(value)
+
+
+def _of_milliseconds(since_1970: float) -> str | None:
+    """None where no calendar has such a time."""
+    try:
+        return dt.datetime.fromtimestamp(since_1970 / 1000, dt.UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _parameters(value: Any) -> Sequence[object] | Mapping[str, object] | None:

@@ -45,19 +45,8 @@ def _scans(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parts(text: Any) -> list[str]:
-    """What stands in a list as Spark writes it, ``[IsNotNull(a), In(b, [1,2])]``, at its outermost level.
-
-    >>> _parts("[IsNotNull(a), In(b, [1,2]), EqualTo(c,x, y)]")
-    ['IsNotNull(a)', 'In(b, [1,2])', 'EqualTo(c,x, y)']
-    """
-    inner, depth, found = str(text).strip().removeprefix("[").removesuffix("]"), 0, [""]
-    for place, letter in enumerate(inner):
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0 and inner[place + 1 : place + 2] == " ":
-            found.append("")
-        else:
-            found[-1] += letter
-    return [part.strip() for part in found if part.strip()]
+    """What stands in a list as Spark writes it."""
+    return _arguments(str(text).strip().removeprefix("[").removesuffix("]"))
 
 
 def _condition(text: str) -> str | None:
@@ -92,10 +81,10 @@ def _condition(text: str) -> str | None:
 
 
 def _arguments(inside: str) -> list[str]:
-    """The filters in another one, which may have commas of their own: cut where all brackets are closed.
+    """The filters in another one or in a list, which may have commas of their own: cut where all brackets are closed.
 
-    >>> _arguments("EqualTo(a,1),In(b, [1,2])")
-    ['EqualTo(a,1)', 'In(b, [1,2])']
+    >>> _arguments("EqualTo(a,1),In(b, [1,2]), EqualTo(c,x, y)")
+    ['EqualTo(a,1)', 'In(b, [1,2])', 'EqualTo(c,x, y)']
     """
     found, depth = [""], 0
     for letter in inside:

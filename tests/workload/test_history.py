@@ -123,7 +123,7 @@ def test_a_history_of_another_system_is_said_so(tmp_path: Path) -> None:
 def test_damaged_records_are_told_and_do_not_stop_the_others(tmp_path: Path) -> None:
     path = HISTORIES["bigquery"](tmp_path)
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines, "{cut off", "[1]", json.dumps({"query": "  ", "creation_time": 5})]))
+    path.write_text("\n".join([*lines, "{cut off", "[1]", json.dumps({"query": "  ", "creation_time": 1e300})]))
     found = analysed(path, "bigquery")
     assert found.counts["used"] == USABLE
     assert found.counts["skipped:bad-record"] == 3
