@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.predicates.nodes import RUN_CODE
 from layoutopt.model.schema import Column
+from layoutopt.model.udf import Udfs
 from layoutopt.model.values import to_key
 from layoutopt.sql.functions import (
     DATE_TRUNC_UNITS,
@@ -59,12 +61,12 @@ class Context:
     Attributes:
         resolve: the table's column that a reference means; raises :class:`Unusable` where it is none.
         settings: the session settings that decide types and meaning.
-        udfs: lower-case names of boolean functions that the user declared deterministic.
+        udfs: the deterministic functions that the user declared.
     """
 
     resolve: Callable[[exp.Column], Column]
     settings: Settings
-    udfs: frozenset[str] = frozenset()
+    udfs: Udfs = field(default_factory=dict)
 
 
 def operand(node: exp.Expr, context: Context) -> Operand:
@@ -194,6 +196,21 @@ def const(constant: TypedConstant) -> Const:
         raise Unusable("inexact", str(error)) from error
 
 
+def _user_defined(node: exp.Expr, context: Context) -> Subject:
+    udf = context.udfs.get(node.name.casefold())
+    if udf is None or udf.name in RUN_CODE:
+        raise Unusable(
+            "unsupported-function", f"{node.sql('spark')} has no exact meaning here; a function can be declared"
+        )
+    given = [operand(argument, context) for argument in node.expressions]
+    if any(each.type.startswith("timestamp") for each in given):
+        raise Unusable(
+            "unsupported-function", f"{node.sql('spark')} sees timestamps in the zone of whatever machine runs it"
+        )
+    arguments = tuple(const(each) if isinstance(each, TypedConstant) else explicit_cast(each) for each in given)
+    return Subject(Call(udf.name, arguments, udf.returns, udf.digest), udf.returns)
+
+
 def _extract(node: exp.Expr, context: Context) -> Subject:
     function = EXTRACT_UNITS.get(node.name.upper())
     if function is None:
@@ -286,4 +303,5 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.TimestampTrunc: _date_trunc,
     exp.Coalesce: _coalesce,
     exp.Neg: _negative,
+    exp.Anonymous: _user_defined,
 }

@@ -1,0 +1,34 @@
+"""The user-defined functions that conditions call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layoutopt.model.predicates.nodes import And, Call, Comparison, Constant, Expr, InSet, Like, Node, Or
+
+
+def user_calls(x: Node | Expr) -> Iterator[Call]:
+    """The calls of user-defined functions, in the order of the text; those of Spark's own have no digest.
+
+    >>> from layoutopt.model.predicates import Col
+    >>> from layoutopt.model.values import ValueSet
+    >>> mine = Call("agent", (Call("lower", (Col("a", "string"),), "string"),), "string", "0123456789abcdef")
+    >>> [call.fn for call in user_calls(InSet(mine, ValueSet.point("x")))]
+    ['agent']
+    """
+    match x:
+        case Call():
+            if x.digest:
+                yield x
+            for argument in x.args:
+                yield from user_calls(argument)
+        case And() | Or():
+            for child in x.children:
+                yield from user_calls(child)
+        case Comparison():
+            yield from user_calls(x.left)
+            yield from user_calls(x.right)
+        case InSet() | Like():
+            yield from user_calls(x.subject)
+        case Constant() | _:
+            return
