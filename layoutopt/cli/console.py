@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 
 from layoutopt.config.fields import Positional, VerbSettings, key_of
 from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
-from layoutopt.errors import LayoutoptError
+from layoutopt.errors import LayoutoptError, recovered
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
@@ -294,6 +294,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
 def _fail(error: Exception) -> int:
     if isinstance(error, LayoutoptError):
         return _say(str(error), error.exit_code)
+    ours = recovered(str(error))
+    if ours is not None:  # said in one of Spark's workers
+        return _say(str(ours), ours.exit_code)
     if isinstance(error, _USAGE_ERROR):
         return _say(f"{error.format_message().rstrip('.')}; see --help", BAD_USAGE)
     if isinstance(error, _InterruptedError | typer.Abort):

@@ -96,7 +96,6 @@ class AnalyzeSettings(VerbSettings):
     selection: Literal["coverage", "text"] = Field(
         "coverage", description="how features are ranked: by what each adds, or as in the thesis (3.3.3)"
     )
-    deterministic_udfs: Names = Field((), description="boolean functions of your own that may make features")
     time_zone: Text = Field("UTC", description="the session time zone under which the queries run")
     ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
     output: Path = Field(Path("features.json"), description="the file to write: features and analysed queries")

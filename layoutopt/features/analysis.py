@@ -67,8 +67,7 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = ()) -> LogAnaly
         system=settings.system,
         weigh=settings.weigh,
     )
-    declared = by_name([*udfs, *(Udf(name.lower()) for name in settings.deterministic_udfs)])
-    found = analyze(entries, schema, settings.table, settings.dialect, meaning, declared)
+    found = analyze(entries, schema, settings.table, settings.dialect, meaning, by_name(udfs))
     threshold = settings.threshold or default_threshold(found.queries)
     features = mine_all(
         found.queries,

@@ -15,12 +15,13 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import QueryError, SettingError, carried
 
 WHERE_TRUE: Final = "true"
 """The key of what a boolean function implies where it is TRUE."""
@@ -46,23 +47,22 @@ class Udf:
     Attributes:
         name: by which SQL texts call it, in lower case.
         returns: the Spark type of its result.
-        function: what computes it, of Python values as Spark gives them to a UDF (None is NULL); None where the
-            function is not Python's, and has to be known to the Spark session already.
+        function: what computes it, of Python values as Spark gives them to a UDF (None is NULL).
         parameters: the names of its parameters, which ``implies`` refers to.
         implies: by :data:`WHERE_TRUE` or one of :data:`OPERATORS` a condition in Spark's SQL that is TRUE wherever the
             function is TRUE, or compares so with ``:value``; ``:name`` stands for an argument.
-        digest: of the code, 16 hexadecimal digits; empty where ``function`` is None.
+        digest: of the code, 16 hexadecimal digits.
 
     Raises:
         SettingError: a name, type or condition that can't be.
     """
 
     name: str
-    returns: str = "boolean"
-    function: Callable[..., Any] | None = field(default=None, compare=False)
-    parameters: tuple[str, ...] = ()
-    implies: Mapping[str, str] = field(default_factory=dict, compare=False)
-    digest: str = ""
+    returns: str
+    function: Callable[..., Any] = field(compare=False)
+    parameters: tuple[str, ...]
+    implies: Mapping[str, str] = field(compare=False)
+    digest: str
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -85,8 +85,6 @@ class Udf:
 
     def __call__(self, *arguments: Any) -> Any:
         """The value of the Python function."""
-        if self.function is None:
-            raise SettingError(f"the function {self.name} is known by its name alone; call it in Spark")
         return self.function(*arguments)
 
     @property
@@ -95,16 +93,23 @@ class Udf:
         return measured_name(self.name, self.digest)
 
     def checked(self) -> Callable[..., Any]:
-        """The Python function; a result of another type, which Spark would take for NULL, is a TypeError."""
+        """The Python function; if it fails, or gives another type (NULL to Spark), it raises a QueryError, carried."""
         function, name, returns = self.function, self.name, self.returns
         kinds = _PYTHON_TYPES[returns.split("(")[0]]
 
+        @wraps(function)
         def value_of(*arguments: Any) -> Any:
-            value: Any = None if function is None else function(*arguments)
+            try:
+                value: Any = function(*arguments)
+            except Exception as error:
+                given = ", ".join(repr(argument)[:60] for argument in arguments)
+                why = f"{name}({given}) failed ({type(error).__name__}: {error})"
+                raise carried(QueryError(f"{why}; mend the function")) from error
             value = value.item() if hasattr(value, "item") else value  # numpy's own
             if value is None or type(value) in kinds:
                 return float(value) if type(value) is int and float in kinds else value
-            raise TypeError(f"the function {name} returned {value!r:.80}, which is no {returns}")
+            why = f"the function {name} returned {value!r:.80}, which is no {returns}"
+            raise carried(QueryError(f"{why}; mend the function"))
 
         return value_of
 

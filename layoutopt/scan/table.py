@@ -219,9 +219,11 @@ class Scan:
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         zone = self.table.settings.time_zone
-        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone)
+        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone, self.table.udfs)
         sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
-        return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
+        return EngineQuery(
+            portable.sql, portable.columns, sources, zone, portable.is_flat and not keep, portable.functions
+        )
 
 
 Engine = Callable[[Scan], pa.Table]

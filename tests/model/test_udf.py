@@ -12,7 +12,7 @@ import layoutopt
 from layoutopt.errors import SettingError
 from layoutopt.model.predicates import Call, Col, InSet, Predicate, describe, to_sql
 from layoutopt.model.predicates.subsume import subsumes
-from layoutopt.model.udf import Udf, as_udf, by_name, udf
+from layoutopt.model.udf import as_udf, by_name, udf
 from layoutopt.model.values import ValueSet
 
 
@@ -61,7 +61,10 @@ def test_another_version_is_another_function() -> None:
         (lambda: layoutopt.udf("string", implies={"<>": "TRUE"})(shout), "implies something by '<>'"),
         (lambda: layoutopt.udf("string", implies="TRUE")(shout), "implies something by 'true'"),
         (lambda: layoutopt.udf("string", implies={"=": ":txet = 1"})(shout), "names :txet; its parameters are text"),
-        (lambda: by_name([as_udf(shout), Udf("shout")]), "two functions are called shout"),
+        (
+            lambda: by_name([as_udf(shout), udf("string", name="shout", version="2")(len)]),
+            "two functions are called shout",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused_in_one_sentence(make: object, words: str) -> None:
@@ -96,7 +99,7 @@ def test_a_result_of_another_type_is_an_error_and_no_null() -> None:
     assert type(found(lambda_of(np.float64(2))).checked()()) is float
     assert found(lambda_of(None)).checked()() is None
     for value in (True, "3", dt.date(2026, 1, 1)):
-        with pytest.raises(TypeError, match=r"the function given returned .*, which is no double"):
+        with pytest.raises(RuntimeError, match=r"the function given returned .*, which is no double"):
             found(lambda_of(value)).checked()()
         assert found(lambda_of(value)).or_null()() is None
 

@@ -15,7 +15,7 @@ import layoutopt
 import layoutopt.spark as ls
 from layoutopt.config.functions import find_udfs
 from layoutopt.config.settings import AnalyzeSettings
-from layoutopt.errors import SettingError
+from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
@@ -120,6 +120,24 @@ def test_what_a_function_implies_skips_by_statistics(session: SparkSession, tabl
     assert opened.scan(text).reads[0].scan.filter != without.scan(text).reads[0].scan.filter
     rows = opened.scan(text).to_spark(session).collect()
     assert sorted(row["id"] for row in rows) == list(range(96, 105))
+
+
+def test_the_embedded_engine_calls_them_too(table: str, udfs: tuple[Udf, ...]) -> None:
+    opened = layoutopt.open_table(table, udfs=udfs)
+    wanted = sum(1 for i in range(ROWS) if i % 97 and i % 2 and i * 7919 % 20 == 7)
+    assert opened.sql(ASKED)[0].to_pylist() == [wanted]
+    rows = opened.sql("SELECT id, apart(place, 100) AS far FROM t WHERE apart(place, 100) < 3 ORDER BY far, id")
+    assert rows.to_pylist() == [
+        {"id": i, "far": abs(place - 100.0)}
+        for i, place in sorted(
+            ((i, i * 31 % ROWS) for i in range(ROWS)), key=lambda each: (abs(each[1] - 100), each[0])
+        )
+        if abs(place - 100) < 3
+    ]
+    with pytest.raises(QueryError, match=r"agent_name\(None\) failed \(AttributeError: .*; mend the function"):
+        opened.sql("SELECT agent_name(agent) FROM t")
+    with pytest.raises(QueryError, match="might mean something else to DuckDB"):
+        layoutopt.open_table(table).sql(ASKED)
 
 
 def test_changed_code_never_skips_by_old_bits(session: SparkSession, table: str, udfs: tuple[Udf, ...]) -> None:

@@ -38,8 +38,6 @@ def declare(spark: SparkSession, *udfs: Udf) -> None:
         SettingError: Spark has a function of that name itself, which it would call instead; or two have one name.
     """
     for each in by_name(udfs).values():
-        if each.function is None:
-            continue
         if _handle(spark, each.name, "builtin") is not None:
             raise SettingError(
                 f"{each.name!r} is a function of Spark's own; call yours otherwise: my_{each.name}=MODULE:NAME"
@@ -93,7 +91,7 @@ def _register(spark: SparkSession, name: str, function: Callable[..., Any], udf:
 
 
 @contextmanager
-def _sent_as_code(function: Callable[..., Any] | None) -> Iterator[None]:
+def _sent_as_code(function: Callable[..., Any]) -> Iterator[None]:
     """Within the block the function is sent to workers as code, not as the name of a module that they may lack."""
     module = sys.modules.get(getattr(function, "__module__", ""))
     pickling: Any = cloudpickle
