@@ -28,6 +28,7 @@ WHERE_TRUE: Final = "true"
 OPERATORS: Final = ("=", "<", "<=", ">", ">=")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _RETURNS: Final = re.compile(r"boolean|tinyint|smallint|int|bigint|float|double|string|date|decimal\(\d+,\d+\)")
+_MEASURED: Final = re.compile(r"_layoutopt_(?P<name>\w+)_[0-9a-f]{16}")
 _WHOLE: Final = (int,)
 _PYTHON_TYPES: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
     {
@@ -89,8 +90,11 @@ class Udf:
 
     @property
     def measured_name(self) -> str:
-        """What the function is called where features are computed: nobody else's function has this name."""
-        return measured_name(self.name, self.digest)
+        """What the function is called in conditions, and where features are computed: by its name and its code.
+
+        So calls of changed code are calls of another function, to every rule that there is.
+        """
+        return f"_layoutopt_{self.name}_{self.digest}"
 
     def checked(self) -> Callable[..., Any]:
         """The Python function; if it fails, or gives another type (NULL to Spark), it raises a QueryError, carried."""
@@ -126,13 +130,23 @@ class Udf:
         return value_or_null
 
 
-def measured_name(name: str, digest: str) -> str:
-    """What the code of this digest is called where features are computed; Spark's own functions have no digest.
+def called_name(fn: str) -> str:
+    """What SQL texts call the function of a call in a condition; Spark's own functions are called as they are.
 
-    >>> measured_name("lower", ""), measured_name("agent", "0123456789abcdef")
-    ('lower', '_layoutopt_agent_0123456789abcdef')
+    >>> called_name("lower"), called_name("_layoutopt_agent_0123456789abcdef")
+    ('lower', 'agent')
     """
-    return f"_layoutopt_{name}_{digest}" if digest else name
+    named = _MEASURED.fullmatch(fn)
+    return fn if named is None else named["name"]
+
+
+def is_user_defined(fn: str) -> bool:
+    """Whether the function of a call in a condition is a user's, by its :attr:`Udf.measured_name`.
+
+    >>> is_user_defined("lower"), is_user_defined("_layoutopt_agent_0123456789abcdef")
+    (False, True)
+    """
+    return _MEASURED.fullmatch(fn) is not None
 
 
 Udfs = Mapping[str, Udf]

@@ -23,7 +23,7 @@ def parse_expression(text: str, schema: Schema, settings: Settings | None = None
 
     >>> from layoutopt.model.schema import Column
     >>> parse_expression("lower(S)", Schema((Column("s", "string"),)))
-    Call(fn='lower', args=(Col(name='s', type='string'),), type='string', digest='')
+    Call(fn='lower', args=(Col(name='s', type='string'),), type='string')
     """
     try:
         (scan,) = scans_of(f"SELECT 1 FROM t WHERE ({text}) IS NOT NULL", {"t": schema}, settings=settings)

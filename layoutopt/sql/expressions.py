@@ -208,7 +208,7 @@ def _user_defined(node: exp.Expr, context: Context) -> Subject:
             "unsupported-function", f"{node.sql('spark')} sees timestamps in the zone of whatever machine runs it"
         )
     arguments = tuple(const(each) if isinstance(each, TypedConstant) else explicit_cast(each) for each in given)
-    return Subject(Call(udf.name, arguments, udf.returns, udf.digest), udf.returns)
+    return Subject(Call(udf.measured_name, arguments, udf.returns), udf.returns)
 
 
 def _extract(node: exp.Expr, context: Context) -> Subject:

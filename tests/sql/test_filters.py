@@ -255,7 +255,7 @@ def test_columns_are_compared_in_their_common_type() -> None:
 def test_boolean_functions_need_to_be_declared() -> None:
     good = udf("boolean", name="is_good", version="1")(len)
     declared = root("is_good(s, 1)", udfs={"is_good": good})
-    assert declared == InSet(Call("is_good", (col("s"), Const(1, "int")), "boolean", good.digest), ValueSet.point(1))
+    assert declared == InSet(Call(good.measured_name, (col("s"), Const(1, "int")), "boolean"), ValueSet.point(1))
     assert root("rlike(s, '^a.*b$')") == InSet(
         Call("rlike", (col("s"), Const("^a.*b$", "string")), "boolean"), ValueSet.point(1)
     )

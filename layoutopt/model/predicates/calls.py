@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layoutopt.model.predicates.nodes import And, Call, Comparison, Constant, Expr, InSet, Like, Node, Or
+from layoutopt.model.predicates.nodes import And, Call, Comparison, Expr, InSet, Like, Node, Or
+from layoutopt.model.udf import is_user_defined
 
 
 def user_calls(x: Node | Expr) -> Iterator[Call]:
-    """The calls of user-defined functions, in the order of the text; those of Spark's own have no digest.
+    """The calls of user-defined functions, in the order of the text.
 
     >>> from layoutopt.model.predicates import Col
     >>> from layoutopt.model.values import ValueSet
-    >>> mine = Call("agent", (Call("lower", (Col("a", "string"),), "string"),), "string", "0123456789abcdef")
+    >>> mine = Call("_layoutopt_agent_0123456789abcdef", (Call("lower", (Col("a", "string"),), "string"),), "string")
     >>> [call.fn for call in user_calls(InSet(mine, ValueSet.point("x")))]
-    ['agent']
+    ['_layoutopt_agent_0123456789abcdef']
     """
     match x:
         case Call():
-            if x.digest:
+            if is_user_defined(x.fn):
                 yield x
             for argument in x.args:
                 yield from user_calls(argument)
@@ -30,5 +31,5 @@ def user_calls(x: Node | Expr) -> Iterator[Call]:
             yield from user_calls(x.right)
         case InSet() | Like():
             yield from user_calls(x.subject)
-        case Constant() | _:
+        case _:
             return

@@ -23,7 +23,6 @@ from layoutopt.model.values.keys import Key, key_kind
 Columns = frozenset[str]
 TypeName = Annotated[str, As(str, type_name)]
 _FUNCTION_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_DIGEST: Final = re.compile(r"[0-9a-f]*")
 RUN_CODE: Final = frozenset({"java_method", "reflect", "try_reflect"})
 """Spark's functions that call what their arguments name: a plan with them would be a program."""
 COMPARISONS: Final = ("=", "<>", "<", "<=")
@@ -66,24 +65,15 @@ class Call(HashedOnce, Record):
 
     ``try_cast`` has one argument and casts it to ``type``. Two calls are the same function of a row if they are equal.
 
-    Attributes:
-        fn: the name, in lower case.
-        args: the arguments.
-        type: of the result.
-        digest: of a user's function (:class:`layoutopt.model.udf.Udf`) the digest of its code, so that a call of
-            changed code is another function; empty for Spark's own.
-
     Raises:
-        ValueError: the name is no plain identifier or in RUN_CODE, the digest is no hexadecimal number, or a cast has
-            not one argument.
+        ValueError: the name is no plain identifier or in RUN_CODE, or a cast has not one argument.
     """
 
     fn: str
     args: tuple[Expr, ...]
     type: TypeName
-    digest: str = ""
 
-    form: ClassVar = Form(names={"fn": "call"}, left_out=("digest",))
+    form: ClassVar = Form(names={"fn": "call"})
     __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
@@ -91,8 +81,6 @@ class Call(HashedOnce, Record):
             raise ValueError(f"{self.fn!r} is no function name; give lower-case letters, digits and underscores")
         if self.fn in RUN_CODE:
             raise ValueError(f"{self.fn!r} runs whatever code its arguments name; leave it out")
-        if not _DIGEST.fullmatch(self.digest):
-            raise ValueError(f"{self.digest!r} is no digest of a function's code; give hexadecimal digits")
         if self.fn == "try_cast" and len(self.args) != 1:
             raise ValueError(f"try_cast has {len(self.args)} arguments; give one")
 

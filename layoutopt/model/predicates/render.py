@@ -29,7 +29,7 @@ from layoutopt.model.predicates.nodes import (
 )
 from layoutopt.model.predicates.patterns import like_text
 from layoutopt.model.types import quoted
-from layoutopt.model.udf import measured_name
+from layoutopt.model.udf import called_name
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.constants import constant_sql, short_constant
 from layoutopt.model.values.keys import Key, domain, float_key, key_to_float
@@ -42,7 +42,7 @@ _FLOATS: Final = ("float", "double")
 class _Style:
     """How names, functions and constants are written, and how many values of a list at most."""
 
-    function: Callable[[Call], str]
+    function: Callable[[str], str]
     identifier: Callable[[str], str]
     constant: Callable[[Key | None, str], str]
     longest_list: int | None = None
@@ -51,8 +51,8 @@ class _Style:
 _All: TypeAlias = Sequence[str]
 """Conditions that all hold."""
 
-_SQL: Final = _Style(lambda call: measured_name(call.fn, call.digest), quoted, constant_sql)
-_SHORT: Final = _Style(lambda call: call.fn, str, short_constant, longest_list=5)
+_SQL: Final = _Style(str, quoted, constant_sql)
+_SHORT: Final = _Style(called_name, str, short_constant, longest_list=5)
 
 
 def to_sql(x: Noun) -> str:
@@ -136,7 +136,7 @@ def _expression(x: Expr, style: _Style) -> str:
     if isinstance(x, Const):
         return style.constant(x.value, x.type)
     arguments = ", ".join(_expression(argument, style) for argument in x.args)
-    return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{style.function(x)}({arguments})"
+    return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{style.function(x.fn)}({arguments})"
 
 
 def _set_parts(x: InSet, style: _Style) -> list[_All]:

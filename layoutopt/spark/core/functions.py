@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf as spark_udf
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates.calls import user_calls
-from layoutopt.model.udf import Udf, Udfs, by_name
+from layoutopt.model.udf import Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
 
 _LOCK: Final = threading.Lock()
@@ -73,14 +73,15 @@ def check_features(spark: SparkSession, features: FeatureSet, what: str) -> None
     """
     check_settings(spark, features.settings, what)
     known = declared(spark)
-    for call in (call for feature in features for call in user_calls(feature.node)):
-        udf = known.get(call.fn)
+    for fn in dict.fromkeys(call.fn for feature in features for call in user_calls(feature.node)):
+        name = called_name(fn)
+        udf = known.get(name)
         if udf is None:
-            raise SettingError(f"{what} has features of the function {call.fn}; name it: --udf {call.fn}=MODULE:NAME")
-        if udf.digest != call.digest:
+            raise SettingError(f"{what} has features of the function {name}; name it: --udf {name}=MODULE:NAME")
+        if udf.measured_name != fn:
             raise SettingError(
-                f"the function {call.fn} is not the one that {what} was made with ({call.digest}, now {udf.digest}); "
-                "analyse and plan again, or give it its old code"
+                f"the function {name} is not the one that {what} was made with; analyse and plan again, or give it "
+                "its old code"
             )
 
 
