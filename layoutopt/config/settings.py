@@ -185,7 +185,7 @@ class PlanSettings(VerbSettings):
         "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
         "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
         "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
-        "one; also of lower(COLUMN) and upper(COLUMN)",
+        "one; also of fields of structs (st.a), lower(COLUMN) and upper(COLUMN)",
     )
     index_budget: Share | None = Field(
         None,

@@ -155,8 +155,8 @@ def _filter_part(placed: Placed, item: FromItem, context: Context) -> tuple[Node
     return TRUE, left_out
 
 
-def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) -> Column:
-    """The scan's column that a reference means.
+def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) -> tuple[Column, tuple[str, ...]]:
+    """The scan's column that a reference means, and the fields of it that follow.
 
     Raises:
         Unusable: it means none, or not surely.
@@ -169,9 +169,10 @@ def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) ->
         raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
     if item not in [each for each, _ in found.columns]:
         raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
-    if found.exact is None or found.exact[0] is not item:
+    holder = found.exact or found.struct
+    if holder is None or holder[0] is not item:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone")
-    known = schema.find(found.exact[1])
-    if known.name != found.exact[1]:
+    known = schema.find(holder[1])
+    if known.name != holder[1]:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
-    return known
+    return known, found.fields
