@@ -33,6 +33,7 @@ from layoutopt.errors import (
 if TYPE_CHECKING:
     from layoutopt.inspect.evaluate import evaluate
     from layoutopt.inspect.verify import VerifyReport, verify
+    from layoutopt.model.udf import Udf, udf
     from layoutopt.scan.explain import Explanation
     from layoutopt.scan.table import Scan, Table, open_table
 
@@ -57,9 +58,11 @@ __all__ = [
     "SourceError",
     "Table",
     "TableError",
+    "Udf",
     "VerifyReport",
     "evaluate",
     "open_table",
+    "udf",
     "verify",
 ]
 
@@ -67,9 +70,11 @@ _LAZY = {
     "Explanation": "layoutopt.scan.explain",
     "Scan": "layoutopt.scan.table",
     "Table": "layoutopt.scan.table",
+    "Udf": "layoutopt.model.udf",
     "VerifyReport": "layoutopt.inspect.verify",
     "evaluate": "layoutopt.inspect.evaluate",
     "open_table": "layoutopt.scan.table",
+    "udf": "layoutopt.model.udf",
     "verify": "layoutopt.inspect.verify",
 }
 

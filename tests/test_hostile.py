@@ -23,6 +23,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Col, InSet, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import type_name
+from layoutopt.model.udf import udf
 from layoutopt.model.values import ValueSet
 from layoutopt.scan.table import open_table
 from layoutopt.workload.analyze import analyze
@@ -125,7 +126,7 @@ def test_a_plan_calls_no_function_that_runs_code(name: str) -> None:
 def test_a_log_makes_no_feature_of_such_a_function_either() -> None:
     schema = Schema((Column("s", "string"),))
     entry = LogEntry(0, "SELECT s FROM t WHERE java_method('java.lang.System', 'getenv', s) AND s = 'a'")
-    workload = analyze([entry], schema, "t", deterministic_udfs=["java_method"])
+    workload = analyze([entry], schema, "t", udfs={"java_method": udf("boolean", name="java_method", version="1")(len)})
     (query,) = workload.queries
     assert "java_method" not in to_sql(query.filter)
 

@@ -19,13 +19,15 @@ import typer
 from typer.core import TyperCommand
 
 from layoutopt.config.fields import Positional, VerbSettings, key_of
-from layoutopt.config.reading import make_settings, read_spark_properties, read_values
-from layoutopt.errors import LayoutoptError
+from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
+from layoutopt.errors import LayoutoptError, recovered
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from rich.console import Console
+
+    from layoutopt.model.udf import Udf
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -58,12 +60,14 @@ class Session:
         json: whether the result is printed as one JSON value.
         progress: whether progress is shown on stderr.
         debug: whether Spark and Java may say on stderr what they like.
+        functions: what `--udf` names.
     """
 
     conf: Path | None
     json: bool
     progress: bool
     debug: bool = False
+    functions: tuple[str, ...] = ()
 
     def show(self, value: object, human: str | Callable[[Console], None]) -> None:
         """Print a result on stdout: the JSON of `value`, or for people a text or what a function writes."""
@@ -83,6 +87,15 @@ class Session:
     def spark_properties(self) -> dict[str, str]:
         """The configuration file's properties for the Spark session, none without a file."""
         return read_spark_properties(self.conf) if self.conf else {}
+
+    def udfs(self) -> tuple[Udf, ...]:
+        """The functions of the user's, of the flags and of the configuration file; flags win."""
+        from layoutopt.config.functions import find_udfs
+
+        flags = find_udfs(self.functions)
+        named = {udf.name for udf in flags}
+        in_file = read_functions(self.conf) if self.conf else ()
+        return (*flags, *(udf for udf in find_udfs(in_file) if udf.name not in named))
 
     @contextmanager
     def working(self, what: str) -> Iterator[Work]:
@@ -138,8 +151,8 @@ def add_verb(
 ) -> Callable[[Body[Verb]], Body[Verb]]:
     """Make a function a verb of the command line, named after it, with a flag for every setting of `kind`.
 
-    Every verb also has ``--conf``, ``--json``, ``--progress`` and ``--debug``. What isn't given is left to the
-    configuration file, then to the setting's default, so that each default stands in one place.
+    Every verb also has ``--udf``, ``--conf``, ``--json``, ``--progress`` and ``--debug``. What isn't given is left to
+    the configuration file, then to the setting's default, so that each default stands in one place.
 
     Args:
         app: the command line.
@@ -151,11 +164,11 @@ def add_verb(
     def register(body: Body[Verb]) -> Body[Verb]:
         def run(**given: Any) -> None:
             conf, as_json, progress = given.pop("conf"), given.pop("json"), given.pop("progress")
-            debug = given.pop("debug")
+            debug, functions = given.pop("debug"), tuple(given.pop("udf") or ())
             values = {**(read_values(conf, kind) if conf else {}), **_given(given)}
             wanted = sys.stderr.isatty() if progress is None else progress
             try:
-                body(make_settings(kind, values), Session(conf, as_json, wanted, debug))
+                body(make_settings(kind, values), Session(conf, as_json, wanted, debug, functions))
             except KeyboardInterrupt as error:
                 # Left to typer it would end without a word.
                 raise _InterruptedError(interruption(error)) from error
@@ -197,6 +210,11 @@ def _flag(name: str, field: FieldInfo, by_place: bool) -> inspect.Parameter:
 
 
 def _common_flags() -> list[inspect.Parameter]:
+    functions = typer.Option(
+        "--udf",
+        metavar="MODULE:FUNCTION",
+        help="a deterministic Python function that queries call; may be given several times",
+    )
     conf = typer.Option(
         "--conf", metavar="FILE", help="a TOML file with any of these settings, in a table named after the verb"
     )
@@ -204,6 +222,7 @@ def _common_flags() -> list[inspect.Parameter]:
     progress = typer.Option("--progress/--no-progress", help="show progress on stderr [default: on a terminal]")
     debug = typer.Option("--debug", help="show where in the program an error arose, and what Spark logs")
     return [
+        _keyword("udf", Annotated[list[str] | None, functions], None),
         _keyword("conf", Annotated[Path | None, conf], None),
         _keyword("json", Annotated[bool, as_json], False),
         _keyword("progress", Annotated[bool | None, progress], None),
@@ -275,6 +294,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
 def _fail(error: Exception) -> int:
     if isinstance(error, LayoutoptError):
         return _say(str(error), error.exit_code)
+    ours = recovered(str(error))
+    if ours is not None:  # said in one of Spark's workers
+        return _say(str(ours), ours.exit_code)
     if isinstance(error, _USAGE_ERROR):
         return _say(f"{error.format_message().rstrip('.')}; see --help", BAD_USAGE)
     if isinstance(error, _InterruptedError | typer.Abort):

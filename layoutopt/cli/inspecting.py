@@ -29,7 +29,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     from layoutopt.inspect.worst import worst_queries
     from layoutopt.report.evaluation import print_evaluation
 
-    table = open_at(settings.table_path, settings)
+    table = open_at(session, settings.table_path, settings)
     found = analysed(table, settings.log, settings.column, settings.dialect)
     with session.working("evaluating") as work:
         given = calibration_of(settings.calibration)
@@ -71,7 +71,7 @@ def verify(settings: VerifySettings, session: Session) -> None:
         )  # fmt: skip
         damaged = not report.ok
         if settings.source is not None and rows is not None:
-            report = _against_source(report, rows, settings, settings.source, work.say)
+            report = _against_source(report, rows, settings, session, work.say)
     session.show(report.to_json(), lambda console: print_verify(console, report))
     if damaged:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
@@ -107,15 +107,16 @@ def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
 
 
 def _against_source(
-    report: VerifyReport, rows: DataFrame, settings: VerifySettings, source: str, say: Callable[[str], None]
+    report: VerifyReport, rows: DataFrame, settings: VerifySettings, session: Session, say: Callable[[str], None]
 ) -> VerifyReport:
     """A report of a table with what its source has and it has not; of a damaged one, that it was not compared."""
+    source = str(settings.source)
     if not report.ok:
         return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: what is damaged comes first"))
     from layoutopt.spark.loading.against_source import compare_with_source
 
     say("comparing with the source")
-    return report.against(compare_with_source(rows, open_at(settings.table_path, settings), source))
+    return report.against(compare_with_source(rows, open_at(session, settings.table_path, settings), source))
 
 
 def _audit(settings: VerifySettings, log: str, session: Session) -> None:
@@ -127,7 +128,7 @@ def _audit(settings: VerifySettings, log: str, session: Session) -> None:
     from layoutopt.inspect.audit import audit
     from layoutopt.report.inspections import print_audit
 
-    table = open_at(settings.table_path, settings)
+    table = open_at(session, settings.table_path, settings)
     found = analysed(table, log, settings.column, settings.dialect)
     with session.working("auditing") as work:
         report = audit(table, found.queries, settings.dialect, work.step)
@@ -146,7 +147,7 @@ def status(settings: StatusSettings, session: Session) -> None:
     from layoutopt.inspect.status import status as status_of
     from layoutopt.report.inspections import print_status
 
-    found = status_of(open_at(settings.table_path).catalog)
+    found = status_of(open_at(session, settings.table_path).catalog)
     session.show(found.to_json(), lambda console: print_status(console, found))
 
 
@@ -157,7 +158,7 @@ def drift(settings: DriftSettings, session: Session) -> None:
     from layoutopt.inspect.drift import drift as drift_of
     from layoutopt.report.inspections import print_drift
 
-    table = open_at(settings.table_path)
+    table = open_at(session, settings.table_path)
     result = drift_of(table, analysed(table, settings.log, settings.column, settings.dialect).queries)
     value = {**result.to_json(), "most": settings.most, "fits": result.fallen <= settings.most}
     session.show(value, lambda console: print_drift(console, result, settings.most))

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from layoutopt.workload.analyze import Analysis
 
 
-def open_at(path: str, at: SnapshotSettings | None = None, **how: int) -> Table:
-    """A table, at the snapshot that is asked for or the newest; ``how`` as ``open_table`` takes it."""
+def open_at(session: Session, path: str, at: SnapshotSettings | None = None, **how: int) -> Table:
+    """A table with the user's functions, at the snapshot asked for or the newest; ``how`` as ``open_table`` has it."""
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
     from layoutopt.scan.table import open_table
 
-    return open_table(path) if at is None else open_table(path, snapshot=at.snapshot, as_of=at.as_of, **how)
+    snapshot, as_of = (None, None) if at is None else (at.snapshot, at.as_of)
+    return open_table(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **how)
 
 
 def calibration_of(path: Path | None) -> Calibration | None:
@@ -42,11 +43,15 @@ def analysed(table: Table, log: str, column: str | None, dialect: str) -> Analys
     from layoutopt.workload.log import read_log
 
     entries = read_log(log, column=column, dialect=dialect)
-    return analyze(entries, table.schema, table.name, dialect, table.settings)
+    return analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
 
 
 def start_spark(session: Session, name: str = "layoutopt") -> SparkSession:
-    """A Spark session with the configuration file's properties, called so in Spark's list of applications."""
+    """A Spark session with the configuration file's properties and the user's functions; Spark lists it by its name."""
+    udfs = session.udfs()  # before Spark, which takes seconds to start
+    from layoutopt.spark.core.functions import declare
     from layoutopt.spark.core.sessions import spark_session
 
-    return spark_session(name, session.debug, **session.spark_properties())
+    spark = spark_session(name, session.debug, **session.spark_properties())
+    declare(spark, *udfs)
+    return spark

@@ -19,7 +19,7 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.report.features import print_analysis, summary
 
     with session.working("analysing the log"):
-        analysis = analyze_log(settings)
+        analysis = analyze_log(settings, session.udfs())
         settings.output.write_bytes(analysis.document.dumps())
         if settings.plot:
             plot(analysis.document.queries, settings.plot)

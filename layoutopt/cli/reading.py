@@ -30,7 +30,7 @@ verbs = typer.Typer()
 def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query, reading only the blocks that may match."""
     how = {} if settings.read_through is None else {"read_through": settings.read_through}
-    table = open_at(settings.table_path, settings, **how)
+    table = open_at(session, settings.table_path, settings, **how)
     from layoutopt.report.tables import answer_report, print_answer
 
     scan = table.scan(settings.sql)
@@ -75,7 +75,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
 
     Of the query only what it reads matters, so a bare condition will do.
     """
-    table = open_at(settings.table_path, settings)
+    table = open_at(session, settings.table_path, settings)
     scan = _scan(table, settings.sql)
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
@@ -110,5 +110,5 @@ def _scan(table: Table, text: str) -> Scan:
 @add_verb(verbs, FilesSettings, example="layoutopt files tables/events")
 def files(settings: FilesSettings, session: Session) -> None:
     """List the current snapshot's data files of one layout, for engines that read plain Parquet."""
-    paths = open_at(settings.table_path).files(settings.layout)
+    paths = open_at(session, settings.table_path).files(settings.layout)
     session.show(list(paths), "\n".join(paths))

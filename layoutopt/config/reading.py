@@ -1,7 +1,7 @@
 """Settings from configuration files and flags: validated, and told in one sentence where they are wrong.
 
 A configuration file has one table a verb, with the flags' names as keys (`block-rows` or `block_rows`), and a table
-`[spark]` with properties for the Spark session::
+`[spark]` with properties for the Spark session, and a table `[udfs]` with functions of your own::
 
     [analyze]
     log = "queries.jsonl"
@@ -10,6 +10,9 @@ A configuration file has one table a verb, with the flags' names as keys (`block
 
     [spark]
     "spark.driver.memory" = "4g"
+
+    [udfs]
+    agent_name = "acme.functions:agent_name"
 
 What is given on the command line comes before the file, and the file before the defaults.
 """
@@ -28,6 +31,7 @@ from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
 SPARK_SECTION: Final = "spark"
+UDF_SECTION: Final = "udfs"
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 
@@ -84,6 +88,19 @@ def read_spark_properties(path: str | Path) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in properties.items()}
 
 
+def read_functions(path: str | Path) -> tuple[str, ...]:
+    """The `[udfs]` table of a configuration file, each as ``NAME=MODULE:FUNCTION``.
+
+    Raises:
+        SettingError: the file can't be read or is no TOML, or a value is no text.
+    """
+    functions = _sections(path).get(UDF_SECTION, {})
+    for name, value in functions.items():
+        if not isinstance(value, str):
+            raise SettingError(f"the function {name!r} in [udfs] of {str(path)!r} is no text; write MODULE:FUNCTION")
+    return tuple(f"{name}={value}" for name, value in functions.items())
+
+
 def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -93,7 +110,7 @@ def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingError(f"the configuration {str(path)!r} is not TOML: {error}") from error
-    known = (*VERBS, SPARK_SECTION)
+    known = (*VERBS, SPARK_SECTION, UDF_SECTION)
     for name, section in content.items():
         if name not in known or not isinstance(section, dict):
             raise SettingError(f"{str(path)!r} has {name!r} where only these tables may be: {', '.join(known)}")

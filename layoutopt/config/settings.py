@@ -96,7 +96,6 @@ class AnalyzeSettings(VerbSettings):
     selection: Literal["coverage", "text"] = Field(
         "coverage", description="how features are ranked: by what each adds, or as in the thesis (3.3.3)"
     )
-    deterministic_udfs: Names = Field((), description="boolean functions of your own that may make features")
     time_zone: Text = Field("UTC", description="the session time zone under which the queries run")
     ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
     output: Path = Field(Path("features.json"), description="the file to write: features and analysed queries")
@@ -186,7 +185,7 @@ class PlanSettings(VerbSettings):
         "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
         "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
         "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
-        "one; also of lower(COLUMN) and upper(COLUMN)",
+        "one; also of fields of structs (st.a), lower(COLUMN) and upper(COLUMN)",
     )
     index_budget: Share | None = Field(
         None,

@@ -15,6 +15,7 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
+from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log
@@ -44,13 +45,17 @@ class LogAnalysis:
         return dict(Counter(skipped.reason for skipped in self.document.skipped).most_common())
 
 
-def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
+def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = ()) -> LogAnalysis:
     """Read a log, understand its queries, and find the features that would help them (3.3).
+
+    Args:
+        settings: of the verb `analyze`.
+        udfs: functions of the user's that statements may call.
 
     Raises:
         LogError: the log is unreadable or empty, no statement is usable, or no predicate set reaches T.
         SchemaError: the schema can't be read, or an excluded column is not in it.
-        SettingError: an unknown dialect or time zone.
+        SettingError: an unknown dialect or time zone, or two functions of one name.
     """
     schema = schema_from(settings.schema_source)
     excluded = _excluded(settings, schema)
@@ -62,9 +67,7 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
         system=settings.system,
         weigh=settings.weigh,
     )
-    found = analyze(
-        entries, schema, settings.table, settings.dialect, meaning, deterministic_udfs=settings.deterministic_udfs
-    )
+    found = analyze(entries, schema, settings.table, settings.dialect, meaning, by_name(udfs))
     threshold = settings.threshold or default_threshold(found.queries)
     features = mine_all(
         found.queries,

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.model.arrays import Bits
-from layoutopt.model.predicates import Call, Col, Expr
+from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.predicates.nodes import GET_FIELD
 
 _ON_ASCII: Final[Mapping[str, Callable[[Any], Any]]] = {"lower": pc.ascii_lower, "upper": pc.ascii_upper}
 FUNCTIONS: Final = tuple(_ON_ASCII)
@@ -30,15 +31,37 @@ class Evaluated:
     unknown: Bits | None = None
 
 
-def is_indexable(expr: Expr) -> bool:
-    """Whether :func:`evaluate` knows the expression: a column, or one of :data:`FUNCTIONS` of a column of texts."""
+def is_stored(expr: Expr) -> bool:
+    """Whether the expression's values stand in files as they are: a column, or a field of a struct."""
+    return isinstance(expr, Col) or (isinstance(expr, Call) and expr.fn == GET_FIELD and is_stored(expr.args[0]))
+
+
+def stored_values(expr: Expr, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
+    """The values of an expression that :func:`is_stored`; a field of a struct that is NULL is NULL.
+
+    Raises:
+        KeyError: the rows lack its column, or the struct its field.
+    """
     if isinstance(expr, Col):
+        return rows.column(expr.name)
+    assert isinstance(expr, Call), "nothing else is stored"
+    name = expr.args[1]
+    assert isinstance(name, Const), "a field's name is a constant"
+    struct = stored_values(expr.args[0], rows)
+    if pa.types.is_null(struct.type):  # rows of a table that never had any
+        return pa.nulls(len(struct))
+    return pc.struct_field(struct, str(name.value))
+
+
+def is_indexable(expr: Expr) -> bool:
+    """Whether :func:`evaluate` knows the expression: of :func:`is_stored`, or one of :data:`FUNCTIONS` of texts."""
+    if is_stored(expr):
         return True
     return isinstance(expr, Call) and expr.fn in _ON_ASCII and expr.type == "string" and _is_of_text(expr.args)
 
 
 def _is_of_text(args: tuple[Expr, ...]) -> bool:
-    return len(args) == 1 and isinstance(args[0], Col) and args[0].type == "string"
+    return len(args) == 1 and is_stored(args[0]) and args[0].type == "string"
 
 
 def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
@@ -52,10 +75,10 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
     (name,) = expr.columns
     if name not in rows.column_names:
         return None
-    values = rows[name]
-    if isinstance(expr, Col):
-        return Evaluated(values)
+    if is_stored(expr):
+        return Evaluated(_chunked(stored_values(expr, rows)))
     assert isinstance(expr, Call), "nothing else is indexable"
+    values = _chunked(stored_values(expr.args[0], rows))
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     texts = values.cast(pa.large_binary())
@@ -63,4 +86,8 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
     # Bytes that are no text stay as they are where they are unknown anyway.
     ascii_only = pc.if_else(pa.array(beyond), pa.scalar(b"", pa.large_binary()), texts).cast(pa.large_string())
     folded = _ON_ASCII[expr.fn](ascii_only)
-    return Evaluated(folded if isinstance(folded, pa.ChunkedArray) else pa.chunked_array([folded]), beyond)
+    return Evaluated(_chunked(folded), beyond)
+
+
+def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])

@@ -64,8 +64,8 @@ def check_index(spec: IndexSpec) -> None:
     parameter_of(spec)
     if not is_indexable(spec.subject):
         raise SettingError(
-            f"the index {spec} is of an expression that loads can't compute; index a column, or {', '.join(FUNCTIONS)} "
-            "of one"
+            f"the index {spec} is of an expression that loads can't compute; index a column, a field of a struct, or "
+            f"{', '.join(FUNCTIONS)} of one"
         )
     if find_index(spec.kind).storage(spec.subject.type) is None:
         raise SettingError(

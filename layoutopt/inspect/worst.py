@@ -66,7 +66,8 @@ def _unusable(table: Table, query: Query, dialect: str) -> list[Conjunct]:
     """The conditions that the query's filter leaves out; the log's analysis keeps no more than that there are some."""
     if query.exact:
         return []
-    scans = scans_of(query.sql, {query.table: table.schema}, dialect, settings=table.settings, any_qualifier=True)
+    schemas = {query.table: table.schema}
+    scans = scans_of(query.sql, schemas, dialect, settings=table.settings, udfs=table.udfs, any_qualifier=True)
     problems = [problem for scan in scans if scan.filter.root == query.filter.root for problem in scan.unusable]
     return [unusable_conjunct(problem) for problem in dict.fromkeys(problems)]
 

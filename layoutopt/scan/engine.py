@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling
 
-from layoutopt.errors import LayoutoptError, QueryError
+from layoutopt.errors import LayoutoptError, QueryError, recovered
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quoted
 from layoutopt.scan.arrow_types import conform
+from layoutopt.sql.duckdb.functions import PortableFunction
 from layoutopt.sql.plain_names import is_stand_in, plain_name
 
 
@@ -35,7 +38,8 @@ class Source:
 class EngineQuery:
     """A text in DuckDB's dialect with the views it reads and the answer's columns in Spark's types.
 
-    ``streams``: every view is read exactly once, so that batches can flow through without being kept.
+    ``streams``: every view is read exactly once, so that batches can flow through without being kept. ``functions``:
+    the user's functions that the text calls.
     """
 
     sql: str
@@ -43,6 +47,7 @@ class EngineQuery:
     sources: tuple[Source, ...]
     time_zone: str
     streams: bool
+    functions: tuple[PortableFunction, ...] = ()
 
 
 class _Failures:
@@ -68,7 +73,8 @@ def run(query: EngineQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         DataFileError: a data file is missing or damaged.
     """
     failures = _Failures()
-    with connect(query.time_zone) as connection:
+    # Python's functions belong to a database of their own: one that lives on would keep them as Python ends.
+    with _open(query.time_zone) if query.functions else connect(query.time_zone) as connection:
         try:
             register(connection, query, failures)
             reader = connection.sql(query.sql).to_arrow_reader(batch_rows)
@@ -115,9 +121,20 @@ def _open(time_zone: str) -> duckdb.DuckDBPyConnection:
 def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None) -> None:
     """Makes a query's views known to a connection; each streams, or is kept as a table where it may be read twice."""
     watched = failures or _Failures()
+    for function in query.functions:
+        _define(connection, function)
     for source in query.sources:
         reader = _plainly_named(source.schema, watched.watch(source.batches()))
         connection.register(source.view, reader if query.streams else reader.read_all())
+
+
+def _define(connection: duckdb.DuckDBPyConnection, function: PortableFunction) -> None:
+    """Makes a function known to the connection's whole database, once: its name says which code and types it has."""
+    handling = FunctionNullHandling.SPECIAL  # the function sees NULL, as in Spark
+    with _OPENING, suppress(duckdb.CatalogException, duckdb.NotImplementedException):
+        connection.create_function(
+            function.name, function.udf.checked(), [*function.parameters], function.returns, null_handling=handling
+        )
 
 
 def _plainly_named(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
@@ -147,7 +164,10 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
         raise _gave_up(error) from error
 
 
-def _gave_up(error: Exception) -> QueryError:
+def _gave_up(error: Exception) -> LayoutoptError:
+    ours = recovered(str(error))  # a function of the user's failed
+    if ours is not None:
+        return ours
     cause = " ".join(str(error).split())[:200]
     return QueryError(f"DuckDB could not answer the query ({cause}); run it with --engine spark")
 

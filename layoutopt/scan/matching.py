@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import key_array, stored_keys
+from layoutopt.indexes.expressions import is_stored, stored_values
 from layoutopt.indexes.membership import flags, in_values, like_regex, texts_in
 from layoutopt.model.arrays import Bits, Keys
 from layoutopt.model.predicates import (
     And,
-    Col,
     Comparison,
     Constant,
+    Expr,
     InSet,
     Like,
     Node,
@@ -73,52 +74,51 @@ class KeyedRows:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.num_rows: int = rows.num_rows
-        self._texts: dict[str, pa.Array] = {}
-        self._keys: dict[tuple[str, str], Keys] = {}
-        self._nulls: dict[str, Bits] = {}
+        self._texts: dict[Expr, pa.Array] = {}
+        self._keys: dict[Expr, Keys] = {}
+        self._nulls: dict[Expr, Bits] = {}
 
-    def nulls(self, name: str) -> Bits:
-        """Which values of a column are NULL, bool[n]."""
-        if name not in self._nulls:
-            column = self.rows.column(name)
-            self._nulls[name] = np.asarray(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
-        return self._nulls[name]
+    def nulls(self, subject: Expr) -> Bits:
+        """Which values of a column, or of a field of a struct, are NULL, bool[n]."""
+        if subject not in self._nulls:
+            found = stored_values(subject, self.rows)
+            self._nulls[subject] = np.asarray(found.is_null()) if found.null_count else np.zeros(len(found), np.bool_)
+        return self._nulls[subject]
 
-    def texts(self, name: str) -> pa.Array:
-        """The bytes of a column of texts or binary, as Spark compares them, also those that are no UTF-8."""
-        if name not in self._texts:
-            self._texts[name] = stored_keys(self.rows.column(name), "binary")
-        return self._texts[name]
+    def texts(self, subject: Expr) -> pa.Array:
+        """The bytes of texts or binary, as Spark compares them, also those that are no UTF-8."""
+        if subject not in self._texts:
+            self._texts[subject] = stored_keys(stored_values(subject, self.rows), "binary")
+        return self._texts[subject]
 
-    def keys(self, name: str, type: str) -> Keys:
-        """The keys of a column of another ordered type."""
-        if (name, type) not in self._keys:
-            self._keys[name, type] = key_array(self.rows.column(name), type)
-        return self._keys[name, type]
+    def keys(self, subject: Expr) -> Keys:
+        """The keys of values of another ordered type."""
+        if subject not in self._keys:
+            self._keys[subject] = key_array(stored_values(subject, self.rows), subject.type)
+        return self._keys[subject]
 
 
 def _in_set(literal: InSet, rows: KeyedRows) -> Bits | None:
-    if not isinstance(literal.subject, Col):
+    subject, type = literal.subject, literal.subject.type
+    if not is_stored(subject):
         return None
-    name, type = literal.subject.name, literal.subject.type
     if literal.values.is_all or literal.values.is_empty:
         inside = np.full(rows.num_rows, literal.values.is_all)
     elif key_kind(type) is None:
         return None
     elif key_kind(type) in ("str", "bytes"):
-        inside = texts_in(rows.texts(name), literal.values)
+        inside = texts_in(rows.texts(subject), literal.values)
     else:
-        inside = in_values(rows.keys(name, type), literal.values)
-    null = rows.nulls(name)
+        inside = in_values(rows.keys(subject), literal.values)
+    null = rows.nulls(subject)
     return np.where(null, literal.null, inside).astype(np.bool_) if null.any() else inside
 
 
 def _like(literal: Like, rows: KeyedRows) -> Bits | None:
-    if not isinstance(literal.subject, Col) or literal.subject.type != "string":
+    if not is_stored(literal.subject) or literal.subject.type != "string":
         return None
-    name = literal.subject.name
     try:
-        texts = rows.texts(name).cast(pa.large_string())
+        texts = rows.texts(literal.subject).cast(pa.large_string())
     except pa.ArrowInvalid:
         return None  # how LIKE takes bytes that are no UTF-8 is for Spark to say
     try:
@@ -126,18 +126,17 @@ def _like(literal: Like, rows: KeyedRows) -> Bits | None:
     except UnicodeEncodeError:  # half of a surrogate pair: no text has it
         found = np.zeros(len(texts), np.bool_)
     like: Bits = np.not_equal(found, literal.negated)
-    return like & ~rows.nulls(name)
+    return like & ~rows.nulls(literal.subject)
 
 
 def _compare(literal: Comparison, rows: KeyedRows) -> Bits | None:
     sides = (literal.left, literal.right)
-    if not all(isinstance(side, Col) for side in sides) or literal.left.type != literal.right.type:
+    if not all(map(is_stored, sides)) or literal.left.type != literal.right.type:
         return None
     if key_kind(literal.left.type) is None:
         return None
-    names = [side.name for side in sides if isinstance(side, Col)]
     if key_kind(literal.left.type) in ("str", "bytes"):
-        return flags(_OF_ARROW[literal.op](*map(rows.texts, names)))
-    left, right = (rows.keys(name, literal.left.type) for name in names)
+        return flags(_OF_ARROW[literal.op](*map(rows.texts, sides)))
+    left, right = map(rows.keys, sides)
     result: Bits = _OF_NUMPY[literal.op](left, right).astype(np.bool_, copy=False)
-    return result & ~(rows.nulls(names[0]) | rows.nulls(names[1]))
+    return result & ~(rows.nulls(sides[0]) | rows.nulls(sides[1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.udf import Udfs
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
@@ -23,6 +24,8 @@ class OpenedTable:
     """A table at one snapshot; what others commit meanwhile is not seen."""
 
     catalog: Catalog
+    udfs: Udfs = field(default_factory=dict)
+    """The functions of the user's that texts over the table may call."""
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from layoutopt.errors import QueryError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
 from layoutopt.model.types import quoted
+from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.checked import prune_checked, table_read
@@ -40,7 +41,12 @@ DUCKDB: Final = "duckdb"
 
 
 def open_table(
-    path: str, *, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH
+    path: str,
+    *,
+    snapshot: int | None = None,
+    as_of: str | None = None,
+    read_through: int = READ_THROUGH,
+    udfs: Sequence[Udf] = (),
 ) -> Table:
     """Opens a table at its newest snapshot, at the snapshot of a number, or as of a time (ISO 8601).
 
@@ -50,12 +56,14 @@ def open_table(
         as_of: a time.
         read_through: in an object store, the most bytes between two ranges of a file that are read along with them
             rather than asking twice; what is asked is counted in ``table.catalog.files.traffic``.
+        udfs: functions of yours that texts may call, declared by :func:`layoutopt.udf`.
 
     Raises:
         NotATableError: the path holds something else, or nothing.
         CatalogError: a catalog file is missing, damaged or of an unknown version.
+        SettingError: two functions have one name.
     """
-    return Table(Catalog.open(str(path), snapshot, as_of, read_through))
+    return Table(Catalog.open(str(path), snapshot, as_of, read_through), by_name(udfs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +105,7 @@ class Table(OpenedTable):
 
     def reads_under(self, sql: str, settings: Settings) -> tuple[TableRead, ...]:
         """The mentions of the table in a SQL text, each with what it reads; raises as :meth:`scan`."""
-        mentions = merge_mentions(scans_of(sql, {self.name: self.schema}, "spark", settings=settings))
+        mentions = merge_mentions(scans_of(sql, {self.name: self.schema}, "spark", settings=settings, udfs=self.udfs))
         return tuple(table_read(self, scan, settings) for scan in mentions)
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
@@ -211,9 +219,11 @@ class Scan:
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         zone = self.table.settings.time_zone
-        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone)
+        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone, self.table.udfs)
         sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
-        return EngineQuery(portable.sql, portable.columns, sources, zone, portable.is_flat and not keep)
+        return EngineQuery(
+            portable.sql, portable.columns, sources, zone, portable.is_flat and not keep, portable.functions
+        )
 
 
 Engine = Callable[[Scan], pa.Table]

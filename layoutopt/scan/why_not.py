@@ -23,6 +23,7 @@ from layoutopt.model.predicates import (
     describe_all,
 )
 from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.udf import called_name
 from layoutopt.scan.reasons import Reason, reason_of_problem
 from layoutopt.scan.sizes import MECHANISMS, subsumed_by
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
@@ -166,7 +167,10 @@ def _function(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, 
     for literal in literals:
         for expr in _expressions(literal):
             if isinstance(expr, Call) and not _has_range(table, expr):
-                return Reason.FUNCTION, f"blocks have no min/max of {expr.fn}({', '.join(sorted(expr.columns))})"
+                return (
+                    Reason.FUNCTION,
+                    f"blocks have no min/max of {called_name(expr.fn)}({', '.join(sorted(expr.columns))})",
+                )
     return None
 
 

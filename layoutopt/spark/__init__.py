@@ -6,14 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from layoutopt.spark.core.functions import declare
     from layoutopt.spark.session.enabling import disable, enable, last_scans
     from layoutopt.spark.session.metrics import ScanMetrics
     from layoutopt.spark.session.tables import register, unregister
 
-__all__ = ["ScanMetrics", "disable", "enable", "last_scans", "register", "unregister"]
+__all__ = ["ScanMetrics", "declare", "disable", "enable", "last_scans", "register", "unregister"]
 
 _LAZY = {
     "ScanMetrics": "layoutopt.spark.session.metrics",
+    "declare": "layoutopt.spark.core.functions",
     "disable": "layoutopt.spark.session.enabling",
     "enable": "layoutopt.spark.session.enabling",
     "last_scans": "layoutopt.spark.session.enabling",

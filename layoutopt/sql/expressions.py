@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.predicates.nodes import RUN_CODE
 from layoutopt.model.schema import Column
+from layoutopt.model.udf import Udfs
 from layoutopt.model.values import to_key
+from layoutopt.sql import nested
 from layoutopt.sql.functions import (
     DATE_TRUNC_UNITS,
     EXTRACT_UNITS,
@@ -57,14 +60,15 @@ class Context:
     """What an expression is read in.
 
     Attributes:
-        resolve: the table's column that a reference means; raises :class:`Unusable` where it is none.
+        resolve: the table's column that a reference means, and the names of the fields of it that follow; raises
+            :class:`Unusable` where it is none.
         settings: the session settings that decide types and meaning.
-        udfs: lower-case names of boolean functions that the user declared deterministic.
+        udfs: the deterministic functions that the user declared.
     """
 
-    resolve: Callable[[exp.Column], Column]
+    resolve: Callable[[exp.Column], tuple[Column, tuple[str, ...]]]
     settings: Settings
-    udfs: frozenset[str] = frozenset()
+    udfs: Udfs = field(default_factory=dict)
 
 
 def operand(node: exp.Expr, context: Context) -> Operand:
@@ -147,11 +151,38 @@ def _keeps_values(source: str, to: str) -> bool:
 
 def _column(node: exp.Expr, context: Context) -> Subject:
     assert isinstance(node, exp.Column)
-    column = context.resolve(node)
-    kind = normal_type(column.type)
-    if kind.startswith("char") or "collate" in kind:
+    column, fields = context.resolve(node)
+    # Names of fields are as the schema spells them: files have them so.
+    kind = column.type if "<" in column.type else normal_type(column.type)
+    if not fields and (kind.startswith("char") or "collate" in kind):
         raise Unusable("unordered-type", f"{column.name} is {column.type}, which is not compared byte by byte")
-    return Subject(Col(column.name, kind), kind)
+    found: Expr = Col(column.name, kind)
+    for name in fields:
+        found = nested.field_of(found, name, node.sql("spark"))
+    return Subject(found, found.type)
+
+
+def _field(node: exp.Expr, context: Context) -> Subject:
+    struct = subject(node.this, context)
+    found = nested.field_of(struct.expr, node.expression.name, node.sql("spark"))
+    return Subject(found, found.type)
+
+
+def _element(node: exp.Expr, context: Context) -> Subject:
+    if len(node.expressions) != 1:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
+    container, key = subject(node.this, context), operand(node.expressions[0], context)
+    if not isinstance(key, TypedConstant):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for constant keys only")
+    found = nested.element_of(container.expr, key, node.args.get("offset") == 1, node.sql("spark"))
+    return Subject(found, found.type)
+
+
+def _array_contains(node: exp.Expr, context: Context) -> Subject:
+    array, value = subject(node.this, context), operand(node.expression, context)
+    if not isinstance(value, TypedConstant) or value.value is None:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a constant only")
+    return Subject(nested.contains(array.expr, value, node.sql("spark")), "boolean")
 
 
 def _cast(node: exp.Expr, context: Context) -> Subject:
@@ -192,6 +223,21 @@ def const(constant: TypedConstant) -> Const:
         return Const(to_key(constant.value, constant.type), constant.type)
     except ValueError as error:
         raise Unusable("inexact", str(error)) from error
+
+
+def _user_defined(node: exp.Expr, context: Context) -> Subject:
+    udf = context.udfs.get(node.name.casefold())
+    if udf is None or udf.name in RUN_CODE:
+        raise Unusable(
+            "unsupported-function", f"{node.sql('spark')} has no exact meaning here; a function can be declared"
+        )
+    given = [operand(argument, context) for argument in node.expressions]
+    if any(each.type.startswith("timestamp") for each in given):
+        raise Unusable(
+            "unsupported-function", f"{node.sql('spark')} sees timestamps in the zone of whatever machine runs it"
+        )
+    arguments = tuple(const(each) if isinstance(each, TypedConstant) else explicit_cast(each) for each in given)
+    return Subject(Call(udf.measured_name, arguments, udf.returns), udf.returns)
 
 
 def _extract(node: exp.Expr, context: Context) -> Subject:
@@ -286,4 +332,8 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.TimestampTrunc: _date_trunc,
     exp.Coalesce: _coalesce,
     exp.Neg: _negative,
+    exp.Anonymous: _user_defined,
+    exp.Dot: _field,
+    exp.Bracket: _element,
+    exp.ArrayContains: _array_contains,
 }

@@ -8,6 +8,7 @@ already pushed down the tree is monotone, so a part replaced by TRUE only makes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -15,7 +16,6 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.model.predicates import (
     FALSE,
     TRUE,
-    Call,
     Comparison,
     Constant,
     Node,
@@ -23,16 +23,16 @@ from layoutopt.model.predicates import (
     disjunction,
     simplified,
 )
-from layoutopt.model.predicates.nodes import RUN_CODE
+from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
 from layoutopt.sql.expressions import (
     Context,
     Subject,
     cast_subject,
-    const,
     explicit_cast,
     operand,
 )
+from layoutopt.sql.implied import implied_conditions
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.texts import containing, escaped_like, like_condition, regex
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant, outcome_for_all
@@ -73,13 +73,23 @@ class FilterReader:
             parts = [self.node(part, truth) for part in _operands(condition)]
             return conjunction(parts) if isinstance(condition, exp.And) == truth else disjunction(parts)
         try:
-            return self._leaf(condition, truth)
+            return conjunction([self._leaf(condition, truth), *self._implied(condition, truth)])
         except Unusable as problem:
             if problem.code != OTHER_TABLE:
                 self._leave_out(condition, problem.code, problem.detail)
         except (ValueError, OverflowError, ArithmeticError, LayoutoptError) as error:
             self._leave_out(condition, "inexact", str(error))
         return TRUE
+
+    def _implied(self, condition: exp.Expr, truth: bool) -> list[Node]:
+        """What the condition's user-defined functions say of plain columns, in conditions without such functions."""
+        operator = _OPERATORS.get(type(condition))
+        if operator is not None and not truth:
+            operator = _OPPOSITE[operator]
+        mirrored = operator and _MIRRORED[operator]
+        implied = implied_conditions(condition, operator, mirrored, truth, self._context.udfs)
+        plain = FilterReader(replace(self._context, udfs=NO_UDFS))
+        return [plain.node(each) for each in implied]
 
     def _leave_out(self, condition: exp.Expr, code: str, detail: str) -> None:
         self.unusable.append(UnusableCondition(code, detail, condition.sql("spark")))
@@ -282,14 +292,7 @@ def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
     name = node.name.casefold()
     if name in ("isnull", "isnotnull") and len(node.expressions) == 1:
         return _null_test(node.expressions[0], truth == (name == "isnull"), context)
-    if name not in context.udfs or name in RUN_CODE:
-        return _boolean(node, truth, context)
-    arguments = []
-    for argument in node.expressions:
-        given = operand(argument, context)
-        arguments.append(const(given) if isinstance(given, TypedConstant) else explicit_cast(given))
-    call = Call(name, tuple(arguments), "boolean")
-    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
+    return _boolean(node, truth, context)
 
 
 def _exists(node: exp.Expr, truth: bool, context: Context) -> Node:

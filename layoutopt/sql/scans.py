@@ -6,7 +6,7 @@ inner joins' ON, and around outer joins only what surely drops no row that count
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,6 +17,7 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE, Filter, Node, conjunction
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import Spark4, dialect_named, parse_statement
 from layoutopt.sql.expressions import Context
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
@@ -63,7 +64,7 @@ def scans_of(
     dialect: str = "spark",
     *,
     settings: Settings | None = None,
-    deterministic_udfs: Collection[str] = (),
+    udfs: Udfs = NO_UDFS,
     any_qualifier: bool = False,
 ) -> list[TableScan]:
     """The scans of the given tables in one statement, in order of appearance; none where it reads other tables.
@@ -73,7 +74,7 @@ def scans_of(
         tables: the schemas of the tables to look for, by the names that the text calls them.
         dialect: the text's; what it means is Spark's in any case.
         settings: the session's, which decide what literals mean; Spark's defaults in UTC when left out.
-        deterministic_udfs: names of boolean functions that are deterministic and never fail.
+        udfs: the deterministic functions that the user declared, by name.
         any_qualifier: whether ``prod.t`` means the table ``t`` (for logs, never for rewriting).
 
     Raises:
@@ -84,7 +85,6 @@ def scans_of(
     query = _query_of(tree)
     try:
         found = follow(query, tables, any_qualifier)
-        udfs = frozenset(name.lower() for name in deterministic_udfs)
         spans = isinstance(dialect_named(dialect), Spark4)
         reading = settings or Settings()
         scans = [_scan(item, found.conditions.get(item, ()), reading, udfs, spans) for item in found.scans]
@@ -101,9 +101,7 @@ def _query_of(tree: exp.Expr) -> exp.Expr:
     raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is no query")
 
 
-def _scan(
-    item: FromItem, conditions: Sequence[Placed], settings: Settings, udfs: frozenset[str], spans: bool
-) -> TableScan:
+def _scan(item: FromItem, conditions: Sequence[Placed], settings: Settings, udfs: Udfs, spans: bool) -> TableScan:
     assert item.table is not None
     assert item.schema is not None
     unusable: list[UnusableCondition] = []
@@ -157,8 +155,8 @@ def _filter_part(placed: Placed, item: FromItem, context: Context) -> tuple[Node
     return TRUE, left_out
 
 
-def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) -> Column:
-    """The scan's column that a reference means.
+def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) -> tuple[Column, tuple[str, ...]]:
+    """The scan's column that a reference means, and the fields of it that follow.
 
     Raises:
         Unusable: it means none, or not surely.
@@ -171,9 +169,10 @@ def _column(item: FromItem, schema: Schema, scope: Scope, column: exp.Column) ->
         raise Unusable("correlated", f"{column.sql('spark')} belongs to an outer query")
     if item not in [each for each, _ in found.columns]:
         raise Unusable(OTHER_TABLE, f"{column.sql('spark')} is another table's")
-    if found.exact is None or found.exact[0] is not item:
+    holder = found.exact or found.struct
+    if holder is None or holder[0] is not item:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely a column of this table alone")
-    known = schema.find(found.exact[1])
-    if known.name != found.exact[1]:
+    known = schema.find(holder[1])
+    if known.name != holder[1]:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not surely {known.name}")
-    return known
+    return known, found.fields

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -13,6 +13,7 @@ from layoutopt.model.document import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
+from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bound import bound_text
 from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
@@ -51,7 +52,7 @@ def analyze(
     table: str | None = None,
     dialect: str = "spark",
     settings: Settings | None = None,
-    deterministic_udfs: Collection[str] = (),
+    udfs: Udfs = NO_UDFS,
 ) -> Analysis:
     """The queries of a log that read a table.
 
@@ -62,7 +63,7 @@ def analyze(
             statements read.
         dialect: the texts'.
         settings: the session's; Spark's defaults in UTC when left out.
-        deterministic_udfs: names of boolean functions that are deterministic and never fail.
+        udfs: the deterministic functions that the user declared, by name.
 
     Raises:
         LogError: no statement can be used; the message says why the first one can't.
@@ -81,7 +82,7 @@ def analyze(
             {name: schema},
             own,
             settings=settings,
-            deterministic_udfs=deterministic_udfs,
+            udfs=udfs,
             any_qualifier=True,
         )
 

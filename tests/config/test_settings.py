@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from layoutopt.config.fields import VerbSettings, key_of
-from layoutopt.config.reading import make_settings, read_spark_properties, read_values
+from layoutopt.config.functions import find_udfs
+from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings, RestoreSettings, VerifySettings
 from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
@@ -99,3 +100,21 @@ def test_a_nested_spark_property_is_refused(tmp_path: Path) -> None:
     # spark.a without quotes is a table in TOML: a common slip.
     with pytest.raises(SettingError, match="quote its name"):
         read_spark_properties(conf(tmp_path, "[spark]\nspark.a = 1\n"))
+
+
+def test_functions_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "all.toml"
+    file.write_text('[udfs]\nagent = "acme.functions:agent_name"\n[analyze]\nlog = "log.sql"\n', encoding="utf-8")
+    assert read_functions(file) == ("agent=acme.functions:agent_name",)
+    file.write_text("[udfs]\nagent = 3\n", encoding="utf-8")
+    with pytest.raises(SettingError, match=r"the function 'agent' in \[udfs\]"):
+        read_functions(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("agent_name", "names no function"), ("no_such_module:f", "can't be imported"), ("math:pi", "is no function")],
+)
+def test_functions_that_are_none_are_named(text: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        find_udfs([text])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import QueryError
-from layoutopt.model.predicates import FALSE, TRUE, Col, InSet
+from layoutopt.model.predicates import FALSE, TRUE, Call, Col, Const, InSet, conjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.sql.problems import StatementError
@@ -183,46 +183,61 @@ def is_c(value: int) -> InSet:
     return equal("c", value)
 
 
+def field_of_b(*names: str) -> Call:
+    found: Col | Call = Col("b", D.find("b").type)
+    for name, kind in zip(names, (("int", "struct<c:int>")[names[0] == "b"], "int"), strict=False):
+        found = Call("get_field", (found, Const(name, "string")), kind)
+    assert isinstance(found, Call)
+    return found
+
+
+def b_is(value: int, *names: str) -> InSet:
+    return InSet(field_of_b(*names), ValueSet.point(value))
+
+
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
         # the longest qualifier that fits, then a column, and what follows are fields of structs
-        ("SELECT 1 FROM d b WHERE b.b.c = 7", [TRUE]),
-        ("SELECT 1 FROM d b WHERE B.B.C = 7", [TRUE]),
-        ("SELECT 1 FROM d b WHERE b.b.b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d b WHERE b.b.c = 7", [b_is(7, "c")]),
+        ("SELECT 1 FROM d b WHERE B.B.C = 7", [b_is(7, "c")]),
+        ("SELECT 1 FROM d b WHERE b.b.b.c = 7", [b_is(7, "b", "c")]),
         ("SELECT 1 FROM d b WHERE b.b.b.b.c = 7", [TRUE]),
         ("SELECT 1 FROM d b WHERE b.c = 7", [is_c(7)]),
-        ("SELECT 1 FROM d b WHERE b.`b`.`c` = 7 AND b.c = 6", [is_c(6)]),
-        ("SELECT 1 FROM d WHERE b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d b WHERE b.`b`.`c` = 7 AND b.c = 6", [conjunction([b_is(7, "c"), is_c(6)])]),
+        ("SELECT 1 FROM d WHERE b.c = 7", [b_is(7, "c")]),
         ("SELECT 1 FROM d WHERE d.c = 7", [is_c(7)]),
         ("SELECT 1 FROM d c WHERE c.c = 7", [is_c(7)]),
-        ("SELECT 1 FROM d c WHERE c.b.c = 7", [TRUE]),
-        ("SELECT 1 FROM d WHERE b.b IS NULL", [TRUE]),
+        ("SELECT 1 FROM d c WHERE c.b.c = 7", [b_is(7, "c")]),
+        ("SELECT 1 FROM d WHERE b.b IS NULL", [InSet(field_of_b("b"), ValueSet.empty(), True)]),
         ("SELECT 1 FROM d WHERE `x.y` = 7", [equal("x.y", 7)]),
-        ("SELECT 1 FROM d WHERE (b).c = 7 AND c = 6", [is_c(6)]),
+        ("SELECT 1 FROM d WHERE (b).c = 7 AND c = 6", [conjunction([b_is(7, "c"), is_c(6)])]),
         ("SELECT 1 FROM d x JOIN e b ON b.c = 7", [TRUE, is_c(7)]),
-        ("SELECT 1 FROM d x JOIN e b ON x.b.c = 7 AND b.c = x.b.k", [TRUE, TRUE]),
-        ("SELECT 1 FROM d x, e b WHERE x.b.c = 7 AND b.c = 6", [TRUE, is_c(6)]),
+        ("SELECT 1 FROM d x JOIN e b ON x.b.c = 7 AND b.c = x.b.k", [b_is(7, "c"), TRUE]),
+        ("SELECT 1 FROM d x, e b WHERE x.b.c = 7 AND b.c = 6", [b_is(7, "c"), is_c(6)]),
         # a name that another table may have, and a struct beside it
         ("SELECT 1 FROM d x, other b WHERE b.c = 7", [TRUE]),
         ("SELECT 1 FROM d x, other o WHERE x.c = 7", [is_c(7)]),
         ("SELECT 1 FROM d x, other o WHERE c = 7", [is_c(7)]),
-        ("SELECT 1 FROM d x, (SELECT 1 AS z) b WHERE b.c = 7", [TRUE]),
+        ("SELECT 1 FROM d x, (SELECT 1 AS z) b WHERE b.c = 7", [b_is(7, "c")]),
         # a catalog and schema that are not in the text
         ("SELECT 1 FROM d WHERE default.d.c = 7", [is_c(7)]),
         ("SELECT 1 FROM d WHERE spark_catalog.default.d.c = 7", [is_c(7)]),
         ("SELECT 1 FROM d JOIN (SELECT 1 AS b) e WHERE e.b.c = 7", [TRUE]),
         # inside first, then outside
-        ("SELECT 1 FROM e WHERE EXISTS (SELECT 1 FROM d WHERE b.c = 7)", [TRUE, TRUE]),
-        ("SELECT 1 FROM e b WHERE EXISTS (SELECT 1 FROM d WHERE b.c = 7)", [TRUE, TRUE]),
+        ("SELECT 1 FROM e WHERE EXISTS (SELECT 1 FROM d WHERE b.c = 7)", [TRUE, b_is(7, "c")]),
+        ("SELECT 1 FROM e b WHERE EXISTS (SELECT 1 FROM d WHERE b.c = 7)", [TRUE, b_is(7, "c")]),
         ("SELECT 1 FROM e b WHERE EXISTS (SELECT 1 FROM d WHERE b.e = 7)", [TRUE, TRUE]),
         ("SELECT 1 FROM d WHERE EXISTS (SELECT 1 FROM e b WHERE b.c = 7)", [TRUE, is_c(7)]),
-        ("SELECT 1 FROM e WHERE c IN (SELECT b.c FROM d b WHERE b.b.c = 7 AND c = 6)", [TRUE, is_c(6)]),
+        (
+            "SELECT 1 FROM e WHERE c IN (SELECT b.c FROM d b WHERE b.b.c = 7 AND c = 6)",
+            [TRUE, conjunction([b_is(7, "c"), is_c(6)])],
+        ),
         # above a derived table
         ("SELECT 1 FROM (SELECT * FROM d) q WHERE q.b.c = 7", [TRUE]),
         ("SELECT 1 FROM (SELECT * FROM d) b WHERE b.b.c = 7", [TRUE]),
         ("SELECT 1 FROM (SELECT * FROM d) b WHERE b.c = 7", [is_c(7)]),
-        ("SELECT 1 FROM (SELECT b.c FROM d) q WHERE q.c = 7", [TRUE]),
+        ("SELECT 1 FROM (SELECT b.c FROM d) q WHERE q.c = 7", [b_is(7, "c")]),
         ("SELECT 1 FROM (SELECT b, c FROM d b) q WHERE b.c = 7", [TRUE]),
         ("SELECT 1 FROM (SELECT b.*, c AS c2 FROM d) q WHERE c = 7", [TRUE]),
         ("SELECT 1 FROM (SELECT * EXCEPT (b.c) FROM d) q WHERE c = 7", [TRUE]),
@@ -232,7 +247,10 @@ def is_c(value: int) -> InSet:
         ("WITH b AS (SELECT * FROM d) SELECT 1 FROM b WHERE b.c = 7", [is_c(7)]),
         # columns that something else brings
         ("SELECT 1 FROM d LATERAL VIEW explode(array(1)) b AS c WHERE b.c = 1", [TRUE]),
-        ("SELECT 1 FROM d LATERAL VIEW explode(array(1)) b AS z WHERE b.c = 1 AND d.c = 7", [is_c(7)]),
+        (
+            "SELECT 1 FROM d LATERAL VIEW explode(array(1)) b AS z WHERE b.c = 1 AND d.c = 7",
+            [conjunction([b_is(1, "c"), is_c(7)])],
+        ),
         ("SELECT 1 FROM e x LEFT SEMI JOIN d ON x.c = d.c AND id = 7", [TRUE, equal("id", 7)]),
     ],
 )
@@ -258,10 +276,10 @@ def test_names_mean_what_spark_takes_them_for(sql: str, expected: list[object] |
         ("SELECT 1 FROM e x LEFT JOIN e y USING (c) WHERE y.c = 7", [TRUE, is_c(7)]),
         ("SELECT 1 FROM e x FULL JOIN e y USING (c) WHERE y.c = 7", [TRUE, is_c(7)]),
         # but a struct that can be seen comes before a key that cannot
-        ("SELECT 1 FROM d x JOIN e b USING (c) WHERE b.c = 7", [TRUE, TRUE]),
+        ("SELECT 1 FROM d x JOIN e b USING (c) WHERE b.c = 7", [b_is(7, "c"), TRUE]),
         ("SELECT 1 FROM d x JOIN e b USING (c) WHERE b.e = 7", [TRUE, equal("e", 7)]),
         ("SELECT 1 FROM d x RIGHT JOIN e b USING (c) WHERE b.c = 7", [TRUE, is_c(7)]),
-        ("SELECT 1 FROM e b RIGHT JOIN d x USING (c) WHERE b.c = 7", [TRUE, TRUE]),
+        ("SELECT 1 FROM e b RIGHT JOIN d x USING (c) WHERE b.c = 7", [TRUE, b_is(7, "c")]),
         # several joins
         ("SELECT 1 FROM e x JOIN e y USING (c) JOIN e z USING (c) WHERE c = 7", [is_c(7), TRUE, TRUE]),
         ("SELECT 1 FROM e x RIGHT JOIN e y USING (c) JOIN e z USING (c) WHERE c = 7", [TRUE, is_c(7), TRUE]),

@@ -25,6 +25,8 @@ TypeName = Annotated[str, As(str, type_name)]
 _FUNCTION_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 RUN_CODE: Final = frozenset({"java_method", "reflect", "try_reflect"})
 """Spark's functions that call what their arguments name: a plan with them would be a program."""
+GET_FIELD: Final = "get_field"
+"""The function that gives a field of a struct: of the struct and, as a text, the field's name."""
 COMPARISONS: Final = ("=", "<>", "<", "<=")
 
 
@@ -63,10 +65,11 @@ class Const(HashedOnce, Record):
 class Call(HashedOnce, Record):
     """A deterministic function that fails on no row, by its lower-case Spark name, with the type of its result.
 
-    ``try_cast`` has one argument and casts it to ``type``. Two calls are the same function of a row if they are equal.
+    ``try_cast`` has one argument and casts it to ``type``; :data:`GET_FIELD` stands for a field of a struct. Two calls
+    are the same function of a row if they are equal.
 
     Raises:
-        ValueError: the name is no plain identifier or in RUN_CODE, or a cast has not one argument.
+        ValueError: the name is no plain identifier or in RUN_CODE, or a cast or a field has other arguments.
     """
 
     fn: str
@@ -81,6 +84,8 @@ class Call(HashedOnce, Record):
             raise ValueError(f"{self.fn!r} is no function name; give lower-case letters, digits and underscores")
         if self.fn in RUN_CODE:
             raise ValueError(f"{self.fn!r} runs whatever code its arguments name; leave it out")
+        if self.fn == GET_FIELD and not (len(self.args) == 2 and _is_text(self.args[1])):
+            raise ValueError(f"{GET_FIELD} has other arguments than a struct and a name")
         if self.fn == "try_cast" and len(self.args) != 1:
             raise ValueError(f"try_cast has {len(self.args)} arguments; give one")
 
@@ -91,6 +96,10 @@ class Call(HashedOnce, Record):
 
 
 Expr = Col | Const | Call
+
+
+def _is_text(x: Expr) -> bool:
+    return isinstance(x, Const) and isinstance(x.value, str)
 
 
 @dataclass(frozen=True)

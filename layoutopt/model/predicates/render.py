@@ -14,6 +14,7 @@ import numpy as np
 
 from layoutopt.model.predicates.cnf import Filter
 from layoutopt.model.predicates.nodes import (
+    GET_FIELD,
     And,
     Call,
     Col,
@@ -29,6 +30,7 @@ from layoutopt.model.predicates.nodes import (
 )
 from layoutopt.model.predicates.patterns import like_text
 from layoutopt.model.types import quoted
+from layoutopt.model.udf import called_name
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.constants import constant_sql, short_constant
 from layoutopt.model.values.keys import Key, domain, float_key, key_to_float
@@ -39,8 +41,10 @@ _FLOATS: Final = ("float", "double")
 
 @dataclass(frozen=True)
 class _Style:
-    """How names and constants are written, and how many values of a list at most."""
+    """How names, functions, fields and constants are written, and how many values of a list at most."""
 
+    function: Callable[[str], str]
+    field: Callable[[str, str], str]
     identifier: Callable[[str], str]
     constant: Callable[[Key | None, str], str]
     longest_list: int | None = None
@@ -49,8 +53,14 @@ class _Style:
 _All: TypeAlias = Sequence[str]
 """Conditions that all hold."""
 
-_SQL: Final = _Style(quoted, constant_sql)
-_SHORT: Final = _Style(str, short_constant, longest_list=5)
+
+def _sql_field(struct: str, name: str) -> str:
+    # In brackets: after a dot it could be a column of a table that is called as the struct.
+    return f"{struct}[{constant_sql(name, 'string')}]"
+
+
+_SQL: Final = _Style(str, _sql_field, quoted, constant_sql)
+_SHORT: Final = _Style(called_name, "{}.{}".format, str, short_constant, longest_list=5)
 
 
 def to_sql(x: Noun) -> str:
@@ -133,8 +143,10 @@ def _expression(x: Expr, style: _Style) -> str:
         return style.identifier(x.name)
     if isinstance(x, Const):
         return style.constant(x.value, x.type)
+    if x.fn == GET_FIELD:
+        return style.field(_expression(x.args[0], style), str(cast(Const, x.args[1]).value))
     arguments = ", ".join(_expression(argument, style) for argument in x.args)
-    return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{x.fn}({arguments})"
+    return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{style.function(x.fn)}({arguments})"
 
 
 def _set_parts(x: InSet, style: _Style) -> list[_All]:

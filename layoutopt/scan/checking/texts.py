@@ -104,8 +104,9 @@ def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> bool:
 
 def _portable(sql: str, reads: Sequence[TableRead], zone: str) -> PortableSql | None:
     schemas = {read.scan.table: read.table.schema for read in reads}
+    udfs = {name: udf for read in reads for name, udf in read.table.udfs.items()}
     try:
-        return portable_sql(sql, schemas, _views(reads), zone)
+        return portable_sql(sql, schemas, _views(reads), zone, udfs)
     except QueryError:
         return None
 
@@ -117,7 +118,9 @@ def _views(reads: Sequence[TableRead]) -> Mapping[int, str]:
 def _answer(portable: PortableSql, reads: Sequence[TableRead], zone: str) -> pa.Table:
     views = _views(reads)
     sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in reads)
-    batches = list(run(EngineQuery(portable.sql, portable.columns, sources, zone, streams=False), BATCH_ROWS))
+    batches = list(
+        run(EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions), BATCH_ROWS)
+    )
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 

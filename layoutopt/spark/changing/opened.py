@@ -8,7 +8,7 @@ from layoutopt.errors import NotATableError
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.functions import check_features, declared
 
 
 def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
@@ -16,11 +16,11 @@ def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
 
     Raises:
         NotATableError: there is no table, or none with a partition.
-        SettingError: the session's settings are not those of the table's plans.
+        SettingError: the session's settings or functions are not those of the table's plans.
     """
-    table = open_table(path)
+    table = open_table(path, udfs=tuple(declared(spark).values()))
     if not table.catalog.partitions:
         raise NotATableError(f"the table at {path!r} has no partition yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():
-        check_settings(spark, plan.settings, "the table")
+        check_features(spark, plan.features, "the table")
     return table, current_plan(table.catalog)

@@ -23,6 +23,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.core.segments import (
     Cutter,
@@ -32,7 +33,6 @@ from layoutopt.spark.core.segments import (
     in_input_order,
     with_positions,
 )
-from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import (
     check_partition_column,
     conformed,
@@ -119,7 +119,7 @@ def load(
         TableError: the table can't be written.
     """
     watch = stages or Stages(progress or silent)
-    check_settings(spark, plan.settings, "the plan")
+    check_features(spark, plan.features, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
     values = None if partitions is None else partition_values(rows, plan.partition_by, partitions)

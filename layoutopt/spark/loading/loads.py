@@ -33,8 +33,8 @@ from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
+from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.partition_values import asked_for, partition_values
-from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.job import Basis
@@ -196,7 +196,7 @@ def _sum_up(
 def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: EventLog) -> _Asked:
     table = _newest(settings)
     plan = _plan(settings, table)
-    check_settings(spark, plan.settings, "the plan")
+    check_features(spark, plan.features, "the plan")
     rows = open_source(spark, settings.source, merged=False)
     if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
         rows = open_source(spark, settings.source)

@@ -21,7 +21,7 @@ from layoutopt.model.query import classes
 from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
@@ -103,7 +103,7 @@ def opened(
     Raises:
         SettingError, SchemaError, SourceError: as :func:`make_plan`.
     """
-    check_settings(spark, document.features.settings, "the features document")
+    check_features(spark, document.features, "the features document")
     rows = conformed(open_source(spark, source), document.schema, "the features document")
     check_partition_column(rows, request.partition_by)
     find = document.schema.find

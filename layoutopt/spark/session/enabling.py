@@ -23,6 +23,7 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
 from layoutopt.scan.reads import TableRead, merge_mentions
+from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.sessions import Meaning, session_meaning
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.datasource import register_format
@@ -208,7 +209,7 @@ def rewrite(
     try:
         bound = bind(named.expanded, args or {})
         schemas = {name: entry.table.schema for name, entry in named.tables.items()}
-        scans = merge_mentions(scans_of(bound.sql, schemas, settings=meaning.settings))
+        scans = merge_mentions(scans_of(bound.sql, schemas, settings=meaning.settings, udfs=declared(spark)))
     except StatementError as error:
         return _left_whole(spark, named, str(error))
     replaceable = {each.span for each in references_of(named.expanded).tables if each.replaceable}

@@ -30,6 +30,7 @@ from layoutopt.scan.read import read_segments
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table import Scan, Table
+from layoutopt.spark.core.functions import declare, declared, is_registered
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.session.checking import check_answer
@@ -64,6 +65,7 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
         pyspark.errors.PySparkException: Spark can't run the text.
     """
     meaning = session_meaning(spark)
+    scan = replace(scan, table=with_functions(spark, scan.table))
     reads = scan.table.reads_under(scan.sql, meaning.settings)
     why = meaning.unclear(scan.sql)
     if why:
@@ -73,6 +75,15 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
     if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
         check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
     return answer
+
+
+def with_functions(spark: SparkSession, table: Table) -> Table:
+    """The table with the functions that mean the same in the session; those that it lacks are declared there."""
+    missing = [udf for udf in table.udfs.values() if not is_registered(spark, udf.name)]
+    declare(spark, *missing)
+    known = declared(spark)
+    same = {name: udf for name, udf in table.udfs.items() if known.get(name) == udf}
+    return table if same == table.udfs else replace(table, udfs=same)
 
 
 def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> DataFrame:

@@ -16,7 +16,9 @@ from sqlglot import exp
 
 from layoutopt.errors import QueryError
 from layoutopt.model.types import decimal_digits
+from layoutopt.model.udf import Udfs
 from layoutopt.sql.duckdb import types
+from layoutopt.sql.duckdb.functions import PortableFunction, portable_function
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import rules
 
@@ -52,8 +54,11 @@ class ExpressionTyper(ABC):
     beside a date).
     """
 
-    def __init__(self, time_zone: str) -> None:
+    def __init__(self, time_zone: str, udfs: Udfs) -> None:
         self._time_zone = time_zone
+        self._udfs = udfs
+        self.functions: dict[str, PortableFunction] = {}
+        """The user's functions that the tree calls by now, by their names in DuckDB."""
         self._rules: dict[type[exp.Expr], Callable[[exp.Expr], str | None]] = {
             exp.Column: self._column, exp.Literal: self._literal, exp.Boolean: lambda _: "boolean",
             exp.Null: lambda _: "void", exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._negative,
@@ -68,6 +73,7 @@ class ExpressionTyper(ABC):
             exp.Quarter: self._date_part, exp.Substring: self._substring, exp.DPipe: self._concatenation,
             exp.Count: self._count, exp.Sum: self._sum, exp.Avg: self._average, exp.Min: self._extreme,
             exp.Max: self._extreme, exp.Exists: lambda _: "boolean", exp.Subquery: self._subquery,
+            exp.Anonymous: self._user_defined,
         }  # fmt: skip
 
     def type_of(self, node: exp.Expr) -> str:
@@ -292,6 +298,20 @@ class ExpressionTyper(ABC):
         if node.expressions:
             return None
         return self._expect(node.this, types.is_portable)
+
+    def _user_defined(self, node: exp.Expr) -> str | None:
+        known = self.functions.get(node.name)
+        if known is not None:  # a tree is typed more than once
+            return known.udf.returns
+        udf = self._udfs.get(node.name.casefold())
+        if udf is None:
+            return None
+        found = portable_function(udf, [self.type_of(argument) for argument in node.expressions])
+        if found is None:
+            return None
+        self.functions[found.name] = found
+        node.set("this", found.name)
+        return found.udf.returns
 
 
 def _number_text(node: exp.Expr) -> str | None:

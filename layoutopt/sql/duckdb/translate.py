@@ -19,9 +19,11 @@ from sqlglot.optimizer.qualify import qualify
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import Spark4, parse_statement
 from layoutopt.sql.duckdb import types
 from layoutopt.sql.duckdb.expressions import refuse, short
+from layoutopt.sql.duckdb.functions import PortableFunction
 from layoutopt.sql.duckdb.typer import MERGED, Typer
 from layoutopt.sql.plain_names import name_plainly, plain_name, with_plain_names
 from layoutopt.sql.problems import StatementError
@@ -31,16 +33,22 @@ from layoutopt.sql.problems import StatementError
 class PortableSql:
     """A text for DuckDB: where tables are the views that were named, and the columns of its answer in Spark's types.
 
-    ``is_flat``: a single SELECT without subqueries or CTEs, which reads each of its views once.
+    ``is_flat``: a single SELECT without subqueries or CTEs, which reads each of its views once. ``functions``: the
+    user's functions that it calls.
     """
 
     sql: str
     columns: tuple[Column, ...]
     is_flat: bool
+    functions: tuple[PortableFunction, ...] = ()
 
 
 def portable_sql(
-    sql: str, tables: Mapping[str, Schema], views: Mapping[int, str] | str, time_zone: str = "UTC"
+    sql: str,
+    tables: Mapping[str, Schema],
+    views: Mapping[int, str] | str,
+    time_zone: str = "UTC",
+    udfs: Udfs = NO_UDFS,
 ) -> PortableSql:
     """The DuckDB text that answers ``sql`` as Spark would.
 
@@ -50,6 +58,7 @@ def portable_sql(
         views: the view to read in place of each mention of a table, by the place in the text where the mention starts;
             or one view for all. Its columns have plain names (:mod:`layoutopt.sql.plain_names`).
         time_zone: the session's, of both engines.
+        udfs: the user's functions that the text may call.
 
     Raises:
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
@@ -62,7 +71,8 @@ def portable_sql(
     name_plainly(written)
     tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
     tree = _qualified(written, sql, tables)
-    columns = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone).check(tree)
+    typer = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone, udfs)
+    columns = typer.check(tree)
     names = [spelled.get(column.name.lower(), column.name) for column in columns]
     if selected is not None and len(selected) == len(names):
         names = [given or name for given, name in zip(selected, names, strict=True)]
@@ -70,7 +80,8 @@ def portable_sql(
     tree = pushdown_projections(tree)
     _replace_tables(tree, {name.lower() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
-    return PortableSql(tree.sql(dialect="duckdb"), typed, sum(1 for _ in tree.find_all(exp.Query)) == 1)
+    is_flat = sum(1 for _ in tree.find_all(exp.Query)) == 1
+    return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()))
 
 
 def _parsed(sql: str) -> exp.Query:

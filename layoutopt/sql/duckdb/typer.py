@@ -9,6 +9,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.duckdb import types
 from layoutopt.sql.duckdb.expressions import ExpressionTyper, check_groups, refuse, short
 from layoutopt.sql.types.rules import is_floating
@@ -24,8 +25,8 @@ MERGED = "merged"
 class Typer(ExpressionTyper):
     """Finds the types of a qualified tree's columns, refusing what is not known to be portable."""
 
-    def __init__(self, tables: Mapping[str, Schema], time_zone: str = "UTC") -> None:
-        super().__init__(time_zone)
+    def __init__(self, tables: Mapping[str, Schema], time_zone: str = "UTC", udfs: Udfs = NO_UDFS) -> None:
+        super().__init__(time_zone, udfs)
         self._tables = tables
         self._outputs: dict[int, list[Column]] = {}
         self._scope: Scope | None = None

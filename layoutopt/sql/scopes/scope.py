@@ -25,11 +25,15 @@ class Resolution:
         own: whether it is about this block's own columns, not an outer one's.
         exact: the one column whose value it surely is; None where that is not sure, or it is a field of a struct, or
             the value of several columns, or of a table that is not looked at.
+        struct: the one column that it surely is a field of, or of a field of.
+        fields: the names that lead there.
     """
 
     columns: tuple[Holder, ...]
     own: bool
     exact: Holder | None = None
+    struct: Holder | None = None
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -39,6 +43,8 @@ class _Search:
     parts: Sequence[str]
     met: list[Attribute] = field(default_factory=list)
     exact: Attribute | None = None
+    struct: Attribute | None = None
+    fields: Sequence[str] = ()
 
     def settled_in(self, shown: Shown, hidden: bool) -> bool:
         """Look among the visible or the hidden columns; whether the name surely means one of them.
@@ -54,8 +60,9 @@ class _Search:
             self.met += [each for each, _ in found]
             sure = [each for each, called in found if called]
             if sure:
-                is_one = not doubtful and len(sure) == 1 and place == len(self.parts) - 1
-                self.exact = sure[0] if is_one else None
+                if not doubtful and len(sure) == 1:
+                    self.fields = self.parts[place + 1 :]
+                    self.exact, self.struct = (None, sure[0]) if self.fields else (sure[0], None)
                 return True
         return False
 
@@ -138,8 +145,9 @@ class Scope:
             settled = search.settled_in(block.shown, hidden=False) or search.settled_in(block.shown, hidden=True)
             met_here = len(search.met) if block is self else met_here
             if settled:
-                exact = search.exact if block is self else None
-                return Resolution(search.columns, met_here > 0, _holder(exact))
+                exact, struct = (search.exact, search.struct) if block is self else (None, None)
+                fields = tuple(search.fields)
+                return Resolution(search.columns, met_here > 0, _holder(exact), _holder(struct), fields)
         if self.alias(search.parts[0]) is not None:
             return Resolution(search.columns, own=True)
         if not search.met:

@@ -1,0 +1,134 @@
+"""User-defined functions in a Spark session: declared there once, and known again as long as nobody replaces them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf as spark_udf
+
+from layoutopt.errors import SettingError
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.predicates.calls import user_calls
+from layoutopt.model.udf import Udf, Udfs, by_name, called_name
+from layoutopt.spark.core.sessions import check_settings
+
+_LOCK: Final = threading.Lock()
+_DECLARED: Final[dict[str, dict[str, tuple[Udf, Any]]]] = {}
+"""By session: each function by name, with what Spark's registry holds for it."""
+
+
+def declare(spark: SparkSession, *udfs: Udf) -> None:
+    """Make functions of yours known to a session: to Spark by name, and to layoutopt, so that queries skip by them.
+
+    Their modules need not be there for Spark's workers: what is sent there is the function itself, but not what it
+    imports. Declaring a function again replaces it.
+
+    Args:
+        spark: the session.
+        udfs: made by :func:`layoutopt.udf`.
+
+    Raises:
+        SettingError: Spark has a function of that name itself, which it would call instead; or two have one name.
+    """
+    for each in by_name(udfs).values():
+        if _handle(spark, each.name, "builtin") is not None:
+            raise SettingError(
+                f"{each.name!r} is a function of Spark's own; call yours otherwise: my_{each.name}=MODULE:NAME"
+            )
+        _register(spark, each.name, each.checked(), each)
+        _register(spark, each.measured_name, each.or_null(), each)
+        with _LOCK:
+            _DECLARED.setdefault(_session(spark), {})[each.name] = each, _handle(spark, each.name)
+
+
+def declared(spark: SparkSession) -> Udfs:
+    """The functions that were declared in a session, without those whose names mean something else there by now."""
+    with _LOCK:
+        known = dict(_DECLARED.get(_session(spark), {}))
+    return {name: udf for name, (udf, handle) in known.items() if _same(_handle(spark, name), handle)}
+
+
+def is_registered(spark: SparkSession, name: str) -> bool:
+    """Whether the session has a function of its own under a name."""
+    return _handle(spark, name) is not None
+
+
+def check_features(spark: SparkSession, features: FeatureSet, what: str) -> None:
+    """Refuse a session in which a document's features would mean something else, or can't be computed.
+
+    Args:
+        spark: the session that will evaluate them.
+        features: the document's.
+        what: the document, for the message: ``the plan``.
+
+    Raises:
+        SettingError: a setting differs, or a function that the features call was not declared, or has changed since.
+    """
+    check_settings(spark, features.settings, what)
+    known = declared(spark)
+    for fn in dict.fromkeys(call.fn for feature in features for call in user_calls(feature.node)):
+        name = called_name(fn)
+        udf = known.get(name)
+        if udf is None:
+            raise SettingError(f"{what} has features of the function {name}; name it: --udf {name}=MODULE:NAME")
+        if udf.measured_name != fn:
+            raise SettingError(
+                f"the function {name} is not the one that {what} was made with; analyse and plan again, or give it "
+                "its old code"
+            )
+
+
+def _register(spark: SparkSession, name: str, function: Callable[..., Any], udf: Udf) -> None:
+    with _sent_as_code(udf.function):
+        # Without Arrow, whatever the session prefers: the two give other values where a result has another type.
+        spark.udf.register(name, spark_udf(function, udf.returns, useArrow=False))
+
+
+@contextmanager
+def _sent_as_code(function: Callable[..., Any]) -> Iterator[None]:
+    """Within the block the function is sent to workers as code, not as the name of a module that they may lack."""
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    pickling: Any = cloudpickle
+    if module is None or not _is_sent(module) or module.__name__ in pickling.list_registry_pickle_by_value():
+        yield
+        return
+    pickling.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        pickling.unregister_pickle_by_value(module)
+
+
+def _is_sent(module: ModuleType) -> bool:
+    """Whether workers may lack a module that comes from a file: Python's own they have."""
+    own = module.__name__.partition(".")[0] in sys.stdlib_module_names
+    return getattr(module, "__file__", None) is not None and not own
+
+
+def _session(spark: SparkSession) -> str:
+    java: Any = spark._jsparkSession
+    return str(java.sessionUUID())
+
+
+def _handle(spark: SparkSession, name: str, whose: Literal["session", "builtin"] = "session") -> Any:
+    """What Spark's registry holds under a name now; None where there is no such function."""
+    java: Any = spark._jsparkSession
+    jvm: Any = spark.sparkContext._jvm
+    some = jvm.scala.Option.apply
+    found = (
+        java.sessionState()
+        .functionRegistry()
+        .lookupFunctionBuilder(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, some(whose), some("system")))
+    )
+    return found.get() if found.isDefined() else None
+
+
+def _same(found: Any, handle: Any) -> bool:
+    return found is not None and bool(found.equals(handle))

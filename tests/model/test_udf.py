@@ -1,0 +1,115 @@
+"""Functions of the user's: how they are declared, and when changed code is another function."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import layoutopt
+from layoutopt.errors import SettingError
+from layoutopt.model.predicates import Call, Col, InSet, Predicate, describe, to_sql
+from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.udf import as_udf, by_name, udf
+from layoutopt.model.values import ValueSet
+from layoutopt.sql.scopes.pushdown import rejects_nulls
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+def on(day: dt.date) -> dt.datetime:
+    return dt.datetime.combine(day, dt.time())
+
+
+def call(digest: str) -> Call:
+    return Call(f"_layoutopt_shout_{digest}", (Col("s", "string"),), "string")
+
+
+def test_a_plain_function_is_declared_by_its_return_type() -> None:
+    found = as_udf(shout, "loud")
+    assert (found.name, found.returns, found.parameters, found("a")) == ("loud", "string", ("text",), "A")
+    assert len(found.digest) == 16
+    assert as_udf(found, "other").digest == found.digest
+
+
+def test_a_declared_function_keeps_what_it_declares() -> None:
+    @layoutopt.udf("double", implies={"<": ":a < :value"}, version="7")
+    def Half(a: float) -> float:  # noqa: N802
+        return a / 2
+
+    assert as_udf(Half) is Half
+    assert (Half.name, dict(Half.implies), Half(3)) == ("half", {"<": ":a < :value"}, 1.5)
+
+
+def test_another_version_is_another_function() -> None:
+    one, two = (layoutopt.udf("string", version=version)(shout) for version in "12")
+    assert one.digest != two.digest
+    assert layoutopt.udf("string", version="1")(shout) == one
+    assert layoutopt.udf("boolean", version="1")(shout).digest != one.digest
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: as_udf(on), "nothing says what on returns"),
+        (lambda: as_udf(3), "3 is no function"),
+        (lambda: layoutopt.udf("timestamp")(on), "returns 'timestamp'"),
+        (lambda: layoutopt.udf("string", name="Ä")(shout), "no name of a function"),
+        (lambda: layoutopt.udf("string", implies={"<>": "TRUE"})(shout), "implies something by '<>'"),
+        (lambda: layoutopt.udf("string", implies="TRUE")(shout), "implies something by 'true'"),
+        (lambda: layoutopt.udf("string", implies={"=": ":txet = 1"})(shout), "names :txet; its parameters are text"),
+        (
+            lambda: by_name([as_udf(shout), udf("string", name="shout", version="2")(len)]),
+            "two functions are called shout",
+        ),
+    ],
+)
+def test_what_can_not_be_is_refused_in_one_sentence(make: object, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make()  # type: ignore[operator]
+
+
+def test_calls_of_changed_code_are_other_functions() -> None:
+    old, new = (InSet(call(digest * 16), ValueSet.point("A")) for digest in "ab")
+    assert subsumes((Predicate((old,)),), old)
+    assert not subsumes((Predicate((old,)),), new)
+    assert describe(old) == "shout(s) = 'A'"
+    assert to_sql(old) == "_layoutopt_shout_aaaaaaaaaaaaaaaa(`s`) = 'A'"
+
+
+def test_no_rule_takes_a_users_function_for_one_of_sparks() -> None:
+    """By its name alone `try_add` keeps order and is NULL where an argument is."""
+    assert not rejects_nulls(InSet(udf_call("try_add"), ValueSet.point(1)))
+    assert rejects_nulls(InSet(Call("try_add", (Col("a", "int"), Col("b", "int")), "int"), ValueSet.point(1)))
+
+
+def udf_call(name: str) -> Call:
+    declared = udf("int", name=name, version="1")(lambda a, b: 1)
+    return Call(declared.measured_name, (Col("a", "int"), Col("b", "int")), "int")
+
+
+def test_a_function_that_fails_for_a_row_gives_null() -> None:
+    assert as_udf(shout).or_null()(None) is None
+    assert as_udf(shout).or_null()("a") == "A"
+
+
+def test_a_result_of_another_type_is_an_error_and_no_null() -> None:
+    found = udf("double", version="1")
+    assert found(lambda_of(3)).checked()() == 3.0
+    assert type(found(lambda_of(np.float64(2))).checked()()) is float
+    assert found(lambda_of(None)).checked()() is None
+    for value in (True, "3", dt.date(2026, 1, 1)):
+        with pytest.raises(RuntimeError, match=r"the function given returned .*, which is no double"):
+            found(lambda_of(value)).checked()()
+        assert found(lambda_of(value)).or_null()() is None
+
+
+def lambda_of(value: object) -> Callable[[], object]:
+    def given() -> object:
+        return value
+
+    return given

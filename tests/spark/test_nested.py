@@ -1,0 +1,101 @@
+"""Parts of nested columns: conditions mean what they mean to Spark, features and indexes of them skip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import layoutopt
+from layoutopt.features.choose import mine_all
+from layoutopt.inspect.verify import verify
+from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.predicates import TRUE, to_sql
+from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.indexes import indexes_asked
+from layoutopt.sql.scans import scans_of
+from layoutopt.workload.analyze import analyze
+from layoutopt.workload.log import LogEntry
+from tests.spark.tables import plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+ROWS = 800
+TYPE = """
+    id int, st struct<a: int, deep: struct<word: string, d: double>>, m map<string, int>, arr array<int>,
+    words array<string>, byid map<int, struct<a: string>>
+"""
+CONDITIONS = [
+    "st.a = 3", "st.a <> 3", "NOT st.a > 3", "st.a IS NULL", "st.deep.word LIKE 'w1%'", "st['deep'].d > 0.5",
+    "isnan(st.deep.d)", "st.deep.word IS NULL AND st.a > 1", "m['k'] = 4", "m['z'] IS NULL",
+    "m['k'] <> 4 OR st.a < 2",
+    "array_contains(arr, 3)", "NOT array_contains(arr, 3)", "array_contains(words, 'w2')", "byid[1].a = 'x1'",
+    "byid[1].a IS NOT NULL", "element_at(m, 'k') IN (1, 2)", "try_element_at(arr, 2) = 4",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    def row(i: int) -> tuple[object, ...]:
+        deep = (
+            None if i % 13 == 0 else (None if i % 7 == 0 else f"w{i % 30}", [float("nan"), None, i / 100, -0.0][i % 4])
+        )
+        struct = None if i % 17 == 0 else (None if i % 5 == 0 else i // 40, deep)
+        held = None if i % 19 == 0 else {"k": None if i % 6 == 0 else i % 9, "z": 1} if i % 3 else {}
+        numbers = None if i % 23 == 0 else [None, i % 11] if i % 2 else [i % 5, 4]
+        return i, struct, held, numbers, [f"w{i % 8}"] if i % 9 else None, {i % 3: (f"x{i % 4}",)} if i % 2 else {}
+
+    return spark.createDataFrame([row(i) for i in range(ROWS)], TYPE).coalesce(1)
+
+
+def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
+    schema = schema_of(rows)
+    read = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
+    assert not [text for text, scan in zip(CONDITIONS, read, strict=True) if scan.unusable or scan.filter.root == TRUE]
+    pairs = [(text, to_sql(scan.filter)) for text, scan in zip(CONDITIONS, read, strict=True)]
+    differing = [F.sum(F.expr(f"if(({a}) <=> true, 1, 0) <> if(({b}) <=> true, 1, 0)").cast("int")) for a, b in pairs]
+    matching = [F.sum(F.expr(f"if({a}, 1, 0)")) for a, _ in pairs]
+    counted = rows.select(*differing, *matching).first()
+    assert counted is not None
+    assert list(counted[: len(pairs)]) == [0] * len(pairs)
+    assert all(0 < n < ROWS for n in counted[len(pairs) :])
+
+
+def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    schema = schema_of(rows)
+    log = [LogEntry(i, f"SELECT id FROM t WHERE {text}") for i, text in enumerate(CONDITIONS * 2)]
+    found = analyze(log, schema, "t")
+    features = mine_all(found.queries, schema, threshold=2, num_features=30)
+    document = FeaturesDocument("t", schema, features, found.queries)
+    assert any("array_contains" in to_sql(feature.node) for feature in features)
+    plan = plan_of(document, block_rows=50)
+    indexes = indexes_asked(("st.a:gap-list", "st.deep.word:value-list", "lower(st.deep.word):bloom"), document)
+    load(spark, rows, str(tmp_path / "t"), replace(plan, indexes=indexes))
+    table = layoutopt.open_table(str(tmp_path / "t"))
+    checked = verify(table)
+    assert checked.problems == ()
+    assert [text for text in checked.unchecked if "(" not in text] == []
+    session = spark.newSession()
+    register(session, "t", str(tmp_path / "t"))
+    enable(session)
+    rows.createOrReplaceTempView("nested_rows")
+    by = {"features": 0, "index": 0}
+    try:
+        for text in [*CONDITIONS, "st.a = 11", "st.a BETWEEN 300 AND 400", "lower(st.deep.word) = 'zzz'"]:
+            answer = session.sql(f"SELECT id FROM t WHERE {text}").collect()
+            wanted = spark.sql(f"SELECT id FROM nested_rows WHERE {text}").collect()
+            assert sorted(answer) == sorted(wanted), text
+            (scan,) = last_scans(session)
+            for mechanism in by:
+                by[mechanism] += scan.skipped_by[mechanism].blocks
+    finally:
+        disable(session)
+    assert by["features"] > 100
+    assert by["index"] > 20
