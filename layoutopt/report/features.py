@@ -12,6 +12,7 @@ from rich.text import Text
 from layoutopt.features.analysis import LogAnalysis
 from layoutopt.features.stability import Curve
 from layoutopt.features.weights import feature_shares, feature_weights
+from layoutopt.indexes.suggesting import Suggestion, suggested_indexes
 from layoutopt.model.predicates import describe_all
 from layoutopt.workload.analyze import UNUSABLE
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _COMMON_AT = (0.01, 0.05, 0.1, 0.2, 0.5)
 _STABLE_AT = (0.1, 0.3, 0.5)
+_MOST_INDEXES = 5
 _EXAMPLES = 5
 """Skipped statements that the readable report quotes; the JSON has all."""
 
@@ -38,6 +40,7 @@ def summary(analysis: LogAnalysis, output: Path) -> dict[str, object]:
         "features": [
             {"filter": text, "weight": weight, "queries": queries} for text, weight, queries in _features(analysis)
         ],
+        "indexes": [{"index": str(each.spec), "queries": each.weight} for each in _suggested(analysis)],
         "commonality": _points(analysis.commonality, _COMMON_AT),
         "stability": _points(analysis.stability, _STABLE_AT),
     }
@@ -60,6 +63,9 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     console.print(f"{used} of {statements} statements used{in_part}, T = {analysis.threshold}")
     _print_left_out(console, analysis)
     _print_skipped(console, analysis)
+    for each in _suggested(analysis)[:_MOST_INDEXES]:
+        text = f"No feature helps {each.weight:g} queries that --index {each.spec} might (or plan with --index-budget)"
+        console.print(Text(text))
     for name, curve, at in (
         ("Commonality: the most frequent filters, and the queries that use them", analysis.commonality, _COMMON_AT),
         ("Stability: the queries seen, and all that use their filters", analysis.stability, _STABLE_AT),
@@ -68,6 +74,10 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     if document.exclude_columns:
         console.print(Text(f"Filters on these columns make no features: {', '.join(document.exclude_columns)}"))
     console.print(Text(f"Written: {output}"))
+
+
+def _suggested(analysis: LogAnalysis) -> tuple[Suggestion, ...]:
+    return suggested_indexes(analysis.document.queries, analysis.document.features)
 
 
 def _print_left_out(console: Console, analysis: LogAnalysis) -> None:
