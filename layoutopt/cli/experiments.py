@@ -115,6 +115,14 @@ def _tuning(settings: BenchSettings, session: Session) -> None:
     session.show([vars(each) for each in tuned], lambda console: print_tuning(console, tuned))
 
 
+def _ablation(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.tpch.ablation import ablation_figures, print_ablation
+
+    with session.working("taking deviations one by one") as work:
+        figures = ablation_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+    session.show([vars(each) for each in figures], lambda console: print_ablation(console, figures))
+
+
 def _calibrate(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.calibrate import calibrate, calibration_report
 
@@ -165,6 +173,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "estimates": _estimates,
         "partitioners": _partitioners,
         "tuning": _tuning,
+        "ablation": _ablation,
         "calibrate": _calibrate,
         "cluster": _cluster,
         "scaling": _scaling,

@@ -21,6 +21,7 @@ Experiment = Literal[
     "estimates",
     "partitioners",
     "tuning",
+    "ablation",
     "calibrate",
     "cluster",
     "scaling",
@@ -38,6 +39,7 @@ class BenchSettings(VerbSettings):
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
         "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
         "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
+        "ablation: from blocks as the thesis has them to the default, one deviation at a time; "
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
         "a row costs at each scale factor that was run"
@@ -51,6 +53,7 @@ class BenchSettings(VerbSettings):
     calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
     streams: Names = Field(
         (),
-        description="only these query streams, of tpch, partitioners, tuning, scaling, query, which also knows "
-        "chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning two; of query chapter3]",
+        description="only these query streams, of tpch, partitioners, tuning, ablation, scaling, query, which also "
+        "knows chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning and ablation two; of "
+        "query chapter3]",
     )

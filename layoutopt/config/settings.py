@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from layoutopt.config.fields import (
     Age,
@@ -102,6 +103,11 @@ class AnalyzeSettings(VerbSettings):
     plot: Path | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
+_AS_WRITTEN: Final = MappingProxyType(
+    {"guides": "features", "weights": "subsumed", "slices": False, "partitioner": "ward", "row_order": ("none",)}
+)
+
+
 class PlanSettings(VerbSettings):
     """From features and a source to a plan."""
 
@@ -146,6 +152,19 @@ class PlanSettings(VerbSettings):
         ge=0,
         description="judge plans in `auto` and --tune by the worst quarter of so many resamples of the log, so that "
         "none lives on a few queries",
+    )
+    weights: Literal["marginal", "subsumed"] = Field(
+        "marginal",
+        description="what a feature counts for while blocks are made: the rows that queries skip by it beyond stricter "
+        "features, or all queries that it subsumes (the thesis's Equation 3.1)",
+    )
+    slices: bool = Field(
+        True, description="whether ranges of the most filtered column that no feature is about guide blocks too"
+    )
+    as_written: bool = Field(
+        False,
+        description="make blocks as the thesis has it: --guides features --weights subsumed --no-slices --partitioner "
+        "ward --row-order none, each unless given; column groups are searched for as always",
     )
     effort: Literal["low", "default", "high"] = Field(
         "low",
@@ -206,6 +225,14 @@ class PlanSettings(VerbSettings):
     budget_unit: Cost = Field("cells", description="what storage budgets count: cells, or compressed bytes")
     copies: int = Field(2, ge=1, description="how often `gsop-fullcopy` stores the table")
     output: Path = Field(Path("plan.json"), description="the file to write")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_written(cls, values: Any) -> Any:
+        """The thesis's settings where they are asked for and not given otherwise."""
+        asked = isinstance(values, dict) and (values.get("as_written") or values.get("as-written"))
+        given = {str(key).replace("-", "_") for key in values} if asked else set()
+        return {**values, **{key: value for key, value in _AS_WRITTEN.items() if key not in given}} if asked else values
 
 
 class LoadSettings(VerbSettings):

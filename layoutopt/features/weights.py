@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -62,6 +63,31 @@ def feature_weights(
             raise ValueError("marginal weights need the features' selectivity")
         shares = _marginal(shares, selectivity)
     return np.asarray(query_weights @ shares)
+
+
+MARGINAL: Final = "marginal"
+SUBSUMED: Final = "subsumed"
+WEIGHINGS: Final = (MARGINAL, SUBSUMED)
+"""What a feature counts for: what queries skip by it beyond stricter ones, or all that it subsumes (Eq. 3.1)."""
+
+
+def segment_weights(weighing: str, shares: Floats, query_weights: Floats, vectors: VectorCounts) -> Floats:
+    """The weights of a segment's features, ``float64[f]``, by one of :data:`WEIGHINGS`.
+
+    Args:
+        weighing: which.
+        shares: how much of each query each feature covers, ``float64[n_queries, f]``.
+        query_weights: ``float64[n_queries]``, 0 for queries that don't reach the segment.
+        vectors: of the segment's rows.
+    """
+    if weighing == SUBSUMED:
+        return subsuming_weights(shares, query_weights)
+    return marginal_weights(shares, query_weights, vectors)
+
+
+def subsuming_weights(shares: Floats, query_weights: Floats) -> Floats:
+    """The weights of Equation 3.1, ``float64[f]``: of each feature the weight of all queries that it subsumes."""
+    return feature_weights(shares >= 1.0, query_weights)
 
 
 def marginal_weights(shares: Floats, query_weights: Floats, vectors: VectorCounts) -> Floats:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.features.weights import feature_shares
+from layoutopt.features.weights import MARGINAL, feature_shares
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
@@ -68,6 +68,8 @@ class PlanRequest:
         budget_unit: what budgets are of: ``cells``, or compressed ``bytes``.
         copies: how often ``gsop-fullcopy`` stores the table.
         partitioner: what a load blocks by vectors with, by its name; searches compare by Ward's method.
+        weights: what features count for while blocks are made: ``marginal``, or as in Equation 3.1 ``subsumed``.
+        slices: whether ranges of the most filtered column that no feature is about guide blocks too.
         row_order: the columns that sort the rows of each block, or alone ``auto`` (chosen by what training queries
             read) or ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
     """
@@ -89,6 +91,8 @@ class PlanRequest:
     budget_unit: str = "cells"
     copies: int = 2
     partitioner: str = DEFAULT
+    weights: str = MARGINAL
+    slices: bool = True
     row_order: tuple[str, ...] | None = None
 
     @property

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from layoutopt import extensions
 from layoutopt.errors import SettingError
+from layoutopt.features.weights import WEIGHINGS
 from layoutopt.methods import strategies
 from layoutopt.methods.proposals import FEATURES, GUIDES, Method, PlanRequest
 from layoutopt.methods.replication import REPLICATING
@@ -54,6 +55,8 @@ def check_request(request: PlanRequest) -> None:
     """
     find_method(request.method)
     find_partitioner(request.partitioner)
+    if request.weights not in WEIGHINGS:
+        raise SettingError(f"--weights is {request.weights!r}; give {' or '.join(WEIGHINGS)}")
     for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
         if (value := getattr(request, name)) < 1:
             raise SettingError(f"--{name.replace('_', '-')} is {value}; give at least 1")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from layoutopt.errors import PlanError
-from layoutopt.features.weights import marginal_weights
+from layoutopt.features.weights import MARGINAL, segment_weights
 from layoutopt.methods.proposals import (
     BOTH,
     FEATURES,
@@ -27,6 +27,7 @@ from layoutopt.model.layout import (
     MIN_ROWS,
     PREDICATE_SORT,
     QUANTILES,
+    WEIGHTS,
     Blocking,
     ByCuts,
     ByOrder,
@@ -73,8 +74,8 @@ def sop(planning: PlanningInput) -> LayoutProposal:
     pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
     # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
     min_rows = calibrate_min_rows(find_partitioner(WARD), pairs, planning.request.block_rows, planning.request.seed)
-    cut_by = cut_param(planning, planning.schema.names)
-    blocking = ByVectors(planning.request.partitioner, ((MIN_ROWS, min_rows), *cut_by))
+    params = blocking_params(planning, planning.schema.names)
+    blocking = ByVectors(planning.request.partitioner, ((MIN_ROWS, min_rows), *params))
     scheme = _one_layout(planning, blocking, guides)
     return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
 
@@ -109,13 +110,14 @@ def _some(planning: PlanningInput, count: int) -> PlanningInput:
 
 def _guided(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
     """The same planning as if there were no features but these; ``shares`` are those of all."""
-    partitions = tuple(_projected(part, guides, shares[:, list(guides)]) for part in planning.partitions)
+    weighing = planning.request.weights
+    partitions = tuple(_projected(part, guides, shares[:, list(guides)], weighing) for part in planning.partitions)
     return replace(planning, features=planning.features.only(guides), partitions=partitions)
 
 
-def _projected(part: PartitionHistogram, guides: Sequence[int], shares: Floats) -> PartitionHistogram:
+def _projected(part: PartitionHistogram, guides: Sequence[int], shares: Floats, weighing: str) -> PartitionHistogram:
     vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=marginal_weights(shares, part.query_weights, vectors))
+    return replace(part, vectors=vectors, weights=segment_weights(weighing, shares, part.query_weights, vectors))
 
 
 def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
@@ -190,7 +192,7 @@ def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
 def _with_cut(planning: PlanningInput, layout: Layout) -> Layout:
     if not isinstance(layout.blocking, ByVectors):
         return layout
-    return replace(layout, blocking=replace(layout.blocking, params=cut_param(planning, layout.columns)))
+    return replace(layout, blocking=replace(layout.blocking, params=blocking_params(planning, layout.columns)))
 
 
 def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
@@ -262,7 +264,14 @@ def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     return orderable[:_MOST_ORDER_COLUMNS]
 
 
-def cut_param(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def blocking_params(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """What a load has to know of a layout's blocking: the column that it is cut by, if any, and unusual weights."""
+    cut_by = _cut_param(planning, columns) if planning.request.slices else ()
+    weighing = planning.request.weights
+    return cut_by if weighing == MARGINAL else (*cut_by, (WEIGHTS, weighing))
+
+
+def _cut_param(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The parameter that says by which column rows of one vector are cut into blocks, if by any.
 
     The most filtered of these columns that no feature is about: features say nothing of it, so rows of equal vectors

@@ -38,6 +38,7 @@ MIN_ROWS = "min_rows"
 """The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
 
 CUT_BY = "cut_by"
+WEIGHTS = "weights"
 """The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
 
 QUANTILES = "quantiles"

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
-from layoutopt.features.weights import feature_weights
+from layoutopt.features.weights import MARGINAL, SUBSUMED, WEIGHINGS, feature_weights, subsuming_weights
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
 from layoutopt.model.columns import word_names
-from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, ByCuts, ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
@@ -143,12 +143,22 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
     share = np.hstack([shares[:, local], slices.shares])
     held, served = present_rows(layout, words), served_queries(plan, layout)
     matching = bit_shares(guiding if held.all() else guiding[held], len(local) + n_slices)
-    weights = feature_weights(share[served], reached[served], matching, marginal=True)
+    weights = _weights(layout.blocking, share[served], reached[served], matching)
     objective = None
     if layout.blocking.algorithm != WARD:
         counted = np.where(served, reached, 0.0)
         objective = objective_of(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
     return Guides(guiding, weights, n_slices, objective)
+
+
+def _weights(blocking: ByVectors, shares: Floats, reached: Floats, matching: Floats) -> Floats:
+    """The guides' weights, as the plan says."""
+    weighing = dict(blocking.params).get(WEIGHTS, MARGINAL)
+    if weighing not in WEIGHINGS:
+        raise PlanError(f"the plan's {WEIGHTS} are {weighing!r:.80}; plan again, or give {' or '.join(WEIGHINGS)}")
+    if weighing == SUBSUMED:
+        return subsuming_weights(shares, reached)
+    return feature_weights(shares, reached, matching, marginal=True)
 
 
 def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table) -> Slices:

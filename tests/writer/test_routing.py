@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from layoutopt.errors import PlanError
 from layoutopt.model.arrays import Words
-from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import CUT_BY, WEIGHTS, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
@@ -155,6 +156,18 @@ def test_a_query_weighs_by_its_local_features_alone() -> None:
     assert unpack(guides.words, 2).tolist() == unpack(words, 4)[:, [0, 2]].tolist()
     # Both match a fifth of the rows: the first has all of the four queries' weight, the second what it leaves.
     assert guides.weights.tolist() == pytest.approx([4.0, 0.8])
+
+
+def test_as_written_every_subsuming_feature_has_a_querys_whole_weight() -> None:
+    table, words = rows()
+    plan = a_plan()
+    layout = Layout(SCHEMA.names, (0, 2), SCHEMA.names, ByVectors(params=((WEIGHTS, "subsumed"),)))
+    shares = np.array([[1.0, 0, 0.5, 0], [1.0, 0, 1.0, 0], [0, 1.0, 1.0, 0], [0.5, 0, 0.5, 1.0]])
+    guides = guides_of(plan, layout, table, words, shares, queries_reaching(plan, table))
+    assert guides.weights.tolist() == [2.0, 2.0]
+    strange = replace(layout, blocking=ByVectors(params=((WEIGHTS, "mine"),)))
+    with pytest.raises(PlanError, match="the plan's weights are 'mine'; plan again, or give marginal or subsumed"):
+        guides_of(plan, strange, table, words, shares, queries_reaching(plan, table))
 
 
 class TestSlices:

@@ -158,6 +158,8 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         budget_unit=settings.budget_unit,
         copies=settings.copies,
         partitioner=with_effort(settings.partitioner, settings.effort),
+        weights=settings.weights,
+        slices=settings.slices,
         row_order=settings.row_order,
     )
 
