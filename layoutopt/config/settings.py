@@ -14,6 +14,7 @@ from layoutopt.config.fields import (
     Numbers,
     Place,
     Share,
+    Span,
     Text,
     VerbSettings,
     or_installed,
@@ -43,6 +44,13 @@ Dialect = Annotated[
 ]
 History = Literal["snowflake", "bigquery", "databricks", "redshift", "trino", "athena", "spark-events", "duckdb"]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
+HalfLife = Annotated[
+    Span | None,
+    Field(
+        description="let a statement count half as much for each such time, like 30d, that it is older than the log's "
+        "newest; every one needs a timestamp [default: all count alike]"
+    ),
+]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
 Last = Annotated[Text | None, Field(alias="to", description="load the source's partitions up to this value")]
 EventLog = Annotated[
@@ -68,6 +76,7 @@ class AnalyzeSettings(VerbSettings):
     weigh: Literal["runs", "bytes"] = Field(
         "runs", description="what a statement of a history weighs: 1, or the bytes that it scanned"
     )
+    half_life: HalfLife = None
     dialect: Dialect = "spark"
     column: SqlColumn = None
     threshold: int | None = Field(

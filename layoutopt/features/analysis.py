@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.choose import default_excluded, default_threshold, mine_all
@@ -17,6 +18,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
+from layoutopt.workload.decay import decayed
 from layoutopt.workload.log import read_log
 
 
@@ -65,6 +67,8 @@ def analyze_log(settings: AnalyzeSettings) -> LogAnalysis:
     found = analyze(
         entries, schema, settings.table, settings.dialect, meaning, deterministic_udfs=settings.deterministic_udfs
     )
+    if settings.half_life is not None:
+        found = replace(found, queries=decayed(found.queries, parse_age(settings.half_life), settings.time_zone))
     threshold = settings.threshold or default_threshold(found.queries)
     features = mine_all(
         found.queries,
