@@ -353,6 +353,11 @@ class DriftSettings(VerbSettings):
     most: float = Field(
         0.1, ge=0, le=1, description="by how much less of the rows the log may skip than the plan's own queries"
     )
+    regret: bool = Field(
+        False,
+        description="also plan the table anew for the log, by Spark, and say how much of what that would save is lost",
+    )
+    half_life: HalfLife = None
     dialect: Dialect = "spark"
     column: SqlColumn = None
 
