@@ -3,11 +3,14 @@
 ``layoutopt_nightly`` loads the date partition of each day when the day is over: one run a day, so that missed days are
 caught up, ``airflow backfill create`` loads a range, and several days load at once. A repeated try finds what an
 earlier one committed. ``layoutopt_plan_check`` asks each week whether the log of late still fits the plan.
+``layoutopt_follow_log`` lets the table follow its queries each night: partitions are laid out for the log of late once
+they have lost what that costs, and not before.
 
 Airflow needs only this file; the work is done by commands in the environment of layoutopt. Variables of Airflow's
 process, all optional:
 
-    LAYOUTOPT_CONF       the TOML file with [load] source and table, [drift] table and log    layoutopt.toml
+    LAYOUTOPT_CONF       the TOML file with [load] source and table, [drift] table and log,
+                         [optimize] table and log                                             layoutopt.toml
     LAYOUTOPT_PARTITION  the date column                                                      dt
     LAYOUTOPT_SUBMIT     what starts a job                                                    spark-submit
     LAYOUTOPT_JOBS       the folder of the jobs                                               that of this file
@@ -83,5 +86,24 @@ def layoutopt_plan_check() -> None:
     compare_with_log()
 
 
+@dag(
+    schedule="@daily",
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 1},
+    tags=["layoutopt"],
+)
+def layoutopt_follow_log() -> None:
+    """Lay partitions out for the queries of late where that pays."""
+
+    @task
+    def optimize() -> None:
+        run([*SUBMIT, str(JOBS / "optimize.py"), "--conf", CONF, "--auto", "--log-json", "-"])
+
+    optimize()
+
+
 nightly = layoutopt_nightly()
+follow_log = layoutopt_follow_log()
 plan_check = layoutopt_plan_check()

@@ -1,7 +1,8 @@
 """Write partitions of a table anew where that pays: ``spark-submit jobs/optimize.py --conf t.toml --budget-share 0.1``.
 
-Flags are those of ``layoutopt optimize`` by name: ``--table``, ``--partition``, ``--budget-bytes``, ``--budget-share``,
-``--dry-run``, ``--log-json``. What an earlier run did is found done. Exit codes are those of ``jobs/load.py``.
+Flags are those of ``layoutopt optimize`` by name: ``--table``, ``--partition``, ``--log``, ``--auto``,
+``--budget-share``, ``--dry-run``, ``--log-json`` and more. What an earlier run did is found done. Exit codes are those
+of ``jobs/load.py``.
 """
 
 from __future__ import annotations

@@ -82,6 +82,18 @@ def new_load_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dt%H%M%Sz}-{secrets.token_hex(8)}"
 
 
+def load_time(load_id: str) -> float:
+    """When a load began, in seconds since 1970, by its id; 0, as if always, of an id that does not tell.
+
+    >>> load_time("20260101t000000z-a"), load_time("mine")
+    (1767225600.0, 0.0)
+    """
+    try:
+        return datetime.strptime(load_id.partition("-")[0], "%Y%m%dt%H%M%Sz").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
+
+
 def partition_key(value: object) -> str:
     """A partition value as a name that is safe in any path; equal only for values with equal text.
 

@@ -160,6 +160,23 @@ def _scaling(settings: BenchSettings, session: Session) -> None:
     session.show(found, show)
 
 
+def _drift(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.drift.experiment import run_drift
+    from layoutopt.bench.drift.report import drift_report, plot_drift
+
+    with session.working("simulating") as work:
+        figures = run_drift(settings.seed, say=work.say)
+    picture = settings.folder / "drift.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    plot_drift(figures, picture)
+
+    def show(console: Console) -> None:
+        console.print(drift_report(figures))
+        console.print(f"Written: {picture}")
+
+    session.show([figure.to_json() for figure in figures], show)
+
+
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
     {
         "demo": _demo,
@@ -177,5 +194,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "calibrate": _calibrate,
         "cluster": _cluster,
         "scaling": _scaling,
+        "drift": _drift,
     }
 )

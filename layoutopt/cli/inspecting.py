@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,10 @@ from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from layoutopt.inspect.regret import Regret
     from layoutopt.inspect.verify import FileChecker, VerifyReport
+    from layoutopt.model.query import Query
+    from layoutopt.scan.table import Table
 
 verbs = typer.Typer()
 
@@ -153,13 +156,30 @@ def status(settings: StatusSettings, session: Session) -> None:
 
 @add_verb(verbs, DriftSettings, example="layoutopt drift tables/events last-week.jsonl --most 0.1")
 def drift(settings: DriftSettings, session: Session) -> None:
-    """Compare what a recent log skips with what the plan's own queries do; exit 1 where it is much less."""
+    """Compare what a recent log skips with what the plan's own queries do; exit 1 where it is much less.
+
+    Says too which families of queries are new, gone, grown and shrunk, and with --regret what planning anew would save.
+    """
     from layoutopt.inspect.drift import check_drift
     from layoutopt.inspect.drift import drift as drift_of
     from layoutopt.report.inspections import print_drift
 
     table = open_at(session, settings.table_path)
-    result = drift_of(table, analysed(table, settings.log, settings.column, settings.dialect).queries)
+    queries = analysed(table, settings.log, settings.column, settings.dialect, settings.half_life).queries
+    result = drift_of(table, queries)
+    if settings.regret:
+        result = replace(result, regret=_regret(table, queries, session))
     value = {**result.to_json(), "most": settings.most, "fits": result.fallen <= settings.most}
     session.show(value, lambda console: print_drift(console, result, settings.most))
     check_drift(result, settings.most)
+
+
+def _regret(table: Table, queries: Sequence[Query], session: Session) -> Regret:
+    """What is lost by not planning a table anew for a log's queries."""
+    from layoutopt.inspect.regret import regret_of
+    from layoutopt.inspect.status import current_plan
+    from layoutopt.spark.changing.fresh import fresh_plan
+
+    with session.working("planning anew") as work:
+        fresh = fresh_plan(start_spark(session), table, current_plan(table.catalog), queries, work.say)
+    return regret_of(fresh.reads, fresh.shares, fresh.plan.digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from layoutopt.cli.console import Session
@@ -37,13 +38,19 @@ def calibration_of(path: Path | None) -> Calibration | None:
     return read_calibration(path)
 
 
-def analysed(table: Table, log: str, column: str | None, dialect: str) -> Analysis:
-    """What the queries of a log ask of a table."""
+def analysed(table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None) -> Analysis:
+    """What the queries of a log ask of a table; with a half-life older ones count less."""
     from layoutopt.workload.analyze import analyze
     from layoutopt.workload.log import read_log
 
     entries = read_log(log, column=column, dialect=dialect)
-    return analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
+    found = analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
+    if half_life is None:
+        return found
+    from layoutopt.config.fields import parse_age
+    from layoutopt.workload.decay import decayed
+
+    return replace(found, queries=decayed(found.queries, parse_age(half_life), table.settings.time_zone))
 
 
 def start_spark(session: Session, name: str = "layoutopt") -> SparkSession:

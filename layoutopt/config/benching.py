@@ -25,6 +25,7 @@ Experiment = Literal[
     "calibrate",
     "cluster",
     "scaling",
+    "drift",
 ]
 
 
@@ -42,7 +43,8 @@ class BenchSettings(VerbSettings):
         "ablation: from blocks as the thesis has them to the default, one deviation at a time; "
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
-        "a row costs at each scale factor that was run"
+        "a row costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
+        "it pays to write partitions anew"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
@@ -50,6 +52,7 @@ class BenchSettings(VerbSettings):
         description="where data and results go, in `brushing` for these; finished steps are used again",
     )
     rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
+    seed: int = Field(0, ge=0, description="the seed of what `drift` draws at random")
     calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
     streams: Names = Field(
         (),

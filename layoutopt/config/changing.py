@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
-from layoutopt.config.fields import Names, Place, Text, Texts, VerbSettings
-from layoutopt.config.settings import EventLog, Source, TablePath
+from layoutopt.config.fields import Names, Place, Span, Text, Texts, VerbSettings
+from layoutopt.config.settings import Dialect, EventLog, HalfLife, Source, SqlColumn, TablePath
 
 
 class AppendSettings(VerbSettings):
@@ -57,6 +59,24 @@ class OptimizeSettings(VerbSettings):
 
     table_path: TablePath
     partition: Names = Field((), description="only these partitions, each by its key as `status` lists it")
+    log: Text | None = Field(
+        None,
+        description="a recent query log: lay out by a plan for its queries, made on the table's own rows like its "
+        "newest plan [default: by that, and by its queries]",
+    )
+    plan: Path | None = Field(None, description="lay out by this plan, that `plan` wrote, instead")
+    dialect: Dialect = "spark"
+    column: SqlColumn = None
+    half_life: HalfLife = None
+    auto: bool = Field(
+        False,
+        description="only where the queries of --log have lost as much as writing costs since a partition was written, "
+        "and more is expected to be saved within --horizon: for every night. A --half-life is found in the log",
+    )
+    horizon: Span = Field("7d", description="of --auto: within this time what is saved has to exceed what it costs")
+    write_cost: float = Field(
+        2.0, gt=0, description="of --auto: what writing a byte anew costs, in bytes that queries read"
+    )
     budget_bytes: int | None = Field(
         None, ge=1, description="rewrite at most so many bytes, the best gain a byte first"
     )

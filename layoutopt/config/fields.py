@@ -63,7 +63,15 @@ def _checked_age(text: str) -> str:
     return text
 
 
+def _checked_span(text: str) -> str:
+    if not parse_age(text):
+        raise ValueError("should be longer than nothing")
+    return text
+
+
 Age = Annotated[str, AfterValidator(_checked_age)]
+Span = Annotated[str, AfterValidator(_checked_span)]
+"""As an age, but not zero."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]

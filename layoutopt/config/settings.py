@@ -15,6 +15,7 @@ from layoutopt.config.fields import (
     Numbers,
     Place,
     Share,
+    Span,
     Text,
     VerbSettings,
     or_installed,
@@ -44,6 +45,13 @@ Dialect = Annotated[
 ]
 History = Literal["snowflake", "bigquery", "databricks", "redshift", "trino", "athena", "spark-events", "duckdb"]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
+HalfLife = Annotated[
+    Span | None,
+    Field(
+        description="let a statement count half as much for each such time, like 30d, that it is older than the log's "
+        "newest; every one needs a timestamp [default: all count alike]"
+    ),
+]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
 Last = Annotated[Text | None, Field(alias="to", description="load the source's partitions up to this value")]
 EventLog = Annotated[
@@ -69,6 +77,7 @@ class AnalyzeSettings(VerbSettings):
     weigh: Literal["runs", "bytes"] = Field(
         "runs", description="what a statement of a history weighs: 1, or the bytes that it scanned"
     )
+    half_life: HalfLife = None
     dialect: Dialect = "spark"
     column: SqlColumn = None
     threshold: int | None = Field(
@@ -370,6 +379,11 @@ class DriftSettings(VerbSettings):
     most: float = Field(
         0.1, ge=0, le=1, description="by how much less of the rows the log may skip than the plan's own queries"
     )
+    regret: bool = Field(
+        False,
+        description="also plan the table anew for the log, by Spark, and say how much of what that would save is lost",
+    )
+    half_life: HalfLife = None
     dialect: Dialect = "spark"
     column: SqlColumn = None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.choose import default_excluded, default_threshold, mine_all
@@ -18,6 +19,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
+from layoutopt.workload.decay import decayed
 from layoutopt.workload.log import read_log
 
 
@@ -68,6 +70,8 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = ()) -> LogAnaly
         weigh=settings.weigh,
     )
     found = analyze(entries, schema, settings.table, settings.dialect, meaning, by_name(udfs))
+    if settings.half_life is not None:
+        found = replace(found, queries=decayed(found.queries, parse_age(settings.half_life), settings.time_zone))
     threshold = settings.threshold or default_threshold(found.queries)
     features = mine_all(
         found.queries,

@@ -19,6 +19,9 @@ FEWEST = 4
 ENOUGH = 100
 """Statements held back by which plans can be judged: of fewer, single ones would decide."""
 
+Family = tuple[tuple[str, ...], frozenset[str]]
+"""The columns that a family of queries reads, and those that it filters by."""
+
 Split = tuple[tuple[Query, ...], tuple[Query, ...]]
 """Queries to train on, and queries to score by."""
 
@@ -90,11 +93,16 @@ def _split(queries: Sequence[Query], held: Container[int]) -> Split:
     )
 
 
+def family_of(query: Query) -> Family:
+    """The family that a query belongs to."""
+    return query.columns, columns_of(query.filter.root)
+
+
 def _families(queries: Sequence[Query]) -> list[list[int]]:
     """The places of queries that read the same columns and filter by the same ones, of each family in time order."""
-    families: dict[tuple[tuple[str, ...], frozenset[str]], list[int]] = {}
+    families: dict[Family, list[int]] = {}
     for place, query in enumerate(queries):
-        families.setdefault((query.columns, columns_of(query.filter.root)), []).append(place)
+        families.setdefault(family_of(query), []).append(place)
     return [_in_time(queries, places) for places in families.values()]
 
 

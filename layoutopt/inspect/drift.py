@@ -1,7 +1,8 @@
 """Whether a table's plan still fits what people ask: the queries of now beside those that the plan was made for.
 
 Both are replayed on the catalog of today, so that growth of the table, and partitions of other plans, count on both
-sides alike. What is compared is the share of rows that are skipped, each query with its weight.
+sides alike. What is compared is the share of rows that are skipped, each query with its weight, and which families of
+queries there are. A log is a sample of what people ask, so figures of it have intervals.
 """
 
 from __future__ import annotations
@@ -10,15 +11,33 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from layoutopt.errors import PlanError, StalePlanError
+from layoutopt.evolve.families import FamilyChanges, family_changes
+from layoutopt.evolve.sampled import Interval, ratio_interval
+from layoutopt.inspect.regret import Regret
 from layoutopt.inspect.status import current_plan
+from layoutopt.model.arrays import Floats
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Shares of rows skipped, 0 to 1: by the queries that the plan was made for, and by those of a newer log."""
+    """What a newer log's queries skip beside those that a plan was made for.
+
+    Attributes:
+        table: its name.
+        plan: the digest of its current plan.
+        skipped_then: the share of rows that the plan's own queries skip, 0 to 1.
+        skipped_now: the share that those of the newer log skip.
+        queries_then: how many those are, equal ones counted once.
+        queries_now: and these.
+        interval_now: in which the share skipped lies of all that is asked now, of which the newer log is a sample.
+        families: of queries, and what became of them.
+        regret: what is lost by not planning anew; None where that was not asked.
+    """
 
     table: str
     plan: str
@@ -26,6 +45,9 @@ class Drift:
     skipped_now: float
     queries_then: int
     queries_now: int
+    interval_now: Interval
+    families: FamilyChanges
+    regret: Regret | None = None
 
     @property
     def fallen(self) -> float:
@@ -48,7 +70,10 @@ def drift(table: Table, recent: Sequence[Query]) -> Drift:
     if not plan.queries:
         raise PlanError(f"the plan {plan.digest[:12]} was made for no queries, so nothing tells whether it still fits")
     then, now = (skipped_share(table, queries) for queries in (plan.queries, recent))
-    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(recent))
+    read = ratio_interval(_rows_read(table, recent), np.full(len(recent), float(table.rows)), _weights(recent))
+    changes = family_changes(plan.queries, recent)
+    skipped = Interval(1 - read.high, 1 - read.low)
+    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(recent), skipped, changes)
 
 
 def check_drift(found: Drift, most: float) -> None:
@@ -66,13 +91,20 @@ def check_drift(found: Drift, most: float) -> None:
 
 def skipped_share(table: Table, queries: Sequence[Query]) -> float:
     """The share of the rows that queries need not read, by their weights; 0 where there is nothing to read."""
+    total = float(_weights(queries).sum()) * table.rows
+    return 1 - float(_weights(queries) @ _rows_read(table, queries)) / total if total else 0.0
+
+
+def _weights(queries: Sequence[Query]) -> Floats:
+    return np.array([query.weight for query in queries], dtype=np.float64)
+
+
+def _rows_read(table: Table, queries: Sequence[Query]) -> Floats:
+    """The rows that each query reads, of several layouts the most, ``float64[n_queries]``."""
     known: dict[object, int] = {}
-    scanned = total = 0.0
     for query in queries:
         key = (query.filter.root, query.columns)
         if key not in known:
             pruned = table.prune(query.filter.root, query.columns)
             known[key] = sum(max(plan.rows_by_layout(plan.read).values(), default=0) for plan in pruned)
-        scanned += query.weight * known[key]
-        total += query.weight * table.rows
-    return 1 - scanned / total if total else 0.0
+    return np.array([known[query.filter.root, query.columns] for query in queries], dtype=np.float64)

@@ -37,18 +37,37 @@ def print_change(console: Console, report: ChangeReport) -> None:
 
 
 def print_optimize(console: Console, report: OptimizeReport) -> None:
-    """Print which partitions are not as the newest plan wants them, and which of them were written anew."""
+    """Print which partitions are not as the plan wants them, and which of them were written anew."""
     if not report.candidates:
         console.print("Every partition is as the newest plan wants it: nothing to do")
         return
     table = Table(title="partitions that could be written anew", title_justify="left")
-    for name in ("partition", "loads", "plan", "bytes", "gain of its queries", ""):
-        table.add_column(name, justify="right" if name in ("loads", "bytes", "gain of its queries") else "left")
+    numbers = ["loads", "bytes", "read by its queries", "gain of its queries"]
+    numbers += ["lost so far", "expected"] if report.prospects else []
+    for name in ("partition", "plan", *numbers, ""):
+        table.add_column(name, justify="right" if name in numbers else "left")
     for one in report.candidates:
-        gain = ("-" if one.gain < 0 else "") + format_bytes(abs(int(one.gain)))
-        what = "" if one.key not in report.chosen else "written" if report.loads else "to be written"
-        plan = "older" if one.older_plan else "newest"
-        table.add_row(Text(printable(one.key)), str(one.entries), plan, format_bytes(one.bytes), gain, what)
+        amounts = [one.read, one.gain]
+        if report.prospects:
+            prospect = report.prospects.get(one.key)
+            amounts += [0.0, 0.0] if prospect is None else [prospect.loss.total, prospect.expected]
+        cells = [format_bytes(one.bytes), *map(_signed, amounts)]
+        plan = "another" if one.older_plan else "this"
+        table.add_row(Text(printable(one.key)), plan, str(one.entries), *cells, _fate(report, one.key))
     console.print(table)
+    if not report.chosen:
+        console.print("None of them is worth it, or fits the budget: nothing to do")
     for load in report.loads:
         print_load(console, load)
+
+
+def _fate(report: OptimizeReport, key: str) -> str:
+    if key in report.overtaken:
+        return "changed by somebody else meanwhile"
+    if key not in report.chosen:
+        return ""
+    return "written" if report.loads else "to be written"
+
+
+def _signed(amount: float) -> str:
+    return ("-" if amount < 0 else "") + format_bytes(abs(int(amount)))

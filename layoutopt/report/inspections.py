@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from layoutopt.evolve.families import SAME
 from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.evolve.families import FamilyChanges
+    from layoutopt.evolve.sampled import Interval
     from layoutopt.inspect.audit import AuditReport, Loss
     from layoutopt.inspect.drift import Drift
+    from layoutopt.inspect.regret import Regret
     from layoutopt.inspect.status import Status
     from layoutopt.inspect.verify import SourceCheck, VerifyReport
 
 _MOST_SHOWN = 40
+_MOST_FAMILIES = 10
 _DIGITS = 12
 _NUMBERS = ("rows", "blocks", "bytes", "layouts", "features", "partitions")
 
@@ -109,11 +114,48 @@ def _loss_text(loss: Loss) -> str:
 
 
 def print_drift(console: Console, found: Drift, most: float) -> None:
-    """Print both shares of rows skipped, and whether the plan still fits."""
+    """Print both shares of rows skipped, the families that changed, the regret, and whether the plan still fits."""
     console.print(
-        f"{found.table}: the {found.queries_now} queries of the log skip {found.skipped_now:.1%} of the rows, the "
-        f"{found.queries_then} that plan {found.plan[:_DIGITS]} was made for {found.skipped_then:.1%}"
+        f"{found.table}: the {found.queries_now} queries of the log skip {found.skipped_now:.1%} of the rows "
+        f"({_between(found.interval_now)}), the {found.queries_then} that plan {found.plan[:_DIGITS]} was made for "
+        f"{found.skipped_then:.1%}"
     )
+    _print_families(console, found.families)
+    if found.regret is not None:
+        _print_regret(console, found.regret)
     if found.fallen <= most:
         less = f"{found.fallen:.1%} less" if found.fallen > 0 else "no less"
         console.print(f"The plan still fits: {less} is skipped, and up to {most:.1%} less is allowed (--most)")
+
+
+def _between(interval: Interval) -> str:
+    return f"95 % sure: {interval.low:.1%} to {interval.high:.1%} of all that is asked"
+
+
+def _print_families(console: Console, found: FamilyChanges) -> None:
+    changed = [one for one in found.families if one.change != SAME]
+    known = len(found.families) - len(changed)
+    console.print(
+        f"{found.unknown:.1%} of the statements are of families that the plan does not know "
+        f"({_between(found.unknown_interval)}); {len(changed)} families have changed, {known} have not"
+    )
+    if not changed:
+        return
+    table = Table(title="families of queries that changed", title_justify="left")
+    for name in ("", "share then", "share now", "filters by", "such as"):
+        table.add_column(name, justify="right" if name.startswith("share") else "left", no_wrap=name == "such as")
+    for one in changed[:_MOST_FAMILIES]:
+        filtered = Text(printable(", ".join(one.filtered) or "nothing"))
+        example = Text(printable(" ".join(one.example.split())))
+        table.add_row(one.change, f"{one.then:.1%}", f"{one.now:.1%}", filtered, example)
+    console.print(table)
+    if len(changed) > _MOST_FAMILIES:
+        console.print(Text(f"{len(changed) - _MOST_FAMILIES} more; --json lists all", style="dim"))
+
+
+def _print_regret(console: Console, regret: Regret) -> None:
+    console.print(
+        f"The log's queries read {format_bytes(int(regret.read))}; of the same table planned for them they would read "
+        f"{format_bytes(int(regret.fresh))}: {regret.share:.1%} of what a fresh plan saves of full scans is lost "
+        f"({_between(regret.interval)})"
+    )

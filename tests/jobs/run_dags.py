@@ -37,4 +37,5 @@ if __name__ == "__main__":
         day = datetime.fromisoformat(date).replace(tzinfo=UTC)
         found[date] = outcome(dags.nightly.test(logical_date=day))
     found["check"] = outcome(dags.plan_check.test())
+    found["follow"] = outcome(dags.follow_log.test())
     sys.stdout.write("\nOUTCOME " + json.dumps(found) + "\n")

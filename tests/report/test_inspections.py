@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from layoutopt.evolve.families import NEW, SAME, FamilyChange, FamilyChanges
+from layoutopt.evolve.sampled import Interval
 from layoutopt.inspect.audit import AuditReport, Loss
 from layoutopt.inspect.drift import Drift
+from layoutopt.inspect.regret import Regret
 from layoutopt.inspect.verify import Problem, SourceCheck, VerifyReport
 from layoutopt.report.inspections import print_audit, print_drift, print_verify
 
@@ -56,9 +59,27 @@ def test_a_check_says_what_it_compared() -> None:
 
 
 def test_a_plan_that_fits_is_told_so() -> None:
+    none = FamilyChanges((), 0.0, Interval(0.0, 0.01))
+
     def said(then: float, now: float) -> str:
-        return printed(lambda console: print_drift(console, Drift("t", "0123456789abcdef", then, now, 5, 6), 0.1))
+        found = Drift("t", "0123456789abcdef", then, now, 5, 6, Interval(now, now), none)
+        return printed(lambda console: print_drift(console, found, 0.1))
 
     assert "The plan still fits: 5.0% less is skipped, and up to 10.0% less is allowed (--most)" in said(0.9, 0.85)
     assert "no less is skipped" in said(0.85, 0.9)
     assert "fits" not in said(0.9, 0.5)
+
+
+def test_what_has_changed_is_told_with_what_is_not_known() -> None:
+    between = Interval(0.2, 0.4)
+    comes = FamilyChange(("a", "b"), ("b",), 0.0, 0.3, between, NEW, "SELECT a\nFROM t WHERE b = 1")
+    stays = FamilyChange(("a",), (), 1.0, 0.7, between, SAME, "SELECT a FROM t")
+    regret = Regret("fedcba", full=9e6, read=5e6, fresh=1e6, share=0.5, interval=between)
+    drift = Drift(
+        "t", "0123456789abcdef", 0.9, 0.85, 5, 6, between, FamilyChanges((comes, stays), 0.3, between), regret
+    )
+    said = " ".join(printed(lambda console: print_drift(console, drift, 0.1)).split())
+    assert "30.0% of the statements are of families that the plan does not know (95 % sure: 20.0% to 40.0%" in said
+    assert "1 families have changed, 1 have not" in said
+    assert "SELECT a FROM t WHERE b = 1" in said
+    assert "50.0% of what a fresh plan saves of full scans is lost" in said

@@ -26,7 +26,7 @@ from layoutopt.spark.core.source import check_partition_column, conformed, open_
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
-from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
 NUM_FEATURES = 40
 """Features among which those are chosen that guide the blocking of a single layout."""
@@ -59,6 +59,17 @@ def make_plan(
         SourceError: the source can't be read.
         BoundError: there are too many distinct vectors, even of few features.
     """
+    return plan_and_rehearse(spark, source, document, request, progress)[0]
+
+
+def plan_and_rehearse(
+    spark: SparkSession,
+    source: DataFrame | str | Path,
+    document: FeaturesDocument,
+    request: PlanRequest = DEFAULTS,
+    progress: Progress | None = None,
+) -> tuple[Plan, Rehearsed | None]:
+    """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
     say = progress or (lambda sentence: None)
     check_request(request)
     rows, request = opened(spark, source, document, request)
@@ -87,12 +98,12 @@ def make_plan(
     plan = plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
     plan = with_order_asked(plan, request)
     if not queries:
-        return plan
+        return plan, None
     say("rehearsing segments, for the order of rows within blocks" if is_searched(request) else "rehearsing segments")
     with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
         (rehearsed,) = rehearse_segments(rows, [Trial(plan, is_searched(request))], queries)
     predicted = {**plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
-    return replace(rehearsed.plan, predicted=predicted)
+    return replace(rehearsed.plan, predicted=predicted), rehearsed
 
 
 def opened(

@@ -50,7 +50,7 @@ _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
     "read array<double>, full array<double>, looked_at array<double>, "
     "work array<array<double>>, full_work array<array<double>>, "
-    "read_sorted array<double>, full_sorted array<double>"
+    "read_sorted array<double>, full_sorted array<double>, reached array<double>"
 )
 _RESULT = pa.schema(
     [
@@ -64,6 +64,7 @@ _RESULT = pa.schema(
         ("full_work", pa.list_(pa.list_(pa.float64()))),
         ("read_sorted", pa.list_(pa.float64())),  # where an order was searched for
         ("full_sorted", pa.list_(pa.float64())),
+        ("reached", pa.list_(pa.float64())),
     ]
 )
 
@@ -87,6 +88,7 @@ class Rehearsed:
         looked_at: column chunks of the blocks whose metadata it looks at.
         work: how much work each query is.
         full_work: and a full scan of its columns.
+        reached: the bytes of a full scan of its columns in those segments whose bounds don't exclude it.
     """
 
     plan: Plan
@@ -95,6 +97,7 @@ class Rehearsed:
     looked_at: tuple[float, ...]
     work: tuple[Work, ...] = ()
     full_work: tuple[Work, ...] = ()
+    reached: tuple[float, ...] = ()
 
     def fraction(self, queries: Sequence[Query]) -> float:
         """What is read of all full scans, by the weights of the queries that were asked for; 0 where nothing is."""
@@ -134,12 +137,13 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
             continue
         searched = next((row for row in mine if trial.search and row["segment"] == middle), None)
         plan = trial.plan if searched is None else _with_orders_of(trial.plan, held, searched["orders"])
-        by_name = {name: _summed(mine, scale, name) for name in ("read", "full", "looked_at")}
+        by_name = {name: _summed(mine, scale, name) for name in ("read", "full", "looked_at", "reached")}
         if searched is not None:
-            for name in ("read", "full"):
-                by_name[name] *= _left(np.array(searched[name]), np.array(searched[f"{name}_sorted"]))
+            for name, like in (("read", "read"), ("full", "full"), ("reached", "full")):
+                by_name[name] *= _left(np.array(searched[like]), np.array(searched[f"{like}_sorted"]))
         work = [_works(mine, scale, name, by_name[of]) for name, of in (("work", "read"), ("full_work", "full"))]
-        results.append(Rehearsed(plan, *(tuple(sums.tolist()) for sums in by_name.values()), *work))
+        sums = {name: tuple(of.tolist()) for name, of in by_name.items()}
+        results.append(Rehearsed(plan, work=work[0], full_work=work[1], **sums))
     return results
 
 
@@ -216,7 +220,7 @@ def _rehearse(
             before = bytes_of(tried.table, job.plan, queries)
             after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
             work = works_of(tried.table, layouts[number], queries)
-            values = [number, segment.id, tried.orders, *before, *work, *after[:2]]
+            values = [number, segment.id, tried.orders, *before[:3], *work, *after[:2], before[3]]
             arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
     except LayoutoptError as error:
@@ -247,21 +251,35 @@ def _sorted_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile, orde
     return replace(file, routing=in_row_order(file.routing, order, job.plan.schema, segment.table))
 
 
-def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> tuple[list[float], list[float], list[float]]:
-    """Of each query the bytes read, those of a full scan, and the column chunks whose metadata it looks at."""
+class BytesOf(NamedTuple):
+    """Of each query the bytes read, those of a full scan, the column chunks whose metadata it looks at, and the bytes
+    of a full scan where the segment's bounds don't exclude it."""
+
+    read: list[float]
+    full: list[float]
+    looked_at: list[float]
+    reached: list[float]
+
+
+def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> BytesOf:
+    """What queries read of a table that has one segment of a plan."""
     chunks = np.array([len(layout.columns) for layout in plan.scheme.layouts])
 
     @cache
     def full_scan(columns: tuple[str, ...]) -> float:
         return float(sum(pruned.size(PruneOutcome.READ).bytes for pruned in table.prune(TRUE, columns)))
 
-    read, looked_at = [], []
+    found = BytesOf([], [], [], [])
     for query in queries:
         pruned = table.prune(query.filter.root, query.columns)
-        read.append(float(sum(each.size(PruneOutcome.READ).bytes for each in pruned)))
-        reached = ((each.source.blocks.layout, each.outcome != PruneOutcome.PARTITION) for each in pruned)
-        looked_at.append(float(sum(chunks[layout[seen]].sum() for layout, seen in reached)))
-    return read, [full_scan(tuple(query.columns)) for query in queries], looked_at
+        seen = [each.outcome != PruneOutcome.PARTITION for each in pruned]
+        full = full_scan(tuple(query.columns))
+        found.read.append(float(sum(each.size(PruneOutcome.READ).bytes for each in pruned)))
+        found.full.append(full)
+        reached = zip((each.source.blocks.layout for each in pruned), seen, strict=True)
+        found.looked_at.append(float(sum(chunks[layout[of]].sum() for layout, of in reached)))
+        found.reached.append(full if any(of.any() for of in seen) else 0.0)
+    return found
 
 
 def works_of(
