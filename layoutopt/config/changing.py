@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from layoutopt.config.fields import Names, Place, Text, Texts, VerbSettings
-from layoutopt.config.settings import EventLog, Source, TablePath
+from layoutopt.config.settings import EventLog, PublishTo, Source, TablePath
 
 
 class AppendSettings(VerbSettings):
@@ -16,6 +16,7 @@ class AppendSettings(VerbSettings):
     batch_id: Text | None = Field(
         None, description="names the rows: a batch is appended once [default: a digest of the source's files]"
     )
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -24,6 +25,7 @@ class DeleteSettings(VerbSettings):
 
     table_path: TablePath
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -35,6 +37,7 @@ class UpdateSettings(VerbSettings):
         alias="set", description="'column = expression' of the row as it was; repeat the flag for more columns"
     )
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -49,6 +52,7 @@ class MergeSettings(VerbSettings):
     delete_when: Text | None = Field(
         None, description="the source's rows that delete theirs, a condition that may ask columns of the source alone"
     )
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -62,4 +66,5 @@ class OptimizeSettings(VerbSettings):
     )
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
     dry_run: bool = Field(False, description="only say what would be rewritten, and why")
+    publish: PublishTo = ()
     log_json: EventLog = None

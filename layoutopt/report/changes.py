@@ -13,6 +13,7 @@ from layoutopt.report.texts import format_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.publish.publishing import PublishReport
     from layoutopt.spark.changing.append import AppendReport
     from layoutopt.spark.changing.optimize import OptimizeReport
     from layoutopt.spark.changing.rewrite import ChangeReport
@@ -52,3 +53,17 @@ def print_optimize(console: Console, report: OptimizeReport) -> None:
     console.print(table)
     for load in report.loads:
         print_load(console, load)
+
+
+def print_publish(console: Console, report: PublishReport) -> None:
+    """Print what is shown where, and what a commit changed there."""
+    for one in report.shown:
+        what = "" if one.layout is None else f" (layout {one.layout}, {one.columns} columns)"
+        done = f"{one.added} files added, {one.removed} removed" if one.committed else "nothing had changed"
+        console.print(
+            Text(printable(f"{one.location}{what} shows snapshot {report.snapshot} as {report.format}: {done}")),
+            soft_wrap=True,
+        )
+        console.print(f"  version {one.version}: {one.rows:,} rows in {one.files} files")
+    for note in report.notes:
+        console.print(Text(printable(note)), soft_wrap=True)

@@ -32,6 +32,7 @@ from layoutopt.errors import (
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
+from layoutopt.publish.publishing import publications_of, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.sessions import check_settings
@@ -148,6 +149,7 @@ def load_by(
         KeyboardInterrupt: somebody pressed Ctrl-C; says what had been committed by then.
     """
     watch = Stages(say)
+    publications_of(settings.table_path, settings.publish)  # what could not be published is said first
     done: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
@@ -159,6 +161,10 @@ def load_by(
                 report = _load_group(asked, group, already)
                 done += [] if report is None else [report]
                 asked = replace(asked, table=_newest(settings))
+                if report is not None:
+                    publish_all(settings.table_path, settings.publish, say, log)
+            if not done and asked.table is not None:  # a crash may have left the last commit unpublished
+                publish_all(settings.table_path, settings.publish, say, log)
     except LayoutoptError as error:
         _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
         raise
