@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from layoutopt.config.fields import Names, Place, Text, Texts, VerbSettings
+from layoutopt.config.fields import Names, Text, Texts, VerbSettings
 from layoutopt.config.settings import EventLog, PublishTo, Source, TablePath
 
 
@@ -45,7 +45,7 @@ class MergeSettings(VerbSettings):
     """A feed of changes: rows that replace those with the same key, new ones, and such as delete."""
 
     table_path: TablePath
-    source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
+    source: Source
     on: Names = Field(
         min_length=1, description="the columns that tell rows apart; no two rows of the source agree in them"
     )

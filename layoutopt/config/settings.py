@@ -35,7 +35,13 @@ CalibrationFile = Annotated[
     Path | None,
     Field(description="predict seconds by what `bench calibrate` wrote [default: by costs measured elsewhere]"),
 ]
-Source = Annotated[Place, Field(description="the rows: a path that Spark reads (Parquet)")]
+Source = Annotated[
+    Place,
+    Field(
+        description="the rows: a path that Spark reads (Parquet), delta:PATH[@VERSION] or "
+        "iceberg:CATALOG/NAMESPACE.TABLE[@SNAPSHOT]"
+    ),
+]
 PublishTo = Annotated[
     Texts,
     Field(
@@ -67,7 +73,9 @@ class AnalyzeSettings(VerbSettings):
 
     log: Log
     schema_source: Text = Field(
-        alias="schema", description="the table's schema: a Parquet file or folder, a .sql file with DDL, or DDL"
+        alias="schema",
+        description="the table's schema: a Parquet file or folder, a .sql file with DDL, DDL, or a Delta or "
+        "Iceberg table as `load` names it",
     )
     table: Text | None = Field(None, description="the table's name in the log [default: the only one, or any]")
     system: History | None = Field(
