@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.changing import OptimizeSettings
 from layoutopt.events import event_log
+from layoutopt.publish.publishing import publish_all
 from layoutopt.spark.changing.optimize import optimize_by
 
 
@@ -22,6 +23,7 @@ def run(spark: SparkSession, settings: OptimizeSettings) -> None:
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
         report = optimize_by(spark, settings, tell, log)
+        publish_all(settings.table_path, () if settings.dry_run else settings.publish, tell, log)
     tell(f"{len(report.candidates)} partitions could be written anew, {len(report.loads)} of them were")
 
 

@@ -9,6 +9,7 @@
     │   ├── SchemaError           a schema, column or type is unknown, or differs from the plan's
     │   ├── PlanError             a features or plan document can't be used
     │   ├── QueryError            a SQL text can't be used on a table
+    │   ├── PublicationError      a table can't be shown at a place, or as a table of another format
     │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
     │       └── MissingPartitionError  the source has no rows (yet) for a partition (exit 1)
     └── TableError                the table itself
@@ -61,6 +62,10 @@ class PlanError(InputError):
 
 class QueryError(InputError):
     """A SQL text can't be used on a table."""
+
+
+class PublicationError(InputError):
+    """A table can't be shown at a place, or as a table of another format."""
 
 
 class SourceError(InputError):

@@ -1,4 +1,5 @@
-"""What other packages add: partitioners, methods, log formats, engines and types of indexes, by Python's entry points.
+"""What other packages add: libraries that few users need, and by Python's entry points partitioners, methods, log
+formats, engines and types of indexes.
 
 A package names what it adds in its ``pyproject.toml``, and is found once it is installed, in Spark's workers too::
 
@@ -11,7 +12,9 @@ What each kind has to be, and the tests that it has to pass, is in CONTRIBUTING.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Literal, TypeVar
 
 from layoutopt.errors import SettingError
@@ -60,3 +63,24 @@ def names(kind: Kind, built_in: Mapping[str, object]) -> tuple[str, ...]:
 
 def _installed(kind: Kind) -> list[EntryPoint]:
     return list(entry_points(group=f"layoutopt.{kind}"))
+
+
+def require(library: str, extra: str) -> ModuleType:
+    """A library that only some users need.
+
+    Args:
+        library: the module's name.
+        extra: the extra of this package that installs it.
+
+    Raises:
+        SettingError: it is not installed, or can't be imported; says how to install it.
+
+    >>> require("json", "delta").__name__
+    'json'
+    """
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise SettingError(
+            f"this needs the library {library!r}, which can't be imported ({error}); pip install 'layoutopt[{extra}]'"
+        ) from error

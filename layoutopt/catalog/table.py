@@ -176,11 +176,11 @@ class Catalog:
         rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
         bounds = {}
         for column in self.schema.columns:
-            by_partition = [self._bounds(entry, column.name) for entry in self.partitions]
+            by_partition = [self.bounds_in(entry, column.name) for entry in self.partitions]
             bounds[column.name] = bounds_over(by_partition, rows, column.type)
         return BlockStatistics(rows=rows, bounds=bounds)
 
-    def _bounds(self, entry: PartitionEntry, name: str) -> Bounds:
+    def bounds_in(self, entry: PartitionEntry, name: str) -> Bounds:
         """What is known of a column in a partition; it is NULL throughout where the partition's plan is older."""
         if self.plans[entry.plan].schema.get(name) is None:
             return Bounds(nulls=entry.rows)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from layoutopt.cli import changing, experiments, inspecting, loading, planning, reading, snapshots
+from layoutopt.cli import changing, experiments, inspecting, loading, planning, publishing, reading, snapshots
 from layoutopt.cli.console import run_app
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ def layoutopt(
     """Take what is said before the verb."""
 
 
-for subject in (planning, loading, changing, reading, inspecting, snapshots, experiments):
+for subject in (planning, loading, changing, reading, inspecting, snapshots, publishing, experiments):
     app.add_typer(subject.verbs)
 
 

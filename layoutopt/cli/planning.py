@@ -17,9 +17,13 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.report.features import print_analysis, summary
+    from layoutopt.sources.opening import open_snapshot
+    from layoutopt.sources.snapshot import source_name
 
     with session.working("analysing the log"):
-        analysis = analyze_log(settings, session.udfs())
+        name = source_name(settings.schema_source)
+        schema = None if name is None else open_snapshot(name).schema.writable()
+        analysis = analyze_log(settings, session.udfs(), schema)
         settings.output.write_bytes(analysis.document.dumps())
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
@@ -35,8 +39,10 @@ def plan(settings: PlanSettings, session: Session) -> None:
     document = read_features(settings.features)
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
     from layoutopt.report.tuning_plot import plot
+    from layoutopt.sources.opening import pinned
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
+    settings = settings.model_copy(update={"source": pinned(settings.source)})
     with session.working("planning") as work:
         made = plan_with_indexes(start_spark(session), settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())

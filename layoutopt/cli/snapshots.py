@@ -25,8 +25,8 @@ def history(settings: HistorySettings, session: Session) -> None:
 )
 def vacuum(settings: VacuumSettings, session: Session) -> None:
     """Remove old snapshots, and the files that no kept snapshot and no running load needs."""
+    from layoutopt.catalog.retention.vacuum import vacuum as vacuum_table
     from layoutopt.catalog.storage.filesystem import TableFiles
-    from layoutopt.catalog.vacuum import vacuum as vacuum_table
     from layoutopt.report.tables import print_vacuum
 
     files, age = TableFiles(settings.table_path), parse_age(settings.older_than)

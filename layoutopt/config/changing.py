@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from layoutopt.config.fields import Names, Place, Span, Text, Texts, VerbSettings
-from layoutopt.config.settings import Dialect, EventLog, HalfLife, Source, SqlColumn, TablePath
+from layoutopt.config.fields import Names, Span, Text, Texts, VerbSettings
+from layoutopt.config.settings import Dialect, EventLog, HalfLife, PublishTo, Source, SqlColumn, TablePath
 
 
 class AppendSettings(VerbSettings):
@@ -18,6 +18,7 @@ class AppendSettings(VerbSettings):
     batch_id: Text | None = Field(
         None, description="names the rows: a batch is appended once [default: a digest of the source's files]"
     )
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -26,6 +27,7 @@ class DeleteSettings(VerbSettings):
 
     table_path: TablePath
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -37,6 +39,7 @@ class UpdateSettings(VerbSettings):
         alias="set", description="'column = expression' of the row as it was; repeat the flag for more columns"
     )
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -44,13 +47,14 @@ class MergeSettings(VerbSettings):
     """A feed of changes: rows that replace those with the same key, new ones, and such as delete."""
 
     table_path: TablePath
-    source: Place = Field(description="the rows: a path that Spark reads (Parquet)")
+    source: Source
     on: Names = Field(
         min_length=1, description="the columns that tell rows apart; no two rows of the source agree in them"
     )
     delete_when: Text | None = Field(
         None, description="the source's rows that delete theirs, a condition that may ask columns of the source alone"
     )
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -82,4 +86,5 @@ class OptimizeSettings(VerbSettings):
     )
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
     dry_run: bool = Field(False, description="only say what would be rewritten, and why")
+    publish: PublishTo = ()
     log_json: EventLog = None

@@ -17,6 +17,7 @@ from layoutopt.config.fields import (
     Share,
     Span,
     Text,
+    Texts,
     VerbSettings,
     or_installed,
 )
@@ -36,7 +37,20 @@ CalibrationFile = Annotated[
     Path | None,
     Field(description="predict seconds by what `bench calibrate` wrote [default: by costs measured elsewhere]"),
 ]
-Source = Annotated[Place, Field(description="the rows: a path that Spark reads (Parquet)")]
+Source = Annotated[
+    Place,
+    Field(
+        description="the rows: a path that Spark reads (Parquet), delta:PATH[@VERSION] or "
+        "iceberg:CATALOG/NAMESPACE.TABLE[@SNAPSHOT]"
+    ),
+]
+PublishTo = Annotated[
+    Texts,
+    Field(
+        description="afterwards show the table as FORMAT=PLACE, or FORMAT alone for its own folder, as `publish` does: "
+        "delta, iceberg=iceberg:CATALOG/NAMESPACE.TABLE; repeat the flag for more"
+    ),
+]
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
 Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
 Dialect = Annotated[
@@ -68,7 +82,9 @@ class AnalyzeSettings(VerbSettings):
 
     log: Log
     schema_source: Text = Field(
-        alias="schema", description="the table's schema: a Parquet file or folder, a .sql file with DDL, or DDL"
+        alias="schema",
+        description="the table's schema: a Parquet file or folder, a .sql file with DDL, DDL, or a Delta or "
+        "Iceberg table as `load` names it",
     )
     table: Text | None = Field(None, description="the table's name in the log [default: the only one, or any]")
     system: History | None = Field(
@@ -265,6 +281,7 @@ class LoadSettings(VerbSettings):
     allow_empty: bool = Field(
         False, description="a partition without rows in the source becomes empty; else that is a failure"
     )
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -362,6 +379,7 @@ class ReloadSettings(VerbSettings):
     partition: Names = Field((), description="the partitions to load again, each as COLUMN=VALUE, one commit each")
     first: First = None
     last: Last = None
+    publish: PublishTo = ()
     log_json: EventLog = None
 
 
@@ -397,6 +415,21 @@ class VacuumSettings(VerbSettings):
         "7d", description="keep what was in use within this time, as 90m, 12h, 7d; longer than any load or query takes"
     )
     dry_run: bool = Field(False, description="only say what would be removed")
+
+
+class PublishSettings(VerbSettings):
+    """Where a table is shown as one of another format."""
+
+    table_path: TablePath
+    format: Literal["delta", "iceberg"] = Field(alias="as", description="the format")
+    to: Text | None = Field(
+        None,
+        description="where: a folder, a URL, or iceberg:CATALOG/NAMESPACE.TABLE of a catalog that pyiceberg's "
+        "configuration names [default: the table's own folder]",
+    )
+    forget: bool = Field(
+        False, description="publish nothing, and let `vacuum` take the files that only this place still needs"
+    )
 
 
 class RestoreSettings(VerbSettings):

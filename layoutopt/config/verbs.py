@@ -23,6 +23,7 @@ from layoutopt.config.settings import (
     HistorySettings,
     LoadSettings,
     PlanSettings,
+    PublishSettings,
     QuerySettings,
     ReloadSettings,
     RestoreSettings,
@@ -34,7 +35,8 @@ from layoutopt.config.settings import (
 _KINDS: Final[tuple[type[VerbSettings], ...]] = (
     AnalyzeSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings, UpdateSettings,
     MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings, EvaluateSettings,
-    VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, BenchSettings,
+    VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, PublishSettings,
+    BenchSettings,
 )  # fmt: skip
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
 """The verbs that take settings, by the names of the command line."""

@@ -47,19 +47,20 @@ class LogAnalysis:
         return dict(Counter(skipped.reason for skipped in self.document.skipped).most_common())
 
 
-def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = ()) -> LogAnalysis:
+def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), schema: Schema | None = None) -> LogAnalysis:
     """Read a log, understand its queries, and find the features that would help them (3.3).
 
     Args:
         settings: of the verb `analyze`.
         udfs: functions of the user's that statements may call.
+        schema: the table's, where somebody read it already; else what the settings name is read.
 
     Raises:
         LogError: the log is unreadable or empty, no statement is usable, or no predicate set reaches T.
         SchemaError: the schema can't be read, or an excluded column is not in it.
         SettingError: an unknown dialect or time zone, or two functions of one name.
     """
-    schema = schema_from(settings.schema_source)
+    schema = schema or schema_from(settings.schema_source)
     excluded = _excluded(settings, schema)
     meaning = Settings(time_zone=settings.time_zone, ansi=settings.ansi)
     entries = read_log(

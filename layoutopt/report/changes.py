@@ -13,6 +13,7 @@ from layoutopt.report.texts import format_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.publish.publishing import PublishReport
     from layoutopt.spark.changing.append import AppendReport
     from layoutopt.spark.changing.optimize import OptimizeReport
     from layoutopt.spark.changing.rewrite import ChangeReport
@@ -71,3 +72,17 @@ def _fate(report: OptimizeReport, key: str) -> str:
 
 def _signed(amount: float) -> str:
     return ("-" if amount < 0 else "") + format_bytes(abs(int(amount)))
+
+
+def print_publish(console: Console, report: PublishReport) -> None:
+    """Print what is shown where, and what a commit changed there."""
+    for one in report.shown:
+        what = "" if one.layout is None else f" (layout {one.layout}, {one.columns} columns)"
+        done = f"{one.added} files added, {one.removed} removed" if one.committed else "nothing had changed"
+        console.print(
+            Text(printable(f"{one.location}{what} shows snapshot {report.snapshot} as {report.format}: {done}")),
+            soft_wrap=True,
+        )
+        console.print(f"  version {one.version}: {one.rows:,} rows in {one.files} files")
+    for note in report.notes:
+        console.print(Text(printable(note)), soft_wrap=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from layoutopt.catalog.vacuum import VacuumReport
+    from layoutopt.catalog.retention.vacuum import VacuumReport
     from layoutopt.model.layout import Plan
     from layoutopt.spark.loading.load import LoadReport
     from layoutopt.spark.loading.loads import LoadsReport
@@ -172,6 +172,9 @@ def print_vacuum(console: Console, report: VacuumReport) -> None:
     console.print(f"{verb} {len(report.files)} files, {format_bytes(report.bytes)}")
     if report.young:
         console.print(f"{report.young} files that no snapshot names are left: a load may still need them")
+    if report.published:
+        kept = ", ".join(map(str, report.published))
+        console.print(f"Kept for readers of what is published: snapshots {kept}")
 
 
 def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:

@@ -10,7 +10,7 @@ from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.functions import find_udfs
 from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
-from layoutopt.config.settings import AnalyzeSettings, PlanSettings, RestoreSettings, VerifySettings
+from layoutopt.config.settings import AnalyzeSettings, PlanSettings, PublishSettings, RestoreSettings, VerifySettings
 from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
@@ -29,14 +29,14 @@ def test_every_setting_has_a_description_and_a_default_or_is_required(kind: type
         assert field.description, name
         needed = key_of(name, field) in REQUIRED or (kind is RestoreSettings and name == "snapshot")
         needed &= (kind, name) not in ((VerifySettings, "source"), (OptimizeSettings, "log"))  # others read these
+        needed |= (kind, name) == (PublishSettings, "format")
         assert field.is_required() == (needed and name != "table"), name
 
 
 @pytest.mark.parametrize("kind", VERBS.values(), ids=VERBS.keys())
 def test_every_default_is_valid(kind: type[VerbSettings]) -> None:
-    required = {
-        name: 3 if name == "snapshot" else "demo" for name, field in kind.model_fields.items() if field.is_required()
-    }
+    values = {"snapshot": 3, "format": "delta"}
+    required = {name: values.get(name, "demo") for name, field in kind.model_fields.items() if field.is_required()}
     defaults = {n: f.default for n, f in kind.model_fields.items() if not f.is_required() and f.default is not None}
     assert make_settings(kind, {**required, **defaults}) == make_settings(kind, required)
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.restore import restore
+from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshot import FileDigest
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.indexes.bloom import Bloom
 from layoutopt.indexes.protocol import BlockColumn

@@ -106,8 +106,10 @@ def holds(rows: pa.Table, conditions: Sequence[str]) -> np.ndarray[Any, Any]:
     return np.column_stack([column.to_numpy() for column in found.columns])
 
 
-def build(root: Path, rows: pa.Table, building: Building, load_id: str = "load-1") -> Table:
-    """Writes rows as one load, commits it, and opens the table."""
+def build(
+    root: Path, rows: pa.Table, building: Building, load_id: str = "load-1", operation: str | None = None
+) -> Table:
+    """Writes rows as one load (an append, by that ``operation``), commits it, and opens the table."""
     plan, files = building.plan, TableFiles(str(root))
     base = ensure_table_root(files)
     blocks: list[pa.Table] = []
@@ -120,7 +122,8 @@ def build(root: Path, rows: pa.Table, building: Building, load_id: str = "load-1
             blocks += _write_segment(place, building, part.slice(start, building.segment_rows))
     empty = blocks_with_indexes(plan).empty_table()
     table = pa.concat_tables([empty, *blocks])
-    commit_load(files, base, plan, load_id, partition_entries(table, plan, load_id, values), table)
+    entries = partition_entries(table, plan, load_id, values)
+    commit_load(files, base, plan, load_id, entries, table, operation=operation)
     return open_table(str(root))
 
 

@@ -49,6 +49,18 @@ def create_local(target: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+def replace_local(target: Path, data: bytes) -> None:
+    """On a local disk: written beside its target, and renamed onto it."""
+    _make_folders(target.parent)
+    temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
 def _make_folders(folder: Path) -> None:
     """Create a folder and its parents, each made durable in the folder that holds it."""
     if folder.is_dir():

@@ -29,7 +29,13 @@ from typing import Any
 import pyarrow as pa
 
 from layoutopt.catalog.fields import is_safe_path
-from layoutopt.catalog.storage.exclusive import TEMPORARY, create_by_rename, create_conditionally, create_local
+from layoutopt.catalog.storage.exclusive import (
+    TEMPORARY,
+    create_by_rename,
+    create_conditionally,
+    create_local,
+    replace_local,
+)
 from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, footer_by_end, read_footer
 from layoutopt.catalog.storage.kept import LastUsed
 from layoutopt.catalog.storage.local_store import LocalStore, absolute, is_url, protocol_of
@@ -306,6 +312,20 @@ class TableFiles:
         create = create_by_rename if protocol_of(self.root) in ("hdfs", "viewfs") else create_conditionally
         with self._asking() as sizes:
             create(self._store[0], full, data)
+            sizes.append(len(data))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a file over what is there; readers see one or the other content.
+
+        Raises:
+            OSError: the store failed.
+        """
+        full = self._full(path)
+        if self.local_root is not None:
+            replace_local(Path(full), data)
+            return
+        with self._asking() as sizes:
+            self._store[0].pipe_file(full, data)
             sizes.append(len(data))
 
 

@@ -16,6 +16,7 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.sources.opening import pinned
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
@@ -61,6 +62,7 @@ def append_by(
     """
     watch = Stages(say, log)
     with watch.stage("all", "looking at the source"):
+        settings = settings.model_copy(update={"source": pinned(settings.source)})
         table, plan = open_to_change(spark, settings.table_path)
         rows = conformed(open_source(spark, settings.source), plan.schema, "the table")
         by = plan.partition_by

@@ -30,7 +30,10 @@ from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import quoted
+from layoutopt.sources.opening import open_snapshot
+from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
@@ -42,20 +45,27 @@ _PADDED = re.compile(r"(?<!var)char\(", re.IGNORECASE)
 
 
 def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: bool = True) -> DataFrame:
-    """The rows of a source: a DataFrame as it is, or the Parquet files under a path, Hive-style folders included.
+    """The rows of a source: a DataFrame as it is, a table of another format, or the Parquet files under a path.
 
     Args:
         spark: the session.
-        source: rows, or a path to Parquet.
+        source: rows, a path to Parquet (Hive-style folders too), ``delta:PATH`` or ``iceberg:CATALOG/NAMESPACE.TABLE``,
+            these perhaps with ``@VERSION``.
         merged: a column that only some files have is a column, NULL elsewhere. Without, Spark believes one file's
             schema and reads no other's new columns.
 
     Raises:
-        SourceError: the path does not exist, or a file is truncated or no Parquet.
+        SourceError: the path or table does not exist or can't be understood, or a file is truncated or no Parquet.
+        SettingError: the library of the table's format is not installed.
         SchemaError: a column's name is reserved or given twice, or its type can't be stored, or is CHAR.
     """
+    name = source_name(source)
     if isinstance(source, DataFrame):
         df = source
+    elif name is not None:
+        snapshot = open_snapshot(name)
+        with translate_spark_errors(repr(str(source))):
+            df = snapshot_rows(spark, snapshot)
     else:
         with translate_spark_errors(repr(str(source))):
             df = parquet_reader(spark, merged=merged).parquet(str(source))

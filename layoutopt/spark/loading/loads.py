@@ -32,7 +32,10 @@ from layoutopt.errors import (
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
+from layoutopt.publish.publishing import publications_of, publish_all
 from layoutopt.scan.table import Table
+from layoutopt.sources.opening import pinned
+from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
@@ -58,6 +61,7 @@ class LoadsReport:
     Attributes:
         table: its path.
         plan: the digest of the plan that was loaded by.
+        source: what was loaded; of a table of another format with its version.
         loads: one a commit, in their order.
         already: the keys of the partitions that the table had already, sorted.
         seconds: in all.
@@ -68,6 +72,7 @@ class LoadsReport:
     loads: tuple[LoadReport, ...] = ()
     already: tuple[str, ...] = ()
     seconds: float = 0.0
+    source: str = ""
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -85,6 +90,7 @@ class LoadsReport:
         last = self.loads[-1] if self.loads else None
         return {
             "table": self.table,
+            "source": self.source,
             "plan": self.plan,
             "snapshot": None if last is None else last.snapshot,
             "partitions": list(self.partitions),
@@ -148,24 +154,35 @@ def load_by(
         KeyboardInterrupt: somebody pressed Ctrl-C; says what had been committed by then.
     """
     watch = Stages(say)
+    publications_of(settings.table_path, settings.publish)  # what could not be published is said first
     done: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
     try:
         with watch.stage("all", "looking at the source"):
+            settings = settings.model_copy(update={"source": pinned(settings.source)})
             before = _newest(settings)
             asked = _look(spark, settings, say, log)
             for group in _groups(asked):
                 report = _load_group(asked, group, already)
                 done += [] if report is None else [report]
                 asked = replace(asked, table=_newest(settings))
+                if report is not None:
+                    publish_all(settings.table_path, settings.publish, say, log)
+            if not done and asked.table is not None:  # a crash may have left the last commit unpublished
+                publish_all(settings.table_path, settings.publish, say, log)
     except LayoutoptError as error:
         _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
         raise
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(_committed_since(before, settings)) from error
     result = LoadsReport(
-        settings.table_path, asked.plan.digest, tuple(done), tuple(sorted(already)), watch.seconds["all"]
+        settings.table_path,
+        asked.plan.digest,
+        tuple(done),
+        tuple(sorted(already)),
+        watch.seconds["all"],
+        settings.source,
     )
     _sum_up(log, settings, result, watch)
     return result
@@ -321,7 +338,8 @@ def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[Source
 
 def _rows(asked: _Asked, todo: Sequence[SourcePartition]) -> DataFrame:
     spark, source, by = asked.spark, asked.settings.source, asked.plan.partition_by
-    if by is None or len(todo) != 1 or not todo[0].files or any(_GLOB.search(file.uri) for file in todo[0].files):
+    globbed = source_name(source) is None and any(_GLOB.search(file.uri) for one in todo[:1] for file in one.files)
+    if by is None or len(todo) != 1 or not todo[0].files or globbed:
         return open_source(spark, source)
     return read_partition(spark, source, asked.rows, by, todo[0], asked.plan.schema)
 

@@ -21,9 +21,12 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
+from layoutopt.sources.opening import open_snapshot
+from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.core.source import open_source, parquet_reader
+from layoutopt.spark.core.table_sources import FILE, snapshot_rows
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,21 @@ def source_partitions(
     """The partitions that a source has, sorted by value, NULL first.
 
     Args:
-        rows: the source, read from files.
+        rows: the source, read from files; of a table of another format at a version it is read anew.
         source: names it in messages.
         partition_by: the partition column, None for none.
         condition: keeps the partitions that are wanted; None keeps all.
     """
-    file = rows.metadataColumn("_metadata")
+    name = source_name(source)
+    if name is None:
+        file = rows.metadataColumn("_metadata")
+        held = [file["file_path"], file["file_size"], F.unix_micros(file["file_modification_time"])]
+    else:
+        rows = snapshot_rows(rows.sparkSession, open_snapshot(name), with_file=True)
+        held = [F.col(column) for column in FILE]
     kept = rows if condition is None else rows.where(condition)
-    listed = kept.select(
-        partition_column(rows, partition_by).alias("value"),
-        file["file_path"].alias("uri"),
-        file["file_size"].alias("size"),
-        F.unix_micros(file["file_modification_time"]).alias("modified"),
-    )
+    named = [column.alias(name) for column, name in zip(held, ("uri", "size", "modified"), strict=True)]
+    listed = kept.select(partition_column(rows, partition_by).alias("value"), *named)
     with translate_spark_errors(repr(source)):
         found = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
     files: dict[PlainValue, list[SourceFile]] = {}
@@ -146,6 +151,10 @@ def read_partition(
         partition: what to read.
         schema: of the plan.
     """
+    name = source_name(source)
+    if name is not None:
+        found = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
+        return of_partitions(found, partition_by, [partition.value])
     paths = [unquote(file.uri) for file in partition.files]
     with translate_spark_errors(repr(source)):
         try:

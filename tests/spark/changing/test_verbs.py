@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.config.changing import (

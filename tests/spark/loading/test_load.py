@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.checks import Content
+from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import (
     BoundError,
     CommitConflictError,

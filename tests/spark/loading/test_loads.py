@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
@@ -369,3 +370,17 @@ def test_an_interrupted_load_says_what_was_committed(spark: SparkSession, place:
         load_by(spark, settings, interrupting("writing", times=2))
     assert Catalog.open(str(place / "table")).snapshot.number == 0
     assert len(load_by(spark, settings).loads) == 1
+
+
+def test_each_commit_is_published_and_so_is_what_a_crash_left_unpublished(
+    place: Path, ask: Callable[..., LoadsReport]
+) -> None:
+    table = str(place / "table")
+    ask(partition=[f"dt={day}" for day in DAYS[:2]], publish=["delta"])
+    assert DeltaTable(table).version() == 1
+    ask(partition=[f"dt={DAYS[2]}"])  # as if it had died between its two commits
+    assert DeltaTable(table).count() == 80
+    assert ask(publish=["delta"]).loads == ()
+    assert DeltaTable(table).count() == 120
+    with pytest.raises(SettingError, match="'orc' names no place"):
+        ask(publish=["orc"])

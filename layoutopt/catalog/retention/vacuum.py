@@ -31,6 +31,7 @@ from layoutopt.catalog.paths import (
     new_load_id,
     snapshot_path,
 )
+from layoutopt.catalog.retention.publications import PUBLISHED, note_paths, notes_among
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.exclusive import TEMPORARY
@@ -58,6 +59,7 @@ class VacuumReport:
         files: the other files removed, by path.
         bytes: their size.
         young: how many files nothing names that were left alone, since a load that runs may need them.
+        published: the numbers of snapshots that are kept only because they are published as another format's table.
     """
 
     table: str
@@ -67,6 +69,7 @@ class VacuumReport:
     files: tuple[str, ...]
     bytes: int
     young: int
+    published: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
@@ -75,13 +78,21 @@ class VacuumReport:
 
 @dataclass(frozen=True)
 class _Removal:
-    """What is to go: snapshots, the folders and blocks files that nothing may name any more, and the files."""
+    """What is to go: snapshots, the folders and blocks files that nothing may name any more, the files, and notes.
+
+    ``published`` are the snapshots that readers of other formats may need, ``kept`` those that are kept for them alone,
+    ``notes`` the notes about others; ``horizon`` is the time before which things are old.
+    """
 
     latest: Snapshot
     snapshots: tuple[int, ...]
     tombstones: tuple[str, ...]
     files: tuple[StoredFile, ...]
     young: int
+    horizon: float
+    published: frozenset[int]
+    kept: tuple[int, ...]
+    notes: tuple[str, ...]
 
 
 def vacuum(
@@ -96,7 +107,8 @@ def vacuum(
 
     A snapshot is kept if it is among the newest ``retain_snapshots`` (those that vacuums made not counted), or if it
     was the newest one at any time within ``older_than``. A file that nothing kept names is left alone while any file
-    of its load is younger than that. Plans are small, and kept: a load may take up one that is there.
+    of its load is younger than that. Plans are small, and kept: a load may take up one that is there. A snapshot that
+    is published as a table of another format is kept, too, until ``older_than`` after a later one took its place there.
 
     Args:
         files: the table's folder.
@@ -126,6 +138,9 @@ def vacuum(
             newest = _commit_tombstones(files, removal, at)
         except _MovedError:
             continue
+        # Whoever publishes notes it first, then looks for tombstones: one of the two sees the other.
+        if _published(files.walk(PUBLISHED), removal.horizon)[0] - removal.published:
+            continue
         _remove(files, removal, at)
         return _report(files, removal, newest.number, dry_run)
     raise CommitConflictError(
@@ -136,7 +151,7 @@ def vacuum(
 def _report(files: TableFiles, removal: _Removal, newest: int, dry_run: bool) -> VacuumReport:
     paths = tuple(sorted(file.path for file in removal.files))
     size = sum(file.size for file in removal.files)
-    return VacuumReport(files.root, newest, dry_run, removal.snapshots, paths, size, removal.young)
+    return VacuumReport(files.root, newest, dry_run, removal.snapshots, paths, size, removal.young, removal.kept)
 
 
 def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
@@ -148,14 +163,27 @@ def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     # Listed before snapshots are read: whatever is committed after that has files of its own, or is young.
     stored = [*files.walk(CATALOG), *files.walk(DATA)]
     kept = _kept(files, stored, latest, retain, horizon)
-    named = _named_files(files, kept)
+    oldest, numbers = kept[0].number, snapshot_numbers(files)
+    wanted, notes = _published(stored, horizon)
+    published = tuple(number for number in numbers if number < oldest and number in wanted)
+    named = _named_files(files, [*(read_snapshot(files, number) for number in published), *kept])
     # Some disks list a file under the case of another partition's folder.
     folded = {path.casefold() for path in named}
     garbage = [file for file in stored if _is_ours(file.path) and file.path.casefold() not in folded]
     old = _old_enough(garbage, horizon)
-    oldest = kept[0].number
-    expired = tuple(number for number in snapshot_numbers(files) if number < oldest)
-    return _Removal(latest, expired, _tombstones(old, named), tuple(old), len(garbage) - len(old))
+    expired = tuple(number for number in numbers if number < oldest and number not in wanted)
+    young = len(garbage) - len(old)
+    return _Removal(latest, expired, _tombstones(old, named), tuple(old), young, horizon, wanted, published, notes)
+
+
+def _published(stored: Iterable[StoredFile], horizon: float) -> tuple[frozenset[int], tuple[str, ...]]:
+    """The snapshots that readers of other formats may need, and the notes about those that they no longer do."""
+    needed: set[int] = set()
+    old: list[str] = []
+    for folder, notes in notes_among(stored).items():
+        needed |= notes.needed(horizon)
+        old += [path for number in sorted(notes.given_up(horizon)) for path in note_paths(folder, number)]
+    return frozenset(needed), tuple(old)
 
 
 def _kept(
@@ -265,6 +293,8 @@ def _remove(files: TableFiles, removal: _Removal, at: CommitHook) -> None:
     for file in sorted(removal.files, key=lambda file: file.path):
         files.delete(file.path)
         at("file-removed")
+    for path in removal.notes:
+        files.delete(path)
     for path in removal.tombstones:
         if path.startswith(f"{DATA}/") and not path.endswith(".parquet"):
             files.delete_empty_folders(path)

@@ -1,0 +1,1 @@
+"""What of a table's past is kept: vacuums, and notes of what is published."""

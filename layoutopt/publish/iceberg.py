@@ -1,0 +1,256 @@
+"""A place that is an Iceberg table: in a folder, or in a catalog that pyiceberg knows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from typing import Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Properties, Record
+
+from layoutopt.catalog.paths import load_of
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog as TableCatalog
+from layoutopt.errors import CommitConflictError, PublicationError
+from layoutopt.publish.contents import DataFile
+from layoutopt.publish.iceberg_folder import METADATA, FolderCatalog
+from layoutopt.publish.iceberg_schema import iceberg_schema, iceberg_type, metrics_of, name_mapping, spelled
+from layoutopt.publish.target import IN_CATALOG, SNAPSHOT_PROPERTY, TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
+
+_COLUMNS_PROPERTY: Final = "layoutopt.columns"
+_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
+# A commit that is tried again on what somebody else has committed would name files twice.
+_FIXED: Final = {"format-version": "2", "commit.retry.num-retries": "0"}
+_FIRST_PARTITION_ID: Final = 1000
+
+
+@dataclass(frozen=True)
+class IcebergTarget:
+    """An Iceberg table over a table's files, which it names by all that leads to them.
+
+    Attributes:
+        files: the table's.
+        location: a folder or URL, or ``iceberg:CATALOG/NAMESPACE.TABLE``.
+    """
+
+    files: TableFiles
+    location: str
+
+    @cached_property
+    def _folder(self) -> FolderCatalog | None:
+        """The folder that the table is in, None where it is in a catalog."""
+        return None if self.location.startswith(IN_CATALOG) else FolderCatalog(TableFiles(self.location))
+
+    @cached_property
+    def _named(self) -> tuple[Catalog, str]:
+        """The catalog, and the table's name in it."""
+        match = re.fullmatch(r"([^/]+)/([^/]+\.[^/.]+)", self.location.removeprefix(IN_CATALOG))
+        if match is None:
+            raise PublicationError(
+                f"{self.location!r} names no table of a catalog; write iceberg:CATALOG/NAMESPACE.TABLE"
+            )
+        try:
+            return load_catalog(match[1]), match[2]
+        except Exception as error:  # whatever the catalog's own library raises
+            raise PublicationError(f"the Iceberg catalog {match[1]!r} can't be opened ({_short(error)})") from error
+
+    @cached_property
+    def _table(self) -> Table | None:
+        try:
+            if self._folder is not None:
+                return self._folder.load()
+            catalog, name = self._named
+            return catalog.load_table(name)
+        except NoSuchTableError:
+            return None
+        except (OSError, ValueError) as error:
+            raise PublicationError(f"the Iceberg table at {self.location!r} can't be read: {_short(error)}") from error
+
+    @cached_property
+    def _present(self) -> Mapping[str, IcebergFile]:
+        """The data files that the table names, by path relative to our table, or as they are."""
+        if self._table is None:
+            return {}
+        tasks = list(self._table.scan().plan_files())
+        deleted = [task.file.file_path for task in tasks if task.delete_files]
+        if deleted:
+            raise PublicationError(
+                f"rows of {deleted[0]!r} were deleted from the Iceberg table at {self.location!r} by somebody else; "
+                "undo that, or publish to another place"
+            )
+        return {self._relative(task.file.file_path): task.file for task in tasks}
+
+    @cached_property
+    def _root(self) -> str:
+        return self.files.full_path("").rstrip("/") + "/"
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(self._root)
+
+    def shown(self) -> Shown | None:
+        """What the newest metadata says."""
+        table = self._table
+        if table is None:
+            self._check_free()
+            return None
+        if self._folder is not None:
+            self._folder.point_to_newest()  # a crash may have left it behind
+        of, snapshot = table.properties, table.properties.get(SNAPSHOT_PROPERTY)
+        columns, by = table.schema(), _partition_columns(table)
+        present = self._present
+        return Shown(
+            of.get(TABLE_PROPERTY),
+            int(snapshot) if snapshot is not None and snapshot.isdecimal() else None,
+            of.get(VIEW_PROPERTY),
+            {path: file.partition[0] if by else None for path, file in present.items() if load_of(path)},
+            tuple(sorted(path for path in present if not load_of(path))),
+            (of.get(_COLUMNS_PROPERTY), tuple(sorted(columns.column_names)), by),
+            _version(table),
+        )
+
+    def _check_free(self) -> None:
+        """Refuse a folder that holds something else."""
+        if self._folder is None:
+            return
+        place = TableFiles(self.location)
+        inside = place.full_path("").rstrip("/") == self._root.rstrip("/")
+        if place.is_file("") or (place.list(METADATA) if inside else place.list("")):
+            raise PublicationError(
+                f"{self.location!r} holds something that is no Iceberg table; publish to a new folder, or to the "
+                "table's own"
+            )
+
+    def adapted(self, wanted: Wanted, catalog: TableCatalog) -> Wanted:
+        """Without partitions where a value is NULL, on which pyiceberg's filters fail; what is there stays so."""
+        present = None if self._table is None else _partition_columns(self._table)
+        apart = None not in [entry.value for entry in catalog.partitions] if present is None else present != ()
+        return wanted if apart else replace(wanted, partition_by=None)
+
+    def shape(self, wanted: Wanted) -> object:
+        """The columns as a text of ours and as names, and the partition columns."""
+        schema = iceberg_schema(wanted.columns)
+        return spelled(wanted.columns), tuple(sorted(schema.column_names)), _wanted_partition(wanted)
+
+    def partition_value(self, wanted: Wanted, file: DataFile) -> object:
+        """The value as manifests hold it."""
+        return None if wanted.partition_by is None else file.partition_value(wanted.columns.find(wanted.partition_by))
+
+    def commit(self, before: Shown | None, wanted: Wanted, added: list[Added], removed: list[str]) -> int:
+        """Make one commit: columns where they changed, files, and what is shown as the table's properties."""
+        try:
+            transaction = self._created(wanted) if self._table is None else self._changed(self._table, before, wanted)
+            schema = transaction.table_metadata.schema()
+            transaction.set_properties({**_shown_properties(wanted), _MAPPING_PROPERTY: name_mapping(schema)})
+            properties = {TABLE_PROPERTY: wanted.table_id, SNAPSHOT_PROPERTY: str(wanted.snapshot)}
+            change = transaction.update_snapshot(snapshot_properties=properties).overwrite()
+            for path in removed:
+                change.delete_data_file(self._present[path])
+            for one in added:
+                change.append_data_file(self._file(one, wanted, schema, transaction.table_metadata.default_spec_id))
+            change.commit()
+            return _version(transaction.commit_transaction())
+        except CommitFailedException as error:
+            raise CommitConflictError(
+                f"somebody else committed to the Iceberg table at {self.location!r} meanwhile ({_short(error)}); "
+                "publish again"
+            ) from error
+
+    def _created(self, wanted: Wanted) -> Transaction:
+        schema = iceberg_schema(wanted.columns)
+        spec = UNPARTITIONED_PARTITION_SPEC
+        if wanted.partition_by is not None:
+            source = schema.find_field(wanted.partition_by)
+            spec = PartitionSpec(
+                PartitionField(source.field_id, _FIRST_PARTITION_ID, IdentityTransform(), wanted.partition_by)
+            )
+        properties: Properties = {**_FIXED, **_shown_properties(wanted)}
+        if self._folder is not None:
+            return self._folder.created(schema, spec, properties)
+        catalog, name = self._named
+        catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+        return catalog.create_table_transaction(name, schema, partition_spec=spec, properties=properties)
+
+    def _changed(self, table: Table, before: Shown | None, wanted: Wanted) -> Transaction:
+        """A transaction in which the table has the columns that are wanted.
+
+        Raises:
+            PublicationError: it is partitioned by another column.
+        """
+        transaction = table.transaction()
+        if before is None or before.shape == self.shape(wanted):
+            return transaction
+        present = _partition_columns(table)
+        if present != _wanted_partition(wanted):
+            raise PublicationError(
+                f"the Iceberg table at {self.location!r} is partitioned by {', '.join(present) or 'nothing'}, the "
+                f"table now by {wanted.partition_by or 'nothing'}; publish to another place"
+            )
+        had = _types_of(table.properties.get(_COLUMNS_PROPERTY, "[]"))
+        now = {column.name: column.type for column in wanted.columns.columns}
+        with transaction.update_schema(allow_incompatible_changes=True) as update:
+            for field in table.schema().fields:
+                if now.get(field.name) != had.get(field.name):
+                    update.delete_column((field.name,))
+        kept = {field.name for field in transaction.table_metadata.schema().fields}
+        with transaction.update_schema() as update:
+            for name, type in now.items():
+                if name not in kept:
+                    update.add_column((name,), iceberg_type(type, name, count(1)))
+        return transaction
+
+    def _file(self, one: Added, wanted: Wanted, schema: IcebergSchema, spec: int) -> IcebergFile:
+        partition = () if wanted.partition_by is None else (self.partition_value(wanted, one.file),)
+        metrics = metrics_of(one.file, wanted.columns, schema)
+        return IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self._root + one.file.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*partition),
+            record_count=one.file.rows,
+            file_size_in_bytes=one.size,
+            spec_id=spec,
+            **vars(metrics),
+        )
+
+
+def _shown_properties(wanted: Wanted) -> dict[str, str]:
+    return {
+        TABLE_PROPERTY: wanted.table_id,
+        SNAPSHOT_PROPERTY: str(wanted.snapshot),
+        VIEW_PROPERTY: wanted.layout,
+        _COLUMNS_PROPERTY: spelled(wanted.columns),
+    }
+
+
+def _partition_columns(table: Table) -> tuple[str, ...]:
+    schema = table.schema()
+    return tuple(str(schema.find_column_name(part.source_id)) for part in table.spec().fields)
+
+
+def _wanted_partition(wanted: Wanted) -> tuple[str, ...]:
+    return () if wanted.partition_by is None else (wanted.partition_by,)
+
+
+def _version(table: Table) -> int:
+    """The number of commits with files, of a table of format 2."""
+    return int(getattr(table.metadata, "last_sequence_number", 0))
+
+
+def _types_of(text: str) -> dict[str, str]:
+    return {str(name): str(type) for name, type in json.loads(text)}
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

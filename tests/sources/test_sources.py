@@ -1,0 +1,96 @@
+"""Names of sources, and what is found at them, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from layoutopt.cli.app import main
+from layoutopt.errors import LayoutoptError, SourceError
+from layoutopt.sources.opening import open_snapshot, pinned
+from layoutopt.sources.snapshot import SourceName, source_name
+from tests.sources.tables import delete_positions, delta_table, first_file, iceberg_table
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("delta:/a/b", SourceName("delta", "/a/b", None)),
+        ("delta:s3://bucket/a@12", SourceName("delta", "s3://bucket/a", 12)),
+        ("iceberg:prod/n.m.t@7", SourceName("iceberg", "prod/n.m.t", 7)),
+        ("delta:/user@home/t", SourceName("delta", "/user@home/t", None)),
+        ("/a/delta:b", None),
+        ("events.parquet", None),
+    ],
+)
+def test_names(text: str, name: SourceName | None) -> None:
+    assert source_name(text) == name
+    assert name is None or name.text == text
+
+
+def test_a_delta_table(tmp_path: Path) -> None:
+    found = open_snapshot(SourceName("delta", delta_table(tmp_path / "t"), None))
+    assert [(c.name, c.type) for c in found.schema.columns] == [
+        ("id", "bigint"),
+        ("p", "string"),
+        ("inner", "struct<a:int>"),
+    ]
+    assert found.stored_types[2] == "struct<phys-4:int>"
+    assert [file.stored for file in found.files] == [("phys-1", None, "phys-3")] * 2
+    deleted = {file.constants["p"]: [] if file.deleted is None else file.deleted.tolist() for file in found.files}
+    assert deleted == {"a b": [1, 3, 5], None: [0]}
+    assert all(Path(file.path).is_file() for file in found.files)
+
+
+def test_the_newest_version_is_pinned(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"id": [1]}))
+    assert pinned(f"delta:{path}") == f"delta:{path}@0"
+    write_deltalake(path, pa.table({"id": [2]}), mode="append")
+    assert pinned(f"delta:{path}") == f"delta:{path}@1"
+    assert len(open_snapshot(SourceName("delta", path, 0)).files) == 1
+    assert pinned("rows.parquet") == "rows.parquet"
+
+
+def test_an_iceberg_table(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path)
+    found = open_snapshot(SourceName("iceberg", table.metadata_location, None))
+    assert [(c.name, c.type) for c in found.schema.columns] == [
+        ("id", "bigint"), ("p", "string"), ("new", "string"), ("gone", "string"),
+    ]  # fmt: skip
+    stored = {file.stored for file in found.files}
+    assert stored == {("id", "p", "old", None), ("id", "p", "new", "gone")}
+    assert [file.deleted.tolist() for file in found.files if file.deleted is not None] == [[0, 4]]
+
+
+def test_equality_deletes_are_refused(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path)
+    delete_positions(table, first_file(table), [1, 2, 3], equality=True)
+    with pytest.raises(SourceError, match="equality"):
+        open_snapshot(SourceName("iceberg", table.metadata_location, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("delta:/no/such/table", "'/no/such/table' can't be read"),
+        ("iceberg:/no/such/table", "'/no/such/table' can't be opened"),
+        ("iceberg:nowhere/a.b", "'nowhere/a.b' can't be opened"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(name: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = source_name(name)
+    assert found is not None
+    with pytest.raises(LayoutoptError, match=says):
+        open_snapshot(found)
+
+
+def test_analyze_takes_the_schema_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_deltalake("t", pa.table({"kind": ["a"], "n": [1]}))
+    Path("log.sql").write_text("SELECT n FROM t WHERE kind = 'a';\n" * 5)
+    assert main(["analyze", "log.sql", "--schema", "delta:t"]) == 0
+    assert '"name":"kind"' in Path("features.json").read_text().replace(" ", "")
