@@ -117,17 +117,23 @@ def ablation_figures(
 
 def _of_stream(bench: Bench, stream: str, say: Callable[[str], None]) -> list[AblationFigure]:
     rows = deviations(METHODS[stream])
+    tables: dict[str, Any] = {}
+    for selection in dict.fromkeys(row.selection for row in rows):  # one pass measures one set of features
+        tables |= run(_rehearsal_step(bench, stream, [row for row in rows if row.selection == selection]), say)[
+            "tables"
+        ]
+    return [_figure(stream, row, tables[_folder(bench, stream, row).name]) for row in rows]
+
+
+def _rehearsal_step(bench: Bench, stream: str, rows: Sequence[Deviation]) -> Step:
     folders = [_folder(bench, stream, row) for row in rows]
-    plans = tuple(_plan_step(bench, stream, row, folder) for row, folder in zip(rows, folders, strict=True))
     key = key_of(f"ablation {stream}", {"tables": [folder.name for folder in folders]})
-    rehearsed = Step(
+    return Step(
         f"{stream}: rehearsing {len(rows)} plans",
         bench.folder / f"{key}.json",
         partial(rehearse_tables, bench, stream, folders),
-        plans,
+        tuple(_plan_step(bench, stream, row, folder) for row, folder in zip(rows, folders, strict=True)),
     )
-    tables = run(rehearsed, say)["tables"]
-    return [_figure(stream, row, tables[folder.name]) for row, folder in zip(rows, folders, strict=True)]
 
 
 def _figure(stream: str, row: Deviation, product: dict[str, Any]) -> AblationFigure:
