@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.partition_values import partition_column
@@ -34,6 +35,7 @@ class ChangeReport:
         table: its path.
         deleted, updated, inserted: rows.
         load: the commit; None where there was nothing to do.
+        vacuum: what was removed, where no copy of a row was to be left.
     """
 
     table: str
@@ -41,6 +43,7 @@ class ChangeReport:
     updated: int = 0
     inserted: int = 0
     load: LoadReport | None = None
+    vacuum: VacuumReport | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""

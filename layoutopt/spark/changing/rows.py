@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
@@ -15,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.checks import Content
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog
@@ -32,12 +36,23 @@ def delete_by(
 ) -> ChangeReport:
     """Delete the rows that meet a condition; rows for which it is NULL stay.
 
+    A hard delete then gives up all older snapshots and removes their files, so that no copy of the rows is left, also
+    of those that were deleted before. Who reads an older snapshot meanwhile fails, and who loads may have to try again.
+
     Raises:
         SettingError: the condition can't be understood.
         CommitConflictError: somebody else changed one of the partitions meanwhile.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     watch = Stages(say, log)
+    report = _delete(spark, settings, watch)
+    if not settings.hard:
+        return report
+    with watch.stage("vacuum", "removing older snapshots"):
+        return replace(report, vacuum=vacuum(TableFiles(settings.table_path), 1, timedelta(0)))
+
+
+def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         matching = _matching(place, settings.where)
