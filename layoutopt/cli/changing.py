@@ -74,7 +74,10 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
 def optimize(settings: OptimizeSettings, session: Session) -> None:
-    """Write partitions anew where queries gain most for each byte: appended rows joined, older plans replaced."""
+    """Write partitions anew where queries gain most for each byte: appended rows joined, older plans replaced.
+
+    With --log by a fresh plan for its queries, made on the table's own rows; with --auto only where that pays by now.
+    """
     from layoutopt.events import event_log
     from layoutopt.publish.publishing import publish_all
     from layoutopt.report.changes import print_optimize
@@ -83,6 +86,10 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     with session.working("optimizing") as work, event_log(settings.log_json) as log:
         report = optimize_by(start_spark(session), settings, work.say, log)
         publish_all(settings.table_path, () if settings.dry_run else settings.publish, work.say, log)
+    if settings.plot is not None:
+        from layoutopt.report.regained_plot import plot_regained
+
+        plot_regained(report.curve, settings.plot)
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 

@@ -28,6 +28,10 @@ class DeleteSettings(VerbSettings):
     table_path: TablePath
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
     publish: PublishTo = ()
+    hard: bool = Field(
+        False,
+        description="leave no copy: give up all older snapshots and remove their files at once, whoever reads or loads",
+    )
     log_json: EventLog = None
 
 
@@ -87,4 +91,5 @@ class OptimizeSettings(VerbSettings):
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
     dry_run: bool = Field(False, description="only say what would be rewritten, and why")
     publish: PublishTo = ()
+    plot: Path | None = Field(None, description="also draw what is regained over what is written to this image file")
     log_json: EventLog = None

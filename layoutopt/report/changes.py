@@ -32,9 +32,11 @@ def print_change(console: Console, report: ChangeReport) -> None:
     """Print how many rows were deleted, updated and inserted, and what was written for it."""
     if report.load is None:
         console.print("No row is concerned: nothing to do")
-        return
-    console.print(f"{report.deleted:,} rows deleted, {report.updated:,} updated, {report.inserted:,} inserted")
-    print_load(console, report.load)
+    else:
+        console.print(f"{report.deleted:,} rows deleted, {report.updated:,} updated, {report.inserted:,} inserted")
+        print_load(console, report.load)
+    if report.vacuum is not None:
+        console.print(f"No copy is left: {len(report.vacuum.snapshots)} older snapshots were given up and removed")
 
 
 def print_optimize(console: Console, report: OptimizeReport) -> None:

@@ -19,7 +19,7 @@ from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.fields import parse_age
 from layoutopt.errors import CommitConflictError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
-from layoutopt.evolve.candidates import Candidate, best_first, within
+from layoutopt.evolve.candidates import Candidate, best_first, regained, within
 from layoutopt.evolve.when import Rule
 from layoutopt.inspect.losses import Prospect, prospects
 from layoutopt.model.layout import Plan
@@ -42,6 +42,7 @@ class OptimizeReport:
     Attributes:
         table: its path.
         plan: the digest of the plan that partitions are written by.
+        bytes: of the whole table.
         candidates: partitions that are not as that plan wants them, the best gain a byte first.
         chosen: the keys of those that are worth it, and within the budget.
         loads: one a partition that was written, in their order; none in a dry run.
@@ -51,15 +52,21 @@ class OptimizeReport:
 
     table: str
     plan: str
+    bytes: int
     candidates: tuple[Candidate, ...]
     chosen: tuple[str, ...]
     loads: tuple[LoadReport, ...] = ()
     overtaken: tuple[str, ...] = ()
     prospects: Mapping[str, Prospect] = field(default_factory=dict)
 
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """What is regained over what is written: shares of the table's bytes, and of all that candidates gain."""
+        return [(written / max(1, self.bytes), gained) for written, gained in regained(self.candidates)]
+
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
-        return asdict(self)
+        return {**asdict(self), "curve": self.curve}
 
 
 def optimize_by(
@@ -89,7 +96,8 @@ def optimize_by(
         worth = [one for one in asked if _is_due(one, found[one.key], settings)]
     else:
         worth = [one for one in asked if settings.partition or is_worth(one)]
-    chosen = within(worth, _budget(table, settings))
+    total = sum(entry.bytes for entry in table.catalog.partitions)
+    chosen = within(worth, _budget(total, settings))
     loads, overtaken = [], []
     for number, key in enumerate(() if settings.dry_run else chosen):
         say(f"partition {key}, {number + 1} of {len(chosen)}")
@@ -100,9 +108,8 @@ def optimize_by(
             continue
         if written is not None:
             loads.append(written)
-    return OptimizeReport(
-        settings.table_path, target.plan.digest, tuple(candidates), chosen, tuple(loads), tuple(overtaken), found
-    )
+    done = tuple(loads), tuple(overtaken)
+    return OptimizeReport(settings.table_path, target.plan.digest, total, tuple(candidates), chosen, *done, found)
 
 
 def candidates_of(table: Table, target: Target) -> list[Candidate]:
@@ -152,11 +159,9 @@ def _check(table: Table, settings: OptimizeSettings) -> None:
         raise SettingError(f"the table has no partition {unknown[0]!r}; `layoutopt status` lists them")
 
 
-def _budget(table: Table, settings: OptimizeSettings) -> float | None:
-    """The bytes that may be written; None where nobody says."""
-    if settings.budget_share is None:
-        return settings.budget_bytes
-    return settings.budget_share * sum(entry.bytes for entry in table.catalog.partitions)
+def _budget(total: int, settings: OptimizeSettings) -> float | None:
+    """The bytes that may be written of so many; None where nobody says."""
+    return settings.budget_bytes if settings.budget_share is None else settings.budget_share * total
 
 
 def _prospects(

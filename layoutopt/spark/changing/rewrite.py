@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.retention.vacuum import VacuumReport
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
@@ -34,6 +35,7 @@ class ChangeReport:
         table: its path.
         deleted, updated, inserted: rows.
         load: the commit; None where there was nothing to do.
+        vacuum: what was removed, where no copy of a row was to be left.
     """
 
     table: str
@@ -41,6 +43,7 @@ class ChangeReport:
     updated: int = 0
     inserted: int = 0
     load: LoadReport | None = None
+    vacuum: VacuumReport | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
@@ -15,10 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.checks import Content
+from layoutopt.catalog.retention.vacuum import vacuum
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSettings
-from layoutopt.errors import SettingError, SourceError
+from layoutopt.errors import PublicationError, SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.model.types import quoted
+from layoutopt.publish.publishing import publish_all
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, Place, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -32,12 +37,32 @@ def delete_by(
 ) -> ChangeReport:
     """Delete the rows that meet a condition; rows for which it is NULL stay.
 
+    A hard delete then gives up all older snapshots and removes their files, so that no copy of the rows is left, also
+    of those that were deleted before. Who reads an older snapshot meanwhile fails, and who loads may have to try again.
+
     Raises:
         SettingError: the condition can't be understood.
         CommitConflictError: somebody else changed one of the partitions meanwhile.
+        PublicationError: of a hard delete: an older snapshot is still published somewhere.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     watch = Stages(say, log)
+    report = _delete(spark, settings, watch)
+    if not settings.hard:
+        return report
+    publish_all(settings.table_path, settings.publish, say, log)  # a snapshot that is published would be kept
+    with watch.stage("vacuum", "removing older snapshots"):
+        removed = vacuum(TableFiles(settings.table_path), 1, timedelta(0))
+    if removed.published:
+        kept = ", ".join(map(str, removed.published))
+        raise PublicationError(
+            f"the rows are deleted, but copies are left: snapshots {kept} are published as tables of another format; "
+            "publish the newest one there, or `publish --forget`, then run the same command again"
+        )
+    return replace(report, vacuum=removed)
+
+
+def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         matching = _matching(place, settings.where)

@@ -86,6 +86,9 @@ def test_what_is_lost_is_regained_within_budgets_and_then_there_is_nothing_to_do
     assert [one["change"] for one in told["families"]["families"]] == ["gone", "new"]
     assert told["families"]["unknown"] == 1.0
     assert told["regret"]["share"] > 0.9  # nothing is skipped for shops, and a fresh plan skips most
+    dry = changed.optimize(log=log, dry_run=True)
+    assert dry.curve[-1] == (1.0, 1.0)
+    assert (dry.loads, len(dry.chosen)) == ((), DAYS)
     plans, keys = set(), []
     for share in (0.3, 0.3, 1.0):
         report = changed.optimize(log=log, budget_share=share)
@@ -114,10 +117,11 @@ def test_auto_waits_until_as_much_was_lost_as_writing_costs(
     assert {one.loss.total for one in nothing.prospects.values()} == {0.0}
     log = changed.log("new", coming(3))
     assert changed.optimize(log=log, auto=True, write_cost=1000.0, dry_run=True).chosen == ()
-    words = ["optimize", changed.table, "--log", log, "--auto", "--budget-share", "0.3"]
+    words = ["optimize", changed.table, "--log", log, "--auto", "--budget-share", "0.3", "--plot", f"{log}.png"]
     assert main(words) == DONE
     said = " ".join(capsys.readouterr().out.split())
     assert "lost so far" in said
+    assert Path(f"{log}.png").exists()
     assert said.count("written") >= 2
     assert len(Catalog.open(changed.table).plans) == 2
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog.retention.publications import Publication
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -29,12 +30,14 @@ from layoutopt.errors import (
     ContentMismatchError,
     LayoutoptError,
     MissingPartitionError,
+    PublicationError,
     SettingError,
     SourceError,
 )
 from layoutopt.inspect.status import status
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
+from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changing import rows
 from layoutopt.spark.changing.append import append_by
@@ -146,6 +149,35 @@ def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> 
     assert verify(open_table(living.path)).ok
 
 
+def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
+    source = living.source(living.frame([(4711, 1, 0, 0.5, "needle"), (4712, 2, 0, 0.5, "nail")]))
+    append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="two rows"))
+    delete_by(living.spark, DeleteSettings(table_path=living.path, where="id = 4711"))
+    assert files_with(living.path, "needle")
+    for number in (4711, 4712):  # the first is gone from the newest snapshot, but not from those before
+        report = delete_by(living.spark, DeleteSettings(table_path=living.path, where=f"id = {number}", hard=True))
+        assert report.vacuum is not None
+        assert report.vacuum.files
+    assert files_with(living.path, "needle") == files_with(living.path, "nail") == []
+    assert TableFiles(living.path).exists("_layoutopt/snapshots/0.json") is False
+    assert verify(open_table(living.path)).ok
+    living.check()
+
+
+def test_a_hard_delete_leaves_no_copy_in_what_is_published(living: Living) -> None:
+    source = living.source(living.frame([(4711, 1, 0, 0.5, "needle")]))
+    append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
+    place = str(living.root / "published")
+    publish(living.path, Publication("delta", place))
+    hard = DeleteSettings(table_path=living.path, where="id = 4711", hard=True)
+    with pytest.raises(PublicationError, match="copies are left: snapshots 1 are published"):
+        delete_by(living.spark, hard)
+    assert files_with(living.path, "needle")
+    delete_by(living.spark, hard.model_copy(update={"publish": (f"delta={place}",)}))
+    assert files_with(living.path, "needle") == []
+    living.check()
+
+
 def files_with(root: str, text: str) -> list[str]:
     """The files of a table in which a text stands, Parquet's decoded."""
     found = []
@@ -186,7 +218,8 @@ def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(living: Livi
     assert ask(budget_bytes=dry.candidates[0].bytes, dry_run=True).chosen == dry.chosen[:1]
     assert [one.partitions for one in ask(budget_bytes=dry.candidates[0].bytes).loads] == [dry.chosen[:1]]
     assert len(ask().loads) == 2
-    assert ask() == replace(dry, candidates=(), chosen=(), loads=())
+    done = ask()
+    assert (done.candidates, done.chosen, done.loads) == ((), (), ())
     living.check()
 
 
