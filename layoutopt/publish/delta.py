@@ -62,7 +62,8 @@ class DeltaTarget:
     def shown(self) -> Shown | None:
         """What the log says."""
         if not self._place.list(LOG):
-            if not self._is_inside and (self._place.is_file("") or self._place.list("")):
+            others = [name for name in self._place.list("") if name != LOG]
+            if self._place.is_file("") or (others and not self._is_inside):
                 raise PublicationError(
                     f"{self.location!r} holds something that is no Delta table; publish to a new folder, or to the "
                     "table's own"
@@ -88,6 +89,7 @@ class DeltaTarget:
             of.get(VIEW_PROPERTY),
             {path: _plain(values) for path, values in named.items() if load_of(path)},
             tuple(sorted(path for path in named if not load_of(path))),
+            next(iter(metadata.partition_columns), None),
             (schema, tuple(metadata.partition_columns), of.get(_BOUNDED, "")),
             table.version(),
         )

@@ -116,6 +116,7 @@ class IcebergTarget:
             of.get(VIEW_PROPERTY),
             {path: file.partition[0] if by else None for path, file in present.items() if load_of(path)},
             tuple(sorted(path for path in present if not load_of(path))),
+            next(iter(by), None),
             (of.get(_COLUMNS_PROPERTY), tuple(sorted(columns.column_names)), by),
             _version(table),
         )
@@ -126,7 +127,10 @@ class IcebergTarget:
             return
         place = TableFiles(self.location)
         inside = place.full_path("").rstrip("/") == self._root.rstrip("/")
-        if place.is_file("") or (place.list(METADATA) if inside else place.list("")):
+        others = [] if inside else [name for name in place.list("") if name != METADATA]
+        # Manifests that a crash left behind are nobody's.
+        others += [name for name in place.list(METADATA) if not name.endswith(".avro")]
+        if place.is_file("") or others:
             raise PublicationError(
                 f"{self.location!r} holds something that is no Iceberg table; publish to a new folder, or to the "
                 "table's own"

@@ -7,6 +7,7 @@ looks at what the place shows, and does what is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -93,6 +94,7 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
     """
     catalog = Catalog.open(root)
     views = views_of(catalog)
+    _check_no_other_tables(catalog, publication, views)
     shown = tuple(_show(catalog, publication, view, at) for view in views)
     return PublishReport(root, publication.format, catalog.snapshot.number, shown, _notes(views))
 
@@ -146,12 +148,29 @@ def stop(root: str, publication: Publication) -> int:
     """Keep nothing for a publication any more; what is shown there stays until its files go. How many notes went."""
     files = TableFiles(root)
     check_is_table(files)
+    return sum(forget(files, one) for one in _tables_of(files, publication))
+
+
+def _tables_of(files: TableFiles, publication: Publication) -> list[Publication]:
+    """The tables that show a publication so far, as they were noted: at its place, or one a layout below it."""
     layout = f"{publication.location.rstrip('/')}/layout-"
-    return sum(
-        forget(files, one)
-        for one in publications(files)
-        if one.format == publication.format and (one == publication or one.location.startswith(layout))
-    )
+    noted = [one for one in publications(files) if one.format == publication.format]
+    return [one for one in noted if one == publication or re.fullmatch(f"{re.escape(layout)}[0-9]+", one.location)]
+
+
+def _check_no_other_tables(catalog: Catalog, publication: Publication, views: Sequence[View]) -> None:
+    """Refuse to leave tables behind that would show an older snapshot for ever, as where column groups change.
+
+    Raises:
+        PublicationError: there would be some.
+    """
+    shown = {view.location(publication.location) for view in views}
+    left = [one.location for one in _tables_of(catalog.files, publication) if one.location not in shown]
+    if left:
+        raise PublicationError(
+            f"{left[0]!r} shows older column groups of the table and would stay behind, now that its layouts "
+            "are others; give --forget once, drop what is shown there, and publish again"
+        )
 
 
 def _target(files: TableFiles, publication: Publication) -> Target:
@@ -243,10 +262,11 @@ def _difference(
     """The files to be named, and those to be named no longer."""
     if before is None:
         return ours, []
+    same = {} if before.partition_by != wanted.partition_by else before.files
     added = {
         path: file
         for path, file in ours.items()
-        if path not in before.files or before.files[path] != target.partition_value(wanted, file)
+        if path not in same or same[path] != target.partition_value(wanted, file)
     }
     return added, sorted(path for path in before.files if path not in ours)
 

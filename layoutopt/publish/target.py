@@ -30,6 +30,7 @@ class Shown:
         files: the data files that it names, by path relative to our table; of each the partition value as the format
             has it.
         strangers: data files that are none of our table's, as the format names them.
+        partition_by: the partition column, None for none.
         shape: the columns and the partition column as the format has them, to be compared with others.
         version: the place's newest version or snapshot.
     """
@@ -39,6 +40,7 @@ class Shown:
     layout: str | None
     files: Mapping[str, object]
     strangers: tuple[str, ...]
+    partition_by: str | None
     shape: object
     version: int
 

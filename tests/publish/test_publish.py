@@ -234,6 +234,18 @@ def test_a_covering_layout_is_shown_alone(tmp_path: Path, format: str) -> None:
     assert ids_at(root, format) == [0, 1, 2, 3]
 
 
+def test_what_other_layouts_would_leave_behind_is_refused(tmp_path: Path, format: str) -> None:
+    root = tmp_path / "table"
+    build(root, rows_of(1994, 0), plan_of(), "load-1")
+    show(root, format)
+    build(root, rows_of(1994, 0), plan_of(layouts=LAYOUTS), "load-2")
+    with pytest.raises(PublicationError, match="would stay behind"):
+        report_of(root, format)
+    stop(str(root), Publication(format, str(root)))
+    if format == "iceberg":
+        assert len(report_of(root, format, root / "groups").shown) == 2
+
+
 def test_another_table_is_refused(root: Path, format: str, tmp_path: Path) -> None:
     other = tmp_path / "other"
     build(other, rows_of(1994, 0), plan_of(), "load-1")
