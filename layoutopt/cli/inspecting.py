@@ -10,7 +10,8 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import analysed, calibration_of, open_at, start_spark
-from layoutopt.config.settings import DriftSettings, EvaluateSettings, StatusSettings, VerifySettings
+from layoutopt.config.keeping import DriftSettings, StatusSettings
+from layoutopt.config.settings import EvaluateSettings, VerifySettings
 from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.config.settings import PublishSettings
+from layoutopt.config.keeping import PublishSettings
 
 verbs = typer.Typer()
 

@@ -9,7 +9,8 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import calibration_of, open_at, start_spark
-from layoutopt.config.settings import ExplainSettings, FilesSettings, QuerySettings
+from layoutopt.config.keeping import FilesSettings
+from layoutopt.config.settings import ExplainSettings, QuerySettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.config.fields import parse_age
-from layoutopt.config.settings import HistorySettings, RestoreSettings, VacuumSettings
+from layoutopt.config.keeping import HistorySettings, RestoreSettings, VacuumSettings
 
 verbs = typer.Typer()
 

@@ -14,21 +14,23 @@ from layoutopt.config.changing import (
     UpdateSettings,
 )
 from layoutopt.config.fields import VerbSettings
-from layoutopt.config.settings import (
-    AnalyzeSettings,
+from layoutopt.config.keeping import (
     DriftSettings,
-    EvaluateSettings,
-    ExplainSettings,
     FilesSettings,
     HistorySettings,
-    LoadSettings,
-    PlanSettings,
     PublishSettings,
-    QuerySettings,
-    ReloadSettings,
     RestoreSettings,
     StatusSettings,
     VacuumSettings,
+)
+from layoutopt.config.settings import (
+    AnalyzeSettings,
+    EvaluateSettings,
+    ExplainSettings,
+    LoadSettings,
+    PlanSettings,
+    QuerySettings,
+    ReloadSettings,
     VerifySettings,
 )
 

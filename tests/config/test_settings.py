@@ -9,8 +9,9 @@ import pytest
 from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.functions import find_udfs
+from layoutopt.config.keeping import PublishSettings, RestoreSettings
 from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
-from layoutopt.config.settings import AnalyzeSettings, PlanSettings, PublishSettings, RestoreSettings, VerifySettings
+from layoutopt.config.settings import AnalyzeSettings, PlanSettings, VerifySettings
 from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 

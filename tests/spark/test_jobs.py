@@ -17,7 +17,8 @@ import pytest
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.jobs import run_job, teller
-from layoutopt.config.settings import LoadSettings, VacuumSettings
+from layoutopt.config.keeping import VacuumSettings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.model.layout import Plan
 from tests.conftest import QUICK_JAVA
 from tests.spark.tables import plan_of, simple_document, simple_rows
