@@ -18,7 +18,7 @@ from layoutopt.inspect.entry_bytes import EntryBytes, entry_bytes, shares
 from layoutopt.methods.proposals import BOTH, CUTS, FEATURES, PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.layout import ByCuts, Plan
+from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.stages import Progress
@@ -86,6 +86,8 @@ def _same_queries(some: Sequence[Query], others: Sequence[Query]) -> bool:
 def _request_like(plan: Plan) -> PlanRequest:
     """What was asked of a plan, as far as the plan tells."""
     first = plan.scheme.layouts[0].blocking
+    vectors = next((each.blocking for each in plan.scheme.layouts if isinstance(each.blocking, ByVectors)), None)
+    usual = PlanRequest()
     guides = FEATURES
     if isinstance(first, ByCuts):
         guides = BOTH if plan.scheme.layouts[0].features else CUTS
@@ -93,6 +95,8 @@ def _request_like(plan: Plan) -> PlanRequest:
         method=plan.method,
         partition_by=plan.partition_by,
         guides=guides if plan.method == "sop" else FEATURES,
+        partitioner=usual.partitioner if vectors is None else vectors.algorithm,
+        weights=usual.weights if vectors is None else str(dict(vectors.params).get(WEIGHTS, usual.weights)),
         block_rows=plan.block_rows,
         segment_rows=plan.segment_rows,
         max_vectors=plan.max_vectors,
