@@ -102,7 +102,7 @@ def prospects(
     for key, cost in costs.items():
         entries = table.catalog.snapshot.by_key[key]
         here = more[:, _places(table, key)].sum(axis=1)[row] * weights
-        since = times >= max(load_time(entry.load_id) for entry in entries)
+        since = times >= min(load_time(entry.load_id) for entry in entries)  # what was appended is among its losses
         lost = np.bincount(day[since], here[since], log.days)
         a_day = float(counts @ np.bincount(day, here, log.days) / counts.sum())
         found[key] = Prospect(loss_of(lost.tolist(), cost), a_day * horizon.total_seconds() / _DAY)

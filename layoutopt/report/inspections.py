@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 40
 _MOST_FAMILIES = 10
+_LONGEST_EXAMPLE = 60
 _DIGITS = 12
 _NUMBERS = ("rows", "blocks", "bytes", "layouts", "features", "partitions")
 
@@ -141,9 +142,11 @@ def _print_families(console: Console, found: FamilyChanges) -> None:
     )
     if not changed:
         return
-    table = Table(title="families of queries that changed", title_justify="left")
-    for name in ("", "share then", "share now", "filters by", "such as"):
-        table.add_column(name, justify="right" if name.startswith("share") else "left", no_wrap=name == "such as")
+    table = Table(title="families of queries that changed, and their shares of the statements", title_justify="left")
+    for name in ("", "then", "now"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table.add_column("filters by", overflow="fold")
+    table.add_column("such as", no_wrap=True, max_width=_LONGEST_EXAMPLE, overflow="ellipsis")
     for one in changed[:_MOST_FAMILIES]:
         filtered = Text(printable(", ".join(one.filtered) or "nothing"))
         example = Text(printable(" ".join(one.example.split())))

@@ -26,17 +26,15 @@ def always(run: Run, price: float) -> None:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Plan anew and write everything anew when queries read more by so much of all rows than when it was planned."""
+    """Write everything anew once the day's queries read more, by this share of all rows, than by a fresh plan."""
 
     most: float = 0.1
 
     def __call__(self, run: Run, price: float) -> None:
-        """Compare what the day's queries read with what those that the plan was made for do, as `drift` does."""
-        types = run.loads[-1].sum(axis=0)
-        reads = run.world.layouts.matrix
-        now = float(types @ reads[run.plan] / types.sum())
+        """Compare the newest plan with a fresh one."""
         fresh = _fresh(run)
-        best = float(types @ run.world.layouts.matrix[fresh] / types.sum())
+        types = run.loads[-1].sum(axis=0)
+        now, best = run.world.layouts.matrix[[run.plan, fresh]] @ types / types.sum()
         if now > best + self.most:
             _write_all(run, fresh)
 

@@ -18,6 +18,7 @@ from layoutopt.inspect.entry_bytes import EntryBytes, entry_bytes, shares
 from layoutopt.methods.proposals import BOTH, CUTS, FEATURES, PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table
@@ -61,7 +62,7 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
     if not len(features):
         raise PlanError("no predicate recurs in the log often enough to plan by; give a longer log, or leave it out")
     for plan in table.catalog.plans.values():
-        if plan.features == features and _same_queries(plan.queries, queries):
+        if _same_features(plan.features, features) and _same_queries(plan.queries, queries):
             mine = [place for place, entry in enumerate(table.catalog.partitions) if entry.plan == plan.digest]
             if (known := reads.shares_of(mine)) is not None:
                 return FreshPlan(plan, reads, known)
@@ -76,6 +77,10 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
     return FreshPlan(plan, reads, found)
 
 
+def _same_features(some: FeatureSet, others: FeatureSet) -> bool:
+    return [feature.predicates for feature in some] == [feature.predicates for feature in others]
+
+
 def _same_queries(some: Sequence[Query], others: Sequence[Query]) -> bool:
     def weighed(queries: Sequence[Query]) -> set[tuple[object, ...]]:
         return {(query.filter.root, query.columns, round(query.weight, 9)) for query in classes(queries)}
@@ -84,7 +89,7 @@ def _same_queries(some: Sequence[Query], others: Sequence[Query]) -> bool:
 
 
 def _request_like(plan: Plan) -> PlanRequest:
-    """What was asked of a plan, as far as the plan tells."""
+    """What was asked of a plan, as far as the plan tells; a storage budget is the default one."""
     first = plan.scheme.layouts[0].blocking
     vectors = next((each.blocking for each in plan.scheme.layouts if isinstance(each.blocking, ByVectors)), None)
     usual = PlanRequest()

@@ -95,7 +95,7 @@ def _by_plan(table: Table, plan: Plan, queries: tuple[Query, ...]) -> Target:
     """What queries would read by a plan: as of the partitions that are by it, or as it predicts where there is none."""
     reads = entry_bytes(table, queries)
     there = [place for place, entry in enumerate(table.catalog.partitions) if _is_as_wanted(table, place, plan)]
-    shares = reads.shares_of(there) if there else None
+    shares = reads.shares_of(there)
     if shares is None:
         full, reached = (float((reads.weights @ of).sum()) for of in (reads.full, reads.full * reads.reached))
         predicted = float(plan.predicted.get("bytes_fraction", 1.0))

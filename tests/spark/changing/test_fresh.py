@@ -51,10 +51,10 @@ class Changed:
         self.plan = plan_of(of, partition_by="day", block_rows=100, segment_rows=10_000)
         load(spark, rows, self.table, self.plan)
 
-    def log(self, name: str, days: Sequence[dt.date], shops: int = 10) -> str:
-        """The text of each shop, on each of some days."""
+    def log(self, name: str, days: Sequence[dt.date], shops: int = 10, only: str = "TRUE") -> str:
+        """The text of each shop, on each of some days, of some rows only."""
         lines = [
-            {"sql": f"SELECT text FROM t WHERE shop = {shop}", "timestamp": f"{day}T12:00:00Z"}
+            {"sql": f"SELECT text FROM t WHERE shop = {shop} AND {only}", "timestamp": f"{day}T12:00:00Z"}
             for day in days
             for shop in range(shops)
         ]
@@ -104,6 +104,13 @@ def test_what_is_lost_is_regained_within_budgets_and_then_there_is_nothing_to_do
     assert abs(json.loads(capsys.readouterr().out)["regret"]["share"]) < 0.01
     assert verify(open_table(changed.table)).ok
     assert open_table(changed.table).sql("SELECT count(DISTINCT text) AS n FROM t").to_pylist() == [{"n": ROWS}]
+
+
+def test_partitions_that_nobody_asks_for_are_left(changed: Changed) -> None:
+    dry = changed.optimize(log=changed.log("late", coming(2), only="day >= 3"), dry_run=True)
+    assert dry.chosen == ("3",)
+    assert [one.gain > 0 for one in dry.candidates] == [True, False, False, False]
+    assert dry.curve[-1][0] < 0.3
 
 
 def test_auto_waits_until_as_much_was_lost_as_writing_costs(

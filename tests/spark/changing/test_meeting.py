@@ -64,7 +64,7 @@ def changes(living: Living, number: int) -> list[Change]:
 
     def old(place: int) -> list[int]:
         """Some ids of one partition, those of another round."""
-        return [(15 * number + place + 3 * i) % ROWS for i in range(2)]
+        return [(12 * number + place + 3 * i) % ROWS for i in range(2)]
 
     def where(ids: list[int]) -> str:
         return f"id IN ({', '.join(map(str, ids))})"
