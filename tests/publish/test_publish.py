@@ -224,6 +224,18 @@ def test_column_groups_are_shown_one_by_one(tmp_path: Path, format: str) -> None
         assert StaticTable.from_metadata(str(place / "layout-1")).scan().to_arrow().column_names == ["x"]
 
 
+def test_columns_of_some_rows_alone_are_not_shown(tmp_path: Path, format: str) -> None:
+    first = Layout(("year", "id"), (0,), ("year", "id"), ByVectors())
+    second = Layout(("year", "id", "x"), (0,), ("x",), ByVectors())
+    root, place = tmp_path / "table", tmp_path / "shown"
+    build(root, rows_of(1994, 0), plan_of(conditions=["id < 2"], layouts=[first, second]), "load-1")
+    assert [(one.columns, one.rows) for one in report_of(root, format, place).shown] == [(2, 4), (1, 4)]
+    if format == "iceberg":
+        found = StaticTable.from_metadata(str(place / "layout-1")).scan(row_filter="x >= 0.5").to_arrow()
+        assert found.column_names == ["x"]
+        assert sorted(found["x"].to_pylist()) == [0.5, 1.0, 1.5]
+
+
 def test_a_covering_layout_is_shown_alone(tmp_path: Path, format: str) -> None:
     everything = Layout(SCHEMA.names, (0,), SCHEMA.names, ByVectors())
     copy = Layout(("id", "x"), (0,), (), ByVectors())
