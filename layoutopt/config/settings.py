@@ -38,7 +38,7 @@ CalibrationFile = Annotated[
 Source = Annotated[
     Place,
     Field(
-        description="the rows: a path that Spark reads (Parquet), delta:PATH[@VERSION] or "
+        description="the rows: a path that Spark reads (Parquet), delta:FOLDER[@VERSION] or "
         "iceberg:CATALOG/NAMESPACE.TABLE[@SNAPSHOT]"
     ),
 ]
