@@ -22,7 +22,8 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
 
     with session.working("analysing the log"):
         name = source_name(settings.schema_source)
-        analysis = analyze_log(settings, None if name is None else open_snapshot(name).schema.writable())
+        known = None if name is None else open_snapshot(name).schema.writable()
+        analysis = analyze_log(settings, schema=known)
         settings.output.write_bytes(analysis.document.dumps())
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
