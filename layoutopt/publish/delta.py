@@ -161,7 +161,8 @@ class DeltaTarget:
             }
         }
         if before is None or before.shape != self.shape(wanted):
-            yield {"protocol": _protocol(wanted)}
+            if before is None or has_local_times(wanted.columns):  # a protocol may rise, and never falls
+                yield {"protocol": _protocol(wanted)}
             yield {"metaData": self._metadata(wanted, now)}
         yield {"txn": {"appId": _application(wanted.table_id), "version": wanted.snapshot, "lastUpdated": now}}
         for path in removed:

@@ -17,6 +17,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import StaticTable
 
 from layoutopt.catalog.commit import APPEND
+from layoutopt.catalog.restore import restore
 from layoutopt.catalog.retention.publications import PUBLISHED, Publication, publications
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshots import snapshot_numbers
@@ -189,6 +190,23 @@ def test_columns_that_come_later_are_null_in_older_files(root: Path, format: str
     else:
         found = StaticTable.from_metadata(str(root)).scan(row_filter="note = 'b'").to_arrow()
     assert found["id"].to_pylist() == [32]
+
+
+def test_a_column_of_local_times_may_come_and_go(tmp_path: Path) -> None:
+    root, when = tmp_path / "table", Column("t", "timestamp_ntz")
+    plain, timed = Schema((Column("id", "int"),)), Schema((Column("id", "int"), when))
+    ids = pa.table({"id": pa.array([1], pa.int32())})
+    build(root, ids, building(plain), "load-1")
+    show(root, "delta")
+    build(root, ids.append_column("t", pa.array([None], pa.timestamp("us"))), building(timed), "load-2")
+    show(root, "delta")
+    table = DeltaTable(str(root))
+    assert (table.protocol().min_reader_version, table.to_pyarrow_table().column_names) == (3, ["id", "t"])
+    files = TableFiles(str(root))
+    restore(files, 0)
+    show(root, "delta")
+    table = DeltaTable(str(root))
+    assert (table.protocol().min_reader_version, table.to_pyarrow_table().column_names) == (3, ["id"])
 
 
 def test_partitions_of_null_and_of_no_text(tmp_path: Path, format: str) -> None:
