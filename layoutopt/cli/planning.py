@@ -22,8 +22,8 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
 
     with session.working("analysing the log"):
         name = source_name(settings.schema_source)
-        schema = None if name is None else open_snapshot(name).schema.writable()
-        analysis = analyze_log(settings, session.udfs(), schema)
+        known = None if name is None else open_snapshot(name).schema.writable()
+        analysis = analyze_log(settings, session.udfs(), schema=known)
         settings.output.write_bytes(analysis.document.dumps())
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
@@ -39,10 +39,8 @@ def plan(settings: PlanSettings, session: Session) -> None:
     document = read_features(settings.features)
     # Only now: Spark takes seconds to import, and a bad file should not wait for it.
     from layoutopt.report.tuning_plot import plot
-    from layoutopt.sources.opening import pinned
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
-    settings = settings.model_copy(update={"source": pinned(settings.source)})
     with session.working("planning") as work:
         made = plan_with_indexes(start_spark(session), settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())

@@ -47,7 +47,7 @@ class LogAnalysis:
         return dict(Counter(skipped.reason for skipped in self.document.skipped).most_common())
 
 
-def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), schema: Schema | None = None) -> LogAnalysis:
+def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> LogAnalysis:
     """Read a log, understand its queries, and find the features that would help them (3.3).
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +27,13 @@ class View:
         layout: the layout whose files it has; None: of each partition's plan one that holds all columns for all rows.
         columns: the columns that are shown.
         partition_by: the column by which the formats' own partitions are made, None where there are none.
+        hidden: the table's other columns, which some of the files may hold for some rows.
     """
 
     layout: int | None
     columns: Schema
     partition_by: str | None
+    hidden: Schema
 
     def layout_in(self, plan: Plan) -> int:
         """The layout that is shown of a partition of some plan."""
@@ -60,7 +62,7 @@ def views_of(catalog: Catalog) -> tuple[View, ...]:
     schema, by = catalog.schema, _partition_column(catalog)
     plans = list(catalog.plans.values())
     if all(covering_layout(plan) is not None for plan in plans):
-        return (View(None, schema, by),)
+        return (View(None, schema, by, Schema(())),)
     masters = {tuple(frozenset(layout.master) for layout in plan.scheme.layouts) for plan in plans}
     if len(masters) > 1:
         raise PublicationError(
@@ -68,12 +70,15 @@ def views_of(catalog: Catalog) -> tuple[View, ...]:
             "table can show them; reload them by one plan, or by a plan of one layout"
         )
     (layouts,) = masters
-    shown = [Schema(tuple(column for column in schema.columns if column.name in master)) for master in layouts]
-    return tuple(
-        View(number, columns, by if columns.get(by or "") else None)
-        for number, columns in enumerate(shown)
-        if columns.columns
+    return tuple(_view(number, schema, master, by) for number, master in enumerate(layouts) if master)
+
+
+def _view(layout: int, schema: Schema, master: Collection[str], by: str | None) -> View:
+    shown, hidden = (
+        Schema(tuple(column for column in schema.columns if (column.name in master) == whole))
+        for whole in (True, False)
     )
+    return View(layout, shown, by if by in master else None, hidden)
 
 
 def _partition_column(catalog: Catalog) -> str | None:

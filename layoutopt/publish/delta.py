@@ -7,6 +7,7 @@ Delta's protocol asks of a store. No library commits added and removed files of 
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from layoutopt.publish.delta_statistics import bounded_columns, delta_statistics
 from layoutopt.publish.target import TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
 
 LOG: Final = "_delta_log"
+_DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CHECKPOINT_EVERY: Final = 10
 # A VACUUM by a Delta engine would take the files of older and later snapshots for garbage: it finds none old enough.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
@@ -107,8 +109,11 @@ class DeltaTarget:
         return (root if is_url(root) else f"file://{quote(root)}") + f"/{quote(path)}"
 
     def adapted(self, wanted: Wanted, catalog: Catalog) -> Wanted:
-        """Without partitions where a value is an empty text, which Delta's log can't tell from NULL."""
-        by = None if "" in [entry.value for entry in catalog.partitions] else wanted.partition_by
+        """Without partitions where a text is empty, which is NULL to the log, or a year has other than four digits."""
+        values = [entry.value for entry in catalog.partitions]
+        of_dates = wanted.partition_by is not None and wanted.columns.find(wanted.partition_by).type == "date"
+        unsaid = "" in values or (of_dates and any(value and not _DATE.fullmatch(str(value)) for value in values))
+        by = None if unsaid else wanted.partition_by
         bounded = tuple(name for name in bounded_columns(catalog, wanted.columns) if name != by)
         return replace(wanted, partition_by=by, bounded=bounded)
 
@@ -156,7 +161,8 @@ class DeltaTarget:
             }
         }
         if before is None or before.shape != self.shape(wanted):
-            yield {"protocol": _protocol(wanted)}
+            if before is None or has_local_times(wanted.columns):  # a protocol may rise, and never falls
+                yield {"protocol": _protocol(wanted)}
             yield {"metaData": self._metadata(wanted, now)}
         yield {"txn": {"appId": _application(wanted.table_id), "version": wanted.snapshot, "lastUpdated": now}}
         for path in removed:

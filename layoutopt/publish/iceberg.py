@@ -156,7 +156,9 @@ class IcebergTarget:
         try:
             transaction = self._created(wanted) if self._table is None else self._changed(self._table, before, wanted)
             schema = transaction.table_metadata.schema()
-            transaction.set_properties({**_shown_properties(wanted), _MAPPING_PROPERTY: name_mapping(schema)})
+            transaction.set_properties(
+                {**_shown_properties(wanted), _MAPPING_PROPERTY: name_mapping(schema, wanted.hidden)}
+            )
             properties = {TABLE_PROPERTY: wanted.table_id, SNAPSHOT_PROPERTY: str(wanted.snapshot)}
             change = transaction.update_snapshot(snapshot_properties=properties).overwrite()
             for path in removed:

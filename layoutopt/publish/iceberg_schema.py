@@ -62,7 +62,7 @@ _SIMPLE: Final = {
 _FLOATS: Final = {"float": "<f", "double": "<d"}
 _INTEGERS: Final = {"tinyint": "<i", "smallint": "<i", "int": "<i", "date": "<i"}
 _FIRST_RESERVED: Final = 1_000_000_001
-"""Field ids of our own columns in the files: they are mapped, as readers demand, and no column of the table."""
+"""Field ids of what files hold beside the table's columns: mapped, as readers demand, and none of its columns."""
 
 
 def iceberg_type(type: str, column: str, ids: Iterator[int]) -> IcebergType:
@@ -96,13 +96,13 @@ def iceberg_type(type: str, column: str, ids: Iterator[int]) -> IcebergType:
     return _SIMPLE[type]
 
 
-def iceberg_schema(schema: Schema) -> IcebergSchema:
-    """The columns under ids from 1, all optional; a table gives them ids of its own.
+def iceberg_schema(schema: Schema, first: int = 1) -> IcebergSchema:
+    """The columns under ids from ``first`` on, all optional; a table gives them ids of its own.
 
     Raises:
         PublicationError: a column's type is one that Iceberg does not have.
     """
-    ids = count(1)
+    ids = count(first)
     fields = [
         NestedField(next(ids), column.name, iceberg_type(column.type, column.name, ids), required=False)
         for column in schema.columns
@@ -115,10 +115,11 @@ def spelled(schema: Schema) -> str:
     return json.dumps([[column.name, column.type] for column in schema.columns], ensure_ascii=False)
 
 
-def name_mapping(schema: IcebergSchema) -> str:
-    """Which column of a file without ids is which of the table; our own columns are mapped to nothing."""
+def name_mapping(schema: IcebergSchema, hidden: Schema) -> str:
+    """Which column of a file without ids is which of the table; hidden ones and our own are mapped to nothing."""
     ours = [MappedField(field_id=_FIRST_RESERVED + n, names=[name]) for n, name in enumerate(sorted(RESERVED))]
-    return NameMapping([*create_mapping_from_schema(schema).root, *ours]).model_dump_json()
+    others = create_mapping_from_schema(iceberg_schema(hidden, _FIRST_RESERVED + len(ours))).root
+    return NameMapping([*create_mapping_from_schema(schema).root, *others, *ours]).model_dump_json()
 
 
 @dataclass(frozen=True)

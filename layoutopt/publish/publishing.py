@@ -200,7 +200,7 @@ def _show(catalog: Catalog, publication: Publication, view: View, at: PublishHoo
     target = _target(files, place)
     before = target.shown()
     layout = "" if view.layout is None else str(view.layout)
-    wanted = Wanted(table_id(files), number, layout, view.columns, view.partition_by)
+    wanted = Wanted(table_id(files), number, layout, view.columns, view.partition_by, view.hidden)
     wanted = target.adapted(wanted, catalog)
     ours = files_of(catalog, view)
     _check_place(place, before, wanted)

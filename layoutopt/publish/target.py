@@ -53,6 +53,7 @@ class Wanted:
         table_id, snapshot, layout: as in :class:`Shown`.
         columns: the columns to be shown.
         partition_by: the format's partition column, None for none.
+        hidden: columns that are not shown, though some files hold them.
         bounded: the columns whose minima and maxima readers may rely on, where the format lists them.
     """
 
@@ -61,6 +62,7 @@ class Wanted:
     layout: str
     columns: Schema
     partition_by: str | None
+    hidden: Schema
     bounded: tuple[str, ...] = ()
 
 

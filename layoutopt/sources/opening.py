@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from layoutopt.catalog.storage.kept import LastUsed
 from layoutopt.extensions import require
 from layoutopt.sources.snapshot import SourceName, SourceSnapshot, source_name
+
+_MOST_KEPT: Final = 4
+_LAST: LastUsed[SourceName, SourceSnapshot] = LastUsed(_MOST_KEPT)
 
 
 def open_snapshot(name: SourceName) -> SourceSnapshot:
     """A table at the version that is named, or the newest, which the result's name says.
+
+    The last few are remembered: a version never changes, and a load asks for the same one many times.
 
     Raises:
         SourceError: it does not exist, can't be read, or has what would give wrong rows if it were not understood.
         SchemaError: a column's type can't be stored.
         SettingError: the format's library is not installed.
     """
-    if name.format == "delta":
-        require("deltalake", "delta")
-        from layoutopt.sources.delta import delta_snapshot
-
-        return delta_snapshot(name)
-    require("pyiceberg", "iceberg")
-    from layoutopt.sources.iceberg import iceberg_snapshot
-
-    return iceberg_snapshot(name)
+    found = None if name.version is None else _LAST.get(name)
+    if found is None:
+        found = _opened(name)
+        at_version = source_name(found.name)
+        assert at_version is not None
+        _LAST.put(at_version, found, 1)
+    return found
 
 
 def pinned(source: str) -> str:
@@ -33,3 +39,15 @@ def pinned(source: str) -> str:
     """
     name = source_name(source)
     return source if name is None or name.version is not None else open_snapshot(name).name
+
+
+def _opened(name: SourceName) -> SourceSnapshot:
+    if name.format == "delta":
+        require("deltalake", "delta")
+        from layoutopt.sources.delta import delta_snapshot
+
+        return delta_snapshot(name)
+    require("pyiceberg", "iceberg")
+    from layoutopt.sources.iceberg import iceberg_snapshot
+
+    return iceberg_snapshot(name)

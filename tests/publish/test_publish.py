@@ -17,6 +17,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import StaticTable
 
 from layoutopt.catalog.commit import APPEND
+from layoutopt.catalog.restore import restore
 from layoutopt.catalog.retention.publications import PUBLISHED, Publication, publications
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshots import snapshot_numbers
@@ -191,6 +192,23 @@ def test_columns_that_come_later_are_null_in_older_files(root: Path, format: str
     assert found["id"].to_pylist() == [32]
 
 
+def test_a_column_of_local_times_may_come_and_go(tmp_path: Path) -> None:
+    root, when = tmp_path / "table", Column("t", "timestamp_ntz")
+    plain, timed = Schema((Column("id", "int"),)), Schema((Column("id", "int"), when))
+    ids = pa.table({"id": pa.array([1], pa.int32())})
+    build(root, ids, building(plain), "load-1")
+    show(root, "delta")
+    build(root, ids.append_column("t", pa.array([None], pa.timestamp("us"))), building(timed), "load-2")
+    show(root, "delta")
+    table = DeltaTable(str(root))
+    assert (table.protocol().min_reader_version, table.to_pyarrow_table().column_names) == (3, ["id", "t"])
+    files = TableFiles(str(root))
+    restore(files, 0)
+    show(root, "delta")
+    table = DeltaTable(str(root))
+    assert (table.protocol().min_reader_version, table.to_pyarrow_table().column_names) == (3, ["id"])
+
+
 def test_partitions_of_null_and_of_no_text(tmp_path: Path, format: str) -> None:
     schema = Schema((Column("p", "string"), Column("id", "int")))
     plan = building(schema, partition_by="p")
@@ -222,6 +240,18 @@ def test_column_groups_are_shown_one_by_one(tmp_path: Path, format: str) -> None
     if format == "iceberg":
         assert ids_at(place / "layout-0", format) == [0, 1, 2, 3]
         assert StaticTable.from_metadata(str(place / "layout-1")).scan().to_arrow().column_names == ["x"]
+
+
+def test_columns_of_some_rows_alone_are_not_shown(tmp_path: Path, format: str) -> None:
+    first = Layout(("year", "id"), (0,), ("year", "id"), ByVectors())
+    second = Layout(("year", "id", "x"), (0,), ("x",), ByVectors())
+    root, place = tmp_path / "table", tmp_path / "shown"
+    build(root, rows_of(1994, 0), plan_of(conditions=["id < 2"], layouts=[first, second]), "load-1")
+    assert [(one.columns, one.rows) for one in report_of(root, format, place).shown] == [(2, 4), (1, 4)]
+    if format == "iceberg":
+        found = StaticTable.from_metadata(str(place / "layout-1")).scan(row_filter="x >= 0.5").to_arrow()
+        assert found.column_names == ["x"]
+        assert sorted(found["x"].to_pylist()) == [0.5, 1.0, 1.5]
 
 
 def test_a_covering_layout_is_shown_alone(tmp_path: Path, format: str) -> None:

@@ -14,6 +14,7 @@ from layoutopt.indexes.registry import check_index
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
+from layoutopt.sources.opening import pinned
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan
@@ -35,6 +36,7 @@ def plan_with_indexes(
         PlanError: as that function.
     """
     asked = indexes_asked(settings.index, document)  # before the work: a bad one should not wait for it
+    settings = settings.model_copy(update={"source": pinned(settings.source)})
     plan = plan_best(spark, settings, document, progress, draw)
     plan = replace(plan, indexes=asked)
     if settings.index_budget is None:

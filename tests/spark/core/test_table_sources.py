@@ -49,12 +49,13 @@ def test_a_file_of_which_more_rows_are_deleted_counts_as_another(spark: SparkSes
     root = delta_table(tmp_path / "t")
     before = source_partitions(open_source(spark, f"delta:{root}@0"), f"delta:{root}@0", "p")
     assert [(one.value, one.rows, len(one.files)) for one in before] == [(None, 3, 1), ("a b", 3, 1)]
-    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    actions[2]["add"]["deletionVector"] = deletion_vector([0])
-    log.write_text("\n".join(map(json.dumps, actions)))
-    after = source_partitions(open_source(spark, f"delta:{root}@0"), f"delta:{root}@0", "p")
-    assert [one.rows for one in after] == [3, 5]
+    log = tmp_path / "t" / "_delta_log"
+    added = json.loads((log / f"{0:020}.json").read_text().splitlines()[2])["add"]
+    gone = {"path": added["path"], "deletionVector": added["deletionVector"], "dataChange": True}
+    new = added | {"deletionVector": deletion_vector([0, 1, 3, 5])}
+    (log / f"{1:020}.json").write_text(f"{json.dumps({'remove': gone})}\n{json.dumps({'add': new})}")
+    after = source_partitions(open_source(spark, f"delta:{root}@1"), f"delta:{root}@1", "p")
+    assert [one.rows for one in after] == [3, 2]
     assert [a.fingerprint == b.fingerprint for a, b in zip(before, after, strict=True)] == [True, False]
 
 
