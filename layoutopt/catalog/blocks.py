@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -123,9 +124,12 @@ class BlockTable:
         except (pa.ArrowException, OSError) as error:
             raise damaged(where, str(error)) from error
 
+        reading = Lock()  # Arrow's reader takes one read at a time, and may crash at two
+
         def child(i: int) -> pa.StructArray:
             try:
-                read = file.read(columns=[f"stats.c{i}"])
+                with reading:
+                    read = file.read(columns=[f"stats.c{i}"])
             except (pa.ArrowException, OSError) as error:
                 raise damaged(where, str(error)) from error
             return one_chunk(pc.struct_field(read["stats"], f"c{i}")) if read.num_columns else _unknown(table.num_rows)
@@ -242,7 +246,11 @@ class BlockTable:
 
     def column_bytes(self, name: str) -> Ints:
         """The column's compressed chunk in each block, in bytes, int64[n]; 0 where it is absent or unknown."""
-        return np.maximum(self._numbers(name, "bytes"), 0)
+        return self._known_bytes(name)
+
+    @cached_property
+    def _known_bytes(self) -> Callable[[str], Ints]:
+        return cache(lambda name: np.maximum(self._numbers(name, "bytes"), 0))
 
     def column_sums(self, name: str) -> Ints:
         """The column's checksum in each block, int64[n]; -1 where it is absent or unknown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from layoutopt.catalog.snapshot import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import ByOrder, Layout, Scheme
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, to_key
 from layoutopt.skipping.cannot_match import ColumnBounds
 from tests.catalog.loads import FOOTER, ROWS, SCHEMA, SmallLoad, blocks_of, plan_of
@@ -101,6 +103,18 @@ def test_taking_and_joining_keep_statistics_with_their_blocks() -> None:
     assert described(both.block_statistics().bounds["s"]) == [("c", "c", 1), ("a", "b", 0)]
     assert both.column_sums("x").tolist() == [11, 10]
     assert table.take(np.zeros(2, dtype=np.bool_)).block_statistics().bounds["s"].known.tolist() == []
+
+
+def test_threads_may_ask_for_statistics_at_once() -> None:
+    schema = Schema(tuple(Column(f"x{i}", "bigint") for i in range(40)))
+    rows = pa.table({name: pa.array(range(2000), pa.int64()) for name in schema.names})
+    plan = plan_of(schema, partition_by=None)
+    content = encode_blocks(blocks_of(rows, range(0, 2001, 2), plan))
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            table = BlockTable.from_parquet(content, plan, "l1.parquet")
+            found = list(pool.map(table.column_sums, schema.names))
+            assert all(sums.tolist() == found[0].tolist() for sums in found)
 
 
 def stats_of(type: str, *blocks: dict[str, Any]) -> pa.StructArray:

@@ -47,7 +47,8 @@ class SegmentRows:
     @property
     def nbytes(self) -> int:
         """The memory that the rows take."""
-        arrays = [*self._tids.values(), *self._block_of.values(), *self._columns.values()]
+        columns = list(self._columns.values())  # at once: another thread may read one more meanwhile
+        arrays = [*self._tids.values(), *self._block_of.values(), *columns]
         return sum(int(array.nbytes) for array in arrays)
 
     def block_of(self, layout: int) -> Ints:
