@@ -18,6 +18,7 @@ RESERVED: Final = frozenset({BLOCK, TID, POSITION, SEGMENT})
 """What no column of a source may be called."""
 
 _WORD: Final = "_w"
+_VALUE: Final = f"{_WORD}x"
 
 
 def word_names(n_features: int) -> tuple[str, ...]:
@@ -27,3 +28,12 @@ def word_names(n_features: int) -> tuple[str, ...]:
     ('_w0', '_w1')
     """
     return tuple(f"{_WORD}{i}" for i in range(words_for(n_features)))
+
+
+def value_names(n_expressions: int) -> tuple[str, ...]:
+    """The names of the columns that hold the values of indexed expressions on the way.
+
+    >>> value_names(2)
+    ('_wx0', '_wx1')
+    """
+    return tuple(f"{_VALUE}{i}" for i in range(n_expressions))

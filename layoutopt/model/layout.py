@@ -234,6 +234,7 @@ class Plan(Document):
         settings: of the session; those of the features.
         predicted: the search's own figures, rounded so that they are the same on every machine.
         indexes: what each block is indexed by.
+        file_bytes: how large a data file may grow before the next block goes to another; None: as large as it gets.
 
     Raises:
         ValueError: a size is not positive, a local feature does not exist, or features have other settings.
@@ -255,12 +256,15 @@ class Plan(Document):
     settings: Settings = field(default_factory=Settings)
     predicted: Mapping[str, float] = field(default_factory=dict)
     indexes: tuple[IndexSpec, ...] = ()
-    form: ClassVar = Form(constants={"format": "layoutopt-plan", "version": 1}, left_out=("indexes",))
+    file_bytes: int | None = None
+    form: ClassVar = Form(constants={"format": "layoutopt-plan", "version": 1}, left_out=("indexes", "file_bytes"))
 
     def __post_init__(self) -> None:
         for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
             if not least <= getattr(self, name) <= LARGEST_COUNT:
                 raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {LARGEST_COUNT}")
+        if self.file_bytes is not None and not 1 <= self.file_bytes <= LARGEST_COUNT:
+            raise ValueError(f"the plan's file_bytes is {self.file_bytes:.3g}; give 1 to {LARGEST_COUNT}")
         if not all(map(isfinite, self.predicted.values())):
             raise ValueError("the plan's predicted figures are not all numbers; plan again")
         if self.codec not in CODECS:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import BoundError
+from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.arrays import Words
-from layoutopt.model.columns import POSITION, SEGMENT
+from layoutopt.model.columns import POSITION, SEGMENT, value_names
 from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import Expr
 from layoutopt.writer.routing import words_of
 
 # Columns as large as a segment's come straight from the system: Arrow's own allocator spent a quarter of a task's CPU
@@ -21,11 +23,19 @@ POOL = pa.system_memory_pool()
 
 @dataclass(frozen=True, eq=False)
 class GatheredSegment:
-    """A gathered segment: its rows in the order of the source, and their feature vectors ``uint64[n, w]``."""
+    """A gathered segment.
+
+    Attributes:
+        id: the number of the segment in its load.
+        table: its rows, in the order of the source.
+        words: their feature vectors, ``uint64[n, w]``.
+        computed: the values that Spark computed of them, by expression (those that the plan's indexes are of).
+    """
 
     id: int
     table: pa.Table
     words: Words
+    computed: Mapping[Expr, pa.ChunkedArray] = field(default_factory=dict)
 
 
 def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
@@ -50,7 +60,13 @@ def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSeg
     if len(ids) != 1:
         raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
     columns = _roomy(table.select(list(plan.schema.names)))
-    return GatheredSegment(ids[0], columns.combine_chunks(POOL), words_of(table, len(plan.features)))
+    computed = left_to_spark(spec.subject for spec in plan.indexes)
+    values = {
+        expr: table[name]
+        for expr, name in zip(computed, value_names(len(computed)), strict=True)
+        if name in table.column_names  # rehearsals do without
+    }
+    return GatheredSegment(ids[0], columns.combine_chunks(POOL), words_of(table, len(plan.features)), values)
 
 
 def in_source_order(table: pa.Table) -> pa.Table:
@@ -71,8 +87,8 @@ def in_source_order(table: pa.Table) -> pa.Table:
 
 def _roomy(table: pa.Table) -> pa.Table:
     """Texts with 64-bit offsets where a column has more bytes than 32 bits can address in one array."""
-    for i, field in enumerate(table.schema):
-        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(field.type)
+    for i, column in enumerate(table.schema):
+        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(column.type)
         if large is not None and table.column(i).nbytes >= 2**31 - 1:
-            table = table.set_column(i, field.with_type(large), table.column(i).cast(large))
+            table = table.set_column(i, column.with_type(large), table.column(i).cast(large))
     return table

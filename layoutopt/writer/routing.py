@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
-from layoutopt.features.weights import MARGINAL, SUBSUMED, WEIGHINGS, feature_weights, subsuming_weights
+from layoutopt.features.weights import MARGINAL, WEIGHINGS, weights_by
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
 from layoutopt.model.columns import word_names
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
@@ -156,9 +156,7 @@ def _weights(blocking: ByVectors, shares: Floats, reached: Floats, matching: Flo
     weighing = dict(blocking.params).get(WEIGHTS, MARGINAL)
     if weighing not in WEIGHINGS:
         raise PlanError(f"the plan's {WEIGHTS} are {weighing!r:.80}; plan again, or give {' or '.join(WEIGHINGS)}")
-    if weighing == SUBSUMED:
-        return subsuming_weights(shares, reached)
-    return feature_weights(shares, reached, matching, marginal=True)
+    return weights_by(str(weighing), shares, reached, matching)
 
 
 def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table) -> Slices:

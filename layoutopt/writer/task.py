@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Any
 
 import fsspec
@@ -199,25 +200,41 @@ def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
     return sums
 
 
+@dataclass(frozen=True)
+class FilePlace:
+    """A file of Parquet that was written: where, of how many blocks, one row group each, and its footer's digest."""
+
+    path: str
+    blocks: int
+    footer: str | None
+
+
 def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.Table:
-    """Write one file and measure its blocks; one row a block, as ``blocks_with_indexes`` has it."""
+    """Write one file, or several where it would get too large, and measure its blocks.
+
+    Returns:
+        One row a block, as ``blocks_with_indexes`` has it.
+    """
     plan, routing, first_block = job.plan, file.routing, file.first_block
     n_blocks = len(routing.offsets) - 1
     if n_blocks == 0:
         return blocks_with_indexes(plan).empty_table()
     key, number = job.keys[segment.id], job.numbers[segment.id]
-    path = data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
+
+    def new_path() -> str:
+        return data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
+
     content, stored = content_of(plan, segment.table, file), list(file.columns)
     if job.rehearsal:
         sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
-        footer = None
+        places = [FilePlace(new_path(), n_blocks, None)]
     else:
-        sizes, footer = _write_parquet(job, path, content, routing.offsets)
+        sizes, places = _write_parquet(job, new_path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in stored]
         sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
-        "file": [path] * n_blocks,
-        "row_group": np.arange(n_blocks),
+        "file": [place.path for place in places for _ in range(place.blocks)],
+        "row_group": np.concatenate([np.arange(place.blocks) for place in places]),
         "block": first_block + np.arange(n_blocks),
         "partition": [key] * n_blocks,
         "segment": [number] * n_blocks,
@@ -227,13 +244,15 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         "bytes": sum(sizes.values()),
         "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
         "words": list(union_words(segment.words, routing).view(np.int64)),
-        "footer": [footer] * n_blocks,
+        "footer": [place.footer for place in places for _ in range(place.blocks)],
         "stats": block_statistics(
             content.select(list(file.columns)), routing.offsets, plan.schema, sizes, sums, tid_sums
         ),
     }
     if plan.indexes:
-        values[INDEXES] = measure_indexes(plan.indexes, content, routing.offsets)
+        taken = pa.array(routing.rows)
+        computed = {expr: of_rows.take(taken) for expr, of_rows in segment.computed.items()}
+        values[INDEXES] = measure_indexes(plan.indexes, content, routing.offsets, computed)
     schema = blocks_with_indexes(plan)
     arrays = [v if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -270,21 +289,41 @@ def content_of(plan: Plan, table: pa.Table, file: RoutedFile) -> pa.Table:
     return content
 
 
-def _write_parquet(job: WriteJob, path: str, content: pa.Table, offsets: Ints) -> tuple[dict[str, Ints], str]:
-    """Write the blocks as row groups and sync the file.
+def _write_parquet(
+    job: WriteJob, new_path: Callable[[], str], content: pa.Table, offsets: Ints
+) -> tuple[dict[str, Ints], list[FilePlace]]:
+    """Write the blocks as row groups, in files that are closed when they are large enough, and sync each file.
 
-    Returns the compressed bytes of each column's chunks by block, and the footer's digest.
+    Returns the compressed bytes of each column's chunks by block, and the files in the order of their blocks.
     """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
-    with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
-        keeper = FooterKeeper(file)
-        with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
-            for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-                writer.write_table(content.slice(start, stop - start), row_group_size=stop - start)
-            keeper.keep()
-        metadata = writer.writer.metadata
-        _sync(file)
-    return column_bytes(metadata, content.schema), footer_digest(keeper.footer)
+    blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
+    sizes: list[dict[str, Ints]] = []
+    places: list[FilePlace] = []
+    while blocks:
+        path = new_path()
+        with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
+            keeper = FooterKeeper(file)
+            with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
+                written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
+                keeper.keep()
+            metadata = writer.writer.metadata
+            _sync(file)
+        blocks = blocks[written:]
+        sizes.append(column_bytes(metadata, content.schema))
+        places.append(FilePlace(path, written, footer_digest(keeper.footer)))
+    return {name: np.concatenate([each[name] for each in sizes]) for name in sizes[0]}, places
+
+
+def _write_until_full(
+    writer: pq.ParquetWriter, keeper: FooterKeeper, blocks: Sequence[pa.Table], most: int | None
+) -> int:
+    """Write blocks, one at least, until the file has so many bytes; how many."""
+    for number, block in enumerate(blocks, 1):
+        writer.write_table(block, row_group_size=block.num_rows)
+        if most is not None and keeper.tell() >= most:
+            return number
+    return len(blocks)
 
 
 def _sync(file: IO[bytes]) -> None:

@@ -23,7 +23,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.functions import check_features
+from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.core.segments import (
     Cutter,
@@ -119,7 +119,7 @@ def load(
         TableError: the table can't be written.
     """
     watch = stages or Stages(progress or silent)
-    check_features(spark, plan.features, "the plan")
+    check_plan(spark, plan, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
     values = None if partitions is None else partition_values(rows, plan.partition_by, partitions)

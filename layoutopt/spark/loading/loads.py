@@ -36,7 +36,7 @@ from layoutopt.publish.publishing import publications_of, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.opening import pinned
 from layoutopt.sources.snapshot import source_name
-from layoutopt.spark.core.functions import check_features
+from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
@@ -213,7 +213,7 @@ def _sum_up(
 def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: EventLog) -> _Asked:
     table = _newest(settings)
     plan = _plan(settings, table)
-    check_features(spark, plan.features, "the plan")
+    check_plan(spark, plan, "the plan")
     rows = open_source(spark, settings.source, merged=False)
     if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
         rows = open_source(spark, settings.source)

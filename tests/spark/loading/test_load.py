@@ -29,9 +29,11 @@ from layoutopt.errors import (
     SourceError,
     TableError,
 )
+from layoutopt.inspect.verify import verify
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.vectors import pack
+from layoutopt.scan.table import open_table
 from layoutopt.spark.core.segments import with_segments
 from layoutopt.spark.core.source import content_of, schema_of
 from layoutopt.spark.loading.load import load
@@ -161,6 +163,34 @@ def test_copies_hold_only_their_rows_and_masters_the_rest_apart(spark: SparkSess
     ((_, blocks),) = Catalog.open(str(tmp_path / "t")).block_tables()
     absent = blocks.block_statistics().bounds["text"]
     assert not absent.known[(blocks.layout == 0) & (blocks.part == 1)].any()
+
+
+def test_files_are_closed_when_they_are_large_enough(spark: SparkSession, tmp_path: Path) -> None:
+    """The blocks and their order are the same, whatever share a file."""
+    source = simple_rows(spark)
+    first, second = ("id", "kind"), ("day", "text")
+    scheme = Scheme((Layout(first, (0, 1), first, ByVectors()), Layout(second, (2, 3), second, ByVectors())))
+    plan = plan_of(simple_document(source), scheme=scheme, block_rows=20)
+    loaded: dict[int | None, pa.Table] = {}
+    files = {}
+    for most in (None, 4_000, 1):
+        path = tmp_path / str(most)
+        load(spark, source, path, replace(plan, file_bytes=most))
+        table = open_table(str(path))
+        ((_, blocks),) = table.catalog.block_tables()
+        columns = {"rows": blocks.rows, "layout": blocks.layout, "words": blocks.words[:, 0].view(np.int64)}
+        loaded[most], files[most] = pa.table(columns), len(data_files(path))
+        assert verify(table).ok
+        found = table.sql("SELECT id, text FROM t WHERE kind = 1")["id"].to_pylist()
+        assert sorted(found) == list(range(1, 400, 5))
+        for file in data_files(path):
+            groups = pq.read_metadata(path / file)
+            last = groups.row_group(groups.num_row_groups - 1).column(0)
+            start = last.dictionary_page_offset or last.data_page_offset  # what was written before the last block
+            assert most is None or start <= max(most, 4)
+    assert loaded[None].equals(loaded[4_000])
+    assert loaded[None].equals(loaded[1])
+    assert files[None] == 2 < files[4_000] < files[1] == loaded[1].num_rows
 
 
 def test_partitions_above_segment_rows_are_cut(spark: SparkSession, tmp_path: Path) -> None:
