@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from layoutopt.extensions import names
-from layoutopt.indexes.expressions import is_indexable
+from layoutopt.indexes.expressions import is_worth_indexing
 from layoutopt.indexes.registry import BUILT_IN, find_index
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.index_spec import IndexSpec
@@ -27,7 +27,7 @@ def candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
     found: dict[IndexSpec, None] = {}
     for literal in dict.fromkeys(literal for root in filters for literal in _literals(root)):
         for kind in names("indexes", BUILT_IN):
-            if is_indexable(literal.subject) and _serves(kind, literal):
+            if is_worth_indexing(literal.subject) and _serves(kind, literal):
                 for parameter in (None, *_FURTHER.get(kind, ())):
                     found[IndexSpec(literal.subject, kind, parameter)] = None
     return tuple(found)

@@ -1,12 +1,15 @@
 """The values of indexed expressions, as whole Arrow columns: exactly Spark's, or unknown.
 
+A few expressions are computed here, wherever blocks are measured. All others are computed by Spark while it loads, and
+come to the writer beside the rows (:func:`left_to_spark`); nobody can measure their indexes again without Spark.
+
 Spark folds the case of letters beyond ASCII by Java's rules, Arrow by others; so of a function the rows that have such
 letters are unknown, and their blocks get no index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +22,6 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import GET_FIELD
 
 _ON_ASCII: Final[Mapping[str, Callable[[Any], Any]]] = {"lower": pc.ascii_lower, "upper": pc.ascii_upper}
-FUNCTIONS: Final = tuple(_ON_ASCII)
-"""The functions of a column that can be indexed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +54,21 @@ def stored_values(expr: Expr, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArra
     return pc.struct_field(struct, str(name.value))
 
 
-def is_indexable(expr: Expr) -> bool:
-    """Whether :func:`evaluate` knows the expression: of :func:`is_stored`, or one of :data:`FUNCTIONS` of texts."""
+def is_computed_here(expr: Expr) -> bool:
+    """Whether :func:`evaluate` knows the expression: of :func:`is_stored`, or ``lower`` or ``upper`` of texts."""
     if is_stored(expr):
         return True
     return isinstance(expr, Call) and expr.fn in _ON_ASCII and expr.type == "string" and _is_of_text(expr.args)
+
+
+def is_worth_indexing(expr: Expr) -> bool:
+    """Whether the expression has values to choose between; what is TRUE or FALSE makes a feature."""
+    return is_computed_here(expr) or expr.type != "boolean"
+
+
+def left_to_spark(expressions: Iterable[Expr]) -> tuple[Expr, ...]:
+    """Those of some expressions that loads have Spark compute, each once, in their order."""
+    return tuple(dict.fromkeys(expr for expr in expressions if not is_computed_here(expr)))
 
 
 def _is_of_text(args: tuple[Expr, ...]) -> bool:
@@ -68,16 +79,16 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
     """An expression of rows; None where they lack its column.
 
     Raises:
-        ValueError: the expression is not :func:`is_indexable`.
+        ValueError: the expression is not :func:`is_computed_here`.
     """
-    if not is_indexable(expr):
+    if not is_computed_here(expr):
         raise ValueError(f"{expr} can't be computed here")
     (name,) = expr.columns
     if name not in rows.column_names:
         return None
     if is_stored(expr):
         return Evaluated(_chunked(stored_values(expr, rows)))
-    assert isinstance(expr, Call), "nothing else is indexable"
+    assert isinstance(expr, Call), "nothing else is computed here"
     values = _chunked(stored_values(expr.args[0], rows))
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)

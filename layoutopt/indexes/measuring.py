@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.block_index import INDEXES, block_schema
 from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import evaluate
+from layoutopt.indexes.expressions import Evaluated, evaluate, is_computed_here
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import check_index, find_index, parameter_of
 from layoutopt.model.arrays import Bits, Ints
@@ -20,6 +22,8 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
 from layoutopt.model.vectors import words_for
+
+NOTHING: Final[Mapping[Expr, pa.ChunkedArray]] = MappingProxyType({})
 
 
 def blocks_with_indexes(plan: Plan) -> pa.Schema:
@@ -45,13 +49,17 @@ def indexes_type(specs: Sequence[IndexSpec]) -> pa.StructType:
     return pa.struct([(f"i{k}", find_index(spec.kind).storage(spec.subject.type)) for k, spec in enumerate(specs)])
 
 
-def measure_indexes(specs: Sequence[IndexSpec], rows: pa.Table, offsets: Ints) -> pa.StructArray:
+def measure_indexes(
+    specs: Sequence[IndexSpec], rows: pa.Table, offsets: Ints, computed: Mapping[Expr, pa.ChunkedArray] = NOTHING
+) -> pa.StructArray:
     """The indexes of blocks that are ranges of rows; NULL for an index of columns that the rows don't have.
 
     Args:
         specs: which.
         rows: in the order of their blocks.
         offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; ``int64[n + 1]``.
+        computed: the values of expressions :func:`~layoutopt.indexes.expressions.left_to_spark`, of the same rows; the
+            index of one that is missing is NULL.
 
     Raises:
         SettingError: a type is not installed, has no use for what it is of, or measured something else than one value
@@ -59,7 +67,7 @@ def measure_indexes(specs: Sequence[IndexSpec], rows: pa.Table, offsets: Ints) -
         SchemaError: a column's values are not of its Spark type.
     """
     fields = list(indexes_type(specs))
-    columns = {spec.subject: _block_column(spec.subject, rows, offsets) for spec in specs}
+    columns = {spec.subject: _block_column(spec.subject, rows, offsets, computed) for spec in specs}
     children = [
         _measured(spec, field.type, columns[spec.subject], len(offsets) - 1)
         for spec, field in zip(specs, fields, strict=True)
@@ -75,8 +83,15 @@ class _Known:
     unknown: Bits
 
 
-def _block_column(subject: Expr, rows: pa.Table, offsets: Ints) -> _Known | None:
-    found = evaluate(subject, rows)
+def _block_column(
+    subject: Expr, rows: pa.Table, offsets: Ints, computed: Mapping[Expr, pa.ChunkedArray]
+) -> _Known | None:
+    if is_computed_here(subject):
+        found = evaluate(subject, rows)
+    else:
+        # Kept to blocks that hold the columns, as all other indexes are: no query of others asks for it.
+        held = subject in computed and subject.columns <= set(rows.column_names)
+        found = Evaluated(computed[subject]) if held else None
     if found is None:
         return None
     unknown = np.zeros(len(offsets) - 1, np.bool_)

@@ -9,7 +9,6 @@ from layoutopt.errors import SettingError
 from layoutopt.extensions import find
 from layoutopt.indexes.affixes import Prefix, Suffix
 from layoutopt.indexes.bloom import Bloom
-from layoutopt.indexes.expressions import FUNCTIONS, is_indexable
 from layoutopt.indexes.gap_list import GapList
 from layoutopt.indexes.hybrid import Hybrid
 from layoutopt.indexes.ngrams import NGrams
@@ -58,15 +57,9 @@ def check_index(spec: IndexSpec) -> None:
     """Refuse an index that no load could build.
 
     Raises:
-        SettingError: its type is not there or has no use for the expression's values, its parameter is out of range, or
-            the expression is none that loads compute.
+        SettingError: its type is not there or has no use for the expression's values, or its parameter is out of range.
     """
     parameter_of(spec)
-    if not is_indexable(spec.subject):
-        raise SettingError(
-            f"the index {spec} is of an expression that loads can't compute; index a column, a field of a struct, or "
-            f"{', '.join(FUNCTIONS)} of one"
-        )
     if find_index(spec.kind).storage(spec.subject.type) is None:
         raise SettingError(
             f"the index {spec} is of values of the type {spec.subject.type!r}, for which {spec.kind} has no use; "

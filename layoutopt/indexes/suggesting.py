@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.indexes.expressions import is_indexable
+from layoutopt.indexes.expressions import is_worth_indexing
 from layoutopt.indexes.registry import find_index
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.index_spec import IndexSpec
@@ -59,7 +59,7 @@ def _specs(root: Node) -> Iterator[IndexSpec]:
             continue
         subject = literals[0].subject
         for kind in _KINDS:
-            if is_indexable(subject) and all(_serves(kind, literal) for literal in literals):
+            if is_worth_indexing(subject) and all(_serves(kind, literal) for literal in literals):
                 yield IndexSpec(subject, kind)
 
 

@@ -12,6 +12,7 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.storage.index_files import read_index
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, SettingError
+from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.registry import check_index
 from layoutopt.model.arrays import Bits, Ints
@@ -31,19 +32,19 @@ def expected_indexes(plan: Plan, blocks: BlockTable) -> tuple[ExpectedIndex, ...
     """The indexes of some blocks that can be measured again here."""
     found = []
     for spec in plan.indexes:
-        stored = blocks.stored_index(spec) if is_installed(spec) else None
+        stored = blocks.stored_index(spec) if why_unchecked(spec) is None else None
         if stored is not None:
             found.append(ExpectedIndex(spec, stored))
     return tuple(found)
 
 
-def is_installed(spec: IndexSpec) -> bool:
-    """Whether a load here could build the index."""
+def why_unchecked(spec: IndexSpec) -> str | None:
+    """Why an index can't be measured again here; None where it can."""
     try:
         check_index(spec)
     except SettingError:
-        return False
-    return True
+        return "its type is not installed"
+    return None if is_computed_here(spec.subject) else "only Spark can compute its values"
 
 
 def differing(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets: Ints) -> Bits:

@@ -17,7 +17,7 @@ import numpy as np
 from layoutopt.catalog.entries import written_content
 from layoutopt.errors import SettingError
 from layoutopt.inspect.file_runs import FileVerdict, check_files
-from layoutopt.inspect.index_check import is_installed, unreadable
+from layoutopt.inspect.index_check import unreadable, why_unchecked
 from layoutopt.inspect.masters import master_columns, misplaced_rests
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
@@ -154,9 +154,8 @@ def _silent(done: int, total: int) -> None:
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
     for source in table.sources:
-        found += [
-            f"the index {spec}: its type is not installed" for spec in source.plan.indexes if not is_installed(spec)
-        ]
+        reasons = ((spec, why_unchecked(spec)) for spec in source.plan.indexes)
+        found += [f"the index {spec}: {reason}" for spec, reason in reasons if reason is not None]
         no_rows = KeyedRows(empty_table(source.plan.schema.columns))
         for feature in source.plan.features:
             if matching_rows(feature.node, no_rows) is None:

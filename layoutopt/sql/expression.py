@@ -6,17 +6,19 @@ from layoutopt.errors import SettingError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Expr, InSet
 from layoutopt.model.schema import Schema
+from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import scans_of
 
 
-def parse_expression(text: str, schema: Schema, settings: Settings | None = None) -> Expr:
+def parse_expression(text: str, schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS) -> Expr:
     """A column or a function of columns, in the form in which filters of it have their subject.
 
     Args:
         text: in Spark's SQL.
         schema: the table's.
         settings: of the session.
+        udfs: the functions of users that it may call.
 
     Raises:
         SettingError: the text is no such expression.
@@ -26,7 +28,7 @@ def parse_expression(text: str, schema: Schema, settings: Settings | None = None
     Call(fn='lower', args=(Col(name='s', type='string'),), type='string')
     """
     try:
-        (scan,) = scans_of(f"SELECT 1 FROM t WHERE ({text}) IS NOT NULL", {"t": schema}, settings=settings)
+        (scan,) = scans_of(f"SELECT 1 FROM t WHERE ({text}) IS NOT NULL", {"t": schema}, settings=settings, udfs=udfs)
     except (StatementError, ValueError) as error:
         raise SettingError(f"{text!r} is no expression of the table's columns ({error}); name a column") from error
     root = scan.filter.root

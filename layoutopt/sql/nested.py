@@ -7,16 +7,12 @@ mode it may fail, and then the condition is TRUE for no such row either.
 
 from __future__ import annotations
 
-from typing import Final
-
 from layoutopt.model.predicates import Call, Const, Expr
 from layoutopt.model.predicates.nodes import GET_FIELD
-from layoutopt.model.types import split_parts
+from layoutopt.model.types import INTEGER_BITS, split_parts
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant
 from layoutopt.sql.types.rules import is_integer
-
-_ENDS: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
 
 
 def field_of(struct: Expr, name: str, text: str) -> Call:
@@ -86,6 +82,11 @@ def _constant(given: TypedConstant, type: str, text: str) -> Const:
     value = given.value
     if type == "string" and given.type == "string" and isinstance(value, str):
         return Const(value, "string")
-    if type in _ENDS and is_integer(given.type) and isinstance(value, int) and -_ENDS[type] <= value < _ENDS[type]:
+    if is_integer(type) and is_integer(given.type) and isinstance(value, int) and _fits(value, type):
         return Const(value, type)
     raise Unusable("coercion", f"{text} compares {type} with {given.type}; only texts and whole numbers are followed")
+
+
+def _fits(value: int, type: str) -> bool:
+    half = 1 << (INTEGER_BITS[type] - 1)
+    return -half <= value < half

@@ -18,11 +18,12 @@ from layoutopt.catalog.snapshot import FileDigest
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.indexes.bloom import Bloom
+from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import Col
+from layoutopt.model.predicates import Call, Col, Expr
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import Building, build, building, by_position
 from tests.scan.tables import SCHEMA, expected, same, some_rows
@@ -200,3 +201,14 @@ def test_plans_say_what_is_indexed_and_older_ones_are_as_before() -> None:
     damaged = plan.dumps().replace(b'"kind":"bloom"', b'"kind":"../bloom"')
     with pytest.raises(PlanError, match="is no type of index"):
         Plan.loads(damaged)
+
+
+def test_values_that_spark_computed_are_indexed_where_their_columns_are() -> None:
+    """And nothing is stored of rows without the columns, or where nobody computed the values."""
+    subject: Expr = Call("length", (Col("kind", "string"),), "int")
+    specs, offsets = (IndexSpec(subject, "value-list"),), np.array([0, 2, 3])
+    rows, lengths = pa.table({"kind": ["a", "bb", "cc"]}), pa.chunked_array([pa.array([1, 2, 2], pa.int32())])
+    measured = measure_indexes(specs, rows, offsets, {subject: lengths})
+    assert measured.field(0).to_pylist() == [[1, 2], [2]]
+    for others, computed in ((rows.rename_columns(["other"]), {subject: lengths}), (rows, {})):
+        assert measure_indexes(specs, others, offsets, computed).field(0).to_pylist() == [None, None]

@@ -166,7 +166,7 @@ def test_a_name_that_means_something_else_by_now_skips_nothing(
 def test_features_need_the_function_that_they_were_made_with(
     session: SparkSession, udfs: tuple[Udf, ...], document: FeaturesDocument
 ) -> None:
-    with pytest.raises(SettingError, match=r"the plan has features of the function \w+; name it: --udf"):
+    with pytest.raises(SettingError, match=r"the plan needs the function \w+; name it: --udf"):
         check_features(session, document.features, "the plan")
     ls.declare(session, *udfs, udf("string", name="agent_name2", version="2")(len))
     check_features(session, document.features, "the plan")

@@ -10,10 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.errors import BoundError
-from layoutopt.model.columns import word_names
+from layoutopt.errors import BoundError, SettingError
+from layoutopt.indexes.expressions import left_to_spark
+from layoutopt.model.columns import value_names, word_names
 from layoutopt.model.feature import Feature
-from layoutopt.model.predicates import to_sql
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import describe, to_sql
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import compiled_in_parts
@@ -56,6 +58,22 @@ def feature_words(df: DataFrame, features: Sequence[Feature]) -> DataFrame:
     """The rows with their feature vectors: bigint columns ``_w0`` .., bit patterns of the model's uint64 words."""
     names = word_names(len(features))
     return df.select("*", *(F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)))
+
+
+def index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:
+    """The rows with the values of the indexed expressions that are left to Spark: columns ``_wx0`` ..
+
+    Raises:
+        SettingError: Spark gives an expression another type than filters of it are taken to have.
+    """
+    computed = left_to_spark(spec.subject for spec in indexes)
+    names = value_names(len(computed))
+    found = df.select("*", *(F.expr(to_sql(expr)).alias(name) for expr, name in zip(computed, names, strict=True)))
+    for expr, name in zip(computed, names, strict=True):
+        given = found.schema[name].dataType.simpleString()
+        if given != expr.type:
+            raise SettingError(f"{describe(expr)} is {given} to Spark, not {expr.type}; leave the index of it out")
+    return found
 
 
 def vector_counts(

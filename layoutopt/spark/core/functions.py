@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -15,8 +15,10 @@ from pyspark.sql.functions import udf as spark_udf
 
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import Expr
 from layoutopt.model.predicates.calls import user_calls
-from layoutopt.model.udf import Udf, Udfs, by_name, called_name
+from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
 
 _LOCK: Final = threading.Lock()
@@ -50,6 +52,8 @@ def declare(spark: SparkSession, *udfs: Udf) -> None:
 
 def declared(spark: SparkSession) -> Udfs:
     """The functions that were declared in a session, without those whose names mean something else there by now."""
+    if not _DECLARED:  # asked for each query: no call of Java where nobody declared anything
+        return NO_UDFS
     with _LOCK:
         known = dict(_DECLARED.get(_session(spark), {}))
     return {name: udf for name, (udf, handle) in known.items() if _same(_handle(spark, name), handle)}
@@ -60,24 +64,31 @@ def is_registered(spark: SparkSession, name: str) -> bool:
     return _handle(spark, name) is not None
 
 
-def check_features(spark: SparkSession, features: FeatureSet, what: str) -> None:
+def check_plan(spark: SparkSession, plan: Plan, what: str) -> None:
+    """Refuse a session in which a plan's features or indexes would mean something else; raises as the next."""
+    check_features(spark, plan.features, what, (spec.subject for spec in plan.indexes))
+
+
+def check_features(spark: SparkSession, features: FeatureSet, what: str, others: Iterable[Expr] = ()) -> None:
     """Refuse a session in which a document's features would mean something else, or can't be computed.
 
     Args:
         spark: the session that will evaluate them.
         features: the document's.
         what: the document, for the message: ``the plan``.
+        others: expressions that the session is to compute beside them.
 
     Raises:
-        SettingError: a setting differs, or a function that the features call was not declared, or has changed since.
+        SettingError: a setting differs, or a function that is called was not declared, or has changed since.
     """
     check_settings(spark, features.settings, what)
     known = declared(spark)
-    for fn in dict.fromkeys(call.fn for feature in features for call in user_calls(feature.node)):
+    computed = (*(feature.node for feature in features), *others)
+    for fn in dict.fromkeys(call.fn for each in computed for call in user_calls(each)):
         name = called_name(fn)
         udf = known.get(name)
         if udf is None:
-            raise SettingError(f"{what} has features of the function {name}; name it: --udf {name}=MODULE:NAME")
+            raise SettingError(f"{what} needs the function {name}; name it: --udf {name}=MODULE:NAME")
         if udf.measured_name != fn:
             raise SettingError(
                 f"the function {name} is not the one that {what} was made with; analyse and plan again, or give it "

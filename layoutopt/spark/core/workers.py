@@ -10,12 +10,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+Value = TypeVar("Value")
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 
@@ -46,6 +48,21 @@ def map_in_workers(rows: DataFrame, task: Task, schema: str) -> DataFrame:
     """
     with own_python(rows.sparkSession):
         return rows.mapInArrow(_said_clearly(task), schema)
+
+
+def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], Value]) -> list[Value]:
+    """What a function gives for 0 .. ``count`` - 1, each in a task of its own; it and the values travel pickled."""
+    numbers = spark.range(0, count, 1, max(1, count))
+    found = map_in_workers(numbers, partial(_each, function), "number bigint, value binary").toArrow()
+    values = dict(zip(found["number"].to_pylist(), found["value"].to_pylist(), strict=True))
+    return [cloudpickle.loads(values[number]) for number in range(count)]
+
+
+def _each(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
+            yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
 
 
 def _said_clearly(task: Task) -> Task:

@@ -35,7 +35,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.featurize import feature_words, index_values
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
@@ -137,11 +137,11 @@ def _rehearse(
     """Make the blocks of some segments; None where the source has no rows."""
     rows, _ = opened(spark, settings.source, document, request_of(settings))
     with translate_spark_errors(repr(settings.source)), compiled_in_parts(spark):
-        segments, _, of_segments = some_segments(rows, plan)
+        segments, _, of_segments, _ = some_segments(rows, plan)
         n, trial = len(segments), replace(plan, indexes=(*plan.indexes, *possible))
         shares = feature_shares(plan.features, plan.queries)
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
-        words = feature_words(of_segments, plan.features.features)
+        words = index_values(feature_words(of_segments, plan.features.features), trial.indexes)
         found = map_segments(words, n, partial(_measure, job), _RESULT_SCHEMA).toArrow().to_pylist() if n else []
     if not found:
         return None

@@ -48,6 +48,6 @@ def portable_function(udf: Udf, parameters: Sequence[str]) -> PortableFunction |
 def _type_name(spark: str) -> str | None:
     """DuckDB's type whose values Python sees as Spark's Python functions see them."""
     if spark in INTEGER_BITS:
-        return spark.upper().replace("INT", "INTEGER") if spark == "int" else spark.upper()
+        return spark.upper()
     digits = decimal_digits(spark)
     return _NAMES.get(spark) if digits is None else f"DECIMAL({digits[0]},{digits[1]})"
