@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.changing import AppendSettings
 from layoutopt.events import event_log
-from layoutopt.publish.publishing import publish_all
 from layoutopt.spark.changing.append import append_by
 
 
@@ -22,7 +21,6 @@ def run(spark: SparkSession, settings: AppendSettings) -> None:
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
         report = append_by(spark, settings, tell, log)
-        publish_all(settings.table_path, settings.publish, tell, log)
     if report.load is None:
         tell(f"batch {report.batch} was appended before: nothing to do")
     else:

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.changing import OptimizeSettings
 from layoutopt.events import event_log
-from layoutopt.publish.publishing import publish_all
 from layoutopt.report.regained_plot import plot_regained
 from layoutopt.spark.changing.optimize import optimize_by
 
@@ -24,7 +23,6 @@ def run(spark: SparkSession, settings: OptimizeSettings) -> None:
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
         report = optimize_by(spark, settings, tell, log)
-        publish_all(settings.table_path, () if settings.dry_run else settings.publish, tell, log)
     if settings.plot is not None:
         plot_regained(report.curve, settings.plot)
     tell(f"{len(report.candidates)} partitions could be written anew, {len(report.loads)} of them were")

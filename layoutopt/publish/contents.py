@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,18 +160,22 @@ def files_of(catalog: Catalog, view: View) -> dict[str, DataFile]:
     Raises:
         CatalogError: a blocks file is missing or damaged.
     """
-    found = {}
-    for entry, table in catalog.block_tables():
-        chosen = np.flatnonzero(table.layout == view.layout_in(catalog.plans[entry.plan]))
-        order = chosen[np.argsort(table.file[chosen], kind="stable")]
-        numbers, starts = np.unique(table.file[order], return_index=True)
-        for number, blocks in zip(numbers.tolist(), np.split(order, starts[1:]), strict=bool(len(numbers))):
-            path = table.files[number]
-            found[path] = DataFile(path, int(table.rows[blocks].sum()), entry, table, blocks)
+    return {path: file for entry in catalog.partitions for path, file in files_in(catalog, view, entry).items()}
+
+
+def files_in(catalog: Catalog, view: View, entry: PartitionEntry) -> dict[str, DataFile]:
+    """The data files that a view has of one entry of the snapshot, by their paths; raises as :func:`files_of`."""
+    table, found = catalog.blocks(entry), {}
+    chosen = np.flatnonzero(table.layout == view.layout_in(catalog.plans[entry.plan]))
+    order = chosen[np.argsort(table.file[chosen], kind="stable")]
+    numbers, starts = np.unique(table.file[order], return_index=True)
+    for number, blocks in zip(numbers.tolist(), np.split(order, starts[1:]), strict=bool(len(numbers))):
+        path = table.files[number]
+        found[path] = DataFile(path, int(table.rows[blocks].sum()), entry, table, blocks)
     return found
 
 
-def sizes_of(catalog: Catalog, wanted: Mapping[str, DataFile]) -> dict[str, tuple[int, float]]:
+def sizes_of(catalog: Catalog, wanted: Collection[str]) -> dict[str, tuple[int, float]]:
     """The size in bytes of some files, and when they were written (seconds since 1970, 0 where unknown), by path.
 
     Raises:

@@ -13,7 +13,6 @@ from typing import Final
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import Table, Transaction
@@ -26,7 +25,7 @@ from layoutopt.catalog.table import Catalog as TableCatalog
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.publish.contents import DataFile
 from layoutopt.publish.iceberg_folder import METADATA, FolderCatalog
-from layoutopt.publish.iceberg_schema import iceberg_schema, iceberg_type, metrics_of, name_mapping, spelled
+from layoutopt.publish.iceberg_schema import data_file, iceberg_schema, iceberg_type, name_mapping, spelled
 from layoutopt.publish.target import IN_CATALOG, SNAPSHOT_PROPERTY, TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
 
 _COLUMNS_PROPERTY: Final = "layoutopt.columns"
@@ -218,17 +217,8 @@ class IcebergTarget:
 
     def _file(self, one: Added, wanted: Wanted, schema: IcebergSchema, spec: int) -> IcebergFile:
         partition = () if wanted.partition_by is None else (self.partition_value(wanted, one.file),)
-        metrics = metrics_of(one.file, wanted.columns, schema)
-        return IcebergFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=self._root + one.file.path,
-            file_format=FileFormat.PARQUET,
-            partition=Record(*partition),
-            record_count=one.file.rows,
-            file_size_in_bytes=one.size,
-            spec_id=spec,
-            **vars(metrics),
-        )
+        path = self._root + one.file.path
+        return data_file(one.file, path, one.size, wanted.columns, schema, Record(*partition), spec)
 
 
 def _shown_properties(wanted: Wanted) -> dict[str, str]:

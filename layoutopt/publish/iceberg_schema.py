@@ -17,8 +17,12 @@ from itertools import count
 from typing import Final
 
 from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.name_mapping import MappedField, NameMapping, create_mapping_from_schema
+from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -134,6 +138,28 @@ class Metrics:
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
 
+def data_file(
+    file: DataFile,
+    path: str,
+    size: int,
+    columns: Schema,
+    schema: IcebergSchema,
+    partition: Record,
+    spec: int = UNPARTITIONED_PARTITION_SPEC.spec_id,
+) -> IcebergFile:
+    """A file as manifests have it: of this path or URL and size in bytes, with its metrics."""
+    return IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=file.rows,
+        file_size_in_bytes=size,
+        spec_id=spec,
+        **vars(metrics_of(file, columns, schema)),
+    )
+
+
 def metrics_of(file: DataFile, columns: Schema, schema: IcebergSchema) -> Metrics:
     """The metrics of a file's columns; of nested ones there are none."""
     metrics = Metrics()
@@ -147,8 +173,9 @@ def metrics_of(file: DataFile, columns: Schema, schema: IcebergSchema) -> Metric
 def _measure(metrics: Metrics, file: DataFile, column: Column, place: int) -> None:
     bounds = file.bounds(column)
     metrics.value_counts[place] = file.rows
-    if file.bytes_of(column):
-        metrics.column_sizes[place] = file.bytes_of(column)
+    size = file.bytes_of(column)
+    if size:
+        metrics.column_sizes[place] = size
     if bounds.nulls is not None:
         metrics.null_value_counts[place] = bounds.nulls
     nans = file.nans(column) if column.type in _FLOATS else None

@@ -8,7 +8,8 @@ looks at what the place shows, and does what is missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -142,6 +143,16 @@ def publish_all(
         reports.append(publish(root, place))
         log.write("publish", **reports[-1].to_json())
     return tuple(reports)
+
+
+@contextmanager
+def published_after(
+    root: str, places: Sequence[str], say: Callable[[str], None], log: EventLog = NO_EVENTS
+) -> Iterator[None]:
+    """Publish as :func:`publish_all` once the block is done; what could not be published is said before it."""
+    publications_of(root, places)
+    yield
+    publish_all(root, places, say, log)
 
 
 def stop(root: str, publication: Publication) -> int:

@@ -20,6 +20,7 @@ from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.evolution import absent_columns
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
+from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.feature import Settings
@@ -83,6 +84,16 @@ class PlanBlocks:
         only_null = [Bounds(nulls=int(n)) for n in rows]
         absent = {column.name: bounds_over(only_null, rows, column.type) for column in self.absent}
         return replace(statistics, bounds=ChainMap(absent, statistics.bounds))  # type: ignore[arg-type]  # never written to
+
+    def statistics_under(self, settings: Settings) -> BlockStatistics:
+        """:attr:`block_statistics`, without indexes of values that Spark computed under other settings than these."""
+        return self.block_statistics if self.plan.settings == settings else self._statistics_under_any
+
+    @cached_property
+    def _statistics_under_any(self) -> BlockStatistics:
+        indexes = self.block_statistics.indexes
+        here = {subject: of_subject for subject, of_subject in indexes.items() if is_computed_here(subject)}
+        return replace(self.block_statistics, indexes=here)
 
     @cached_property
     def segment_of(self) -> Ints:
@@ -173,22 +184,22 @@ def prune(
         partition_out: the partitions that the filter excludes as a whole, bool[n_entries].
         root: the filter; rows for which it is not TRUE need not be read.
         columns: the columns that are read, filter columns included; none for ``count(*)``.
-        settings: the session's; features measured under others are not used.
+        settings: the session's; features and values of expressions measured under others are not used.
     """
-    blocks, features = source.blocks, source.features_under(settings)
+    blocks, features, statistics = source.blocks, source.features_under(settings), source.statistics_under(settings)
     local = local_layouts(source.plan, root, features)
     by_partition = partition_out[source.entry_of]
-    by_statistics = cannot_match(root, source.block_statistics, None, by_indexes=False)
+    by_statistics = cannot_match(root, statistics, None, by_indexes=False)
     by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
     if features is not None:
-        by_features |= cannot_match(root, source.block_statistics, features, by_statistics=False, by_indexes=False)
+        by_features |= cannot_match(root, statistics, features, by_statistics=False, by_indexes=False)
         # Together they prove more only where some alternatives fall to features and the others to statistics.
         if _has_alternatives(root):
-            by_both = cannot_match(root, source.block_statistics, features, by_indexes=False)
+            by_both = cannot_match(root, statistics, features, by_indexes=False)
     by_any = by_partition | by_features | by_statistics | by_both
     # Last, since an index is a file to be read, and with all the others: alternatives may fall to any of them.
     if source.plan.indexes and not by_any.all():
-        by_any = by_any | cannot_match(root, source.block_statistics, features)
+        by_any = by_any | cannot_match(root, statistics, features)
     rows = np.bincount(blocks.layout, blocks.rows * ~by_any, len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)

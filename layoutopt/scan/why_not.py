@@ -85,7 +85,7 @@ def _skipped_alone(table: OpenedTable, node: Node) -> dict[str, int]:
     for source in table.sources:
         features = source.features_under(table.settings)
         counts["partition"] += int(by_partition[source.entry_of].sum())
-        statistics = source.block_statistics
+        statistics = source.statistics_under(table.settings)
         counts["statistics"] += int(cannot_match(node, statistics, None, by_indexes=False).sum())
         counts["index"] += int(cannot_match(node, statistics, None, by_statistics=False).sum())
         if features is not None:
@@ -139,7 +139,7 @@ def _too_wide(table: OpenedTable, node: Node) -> tuple[Reason, str] | None:
 
 
 def _skipped(source: PlanBlocks, node: Node, table: OpenedTable) -> int:
-    return int(cannot_match(node, source.block_statistics, source.features_under(table.settings)).sum())
+    return int(cannot_match(node, source.statistics_under(table.settings), source.features_under(table.settings)).sum())
 
 
 def _expressions(literal: Literal) -> tuple[Expr, ...]:

@@ -16,6 +16,7 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.publish.publishing import published_after
 from layoutopt.sources.opening import pinned
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.core.source import conformed, open_source
@@ -47,7 +48,7 @@ class AppendReport:
 def append_by(
     spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
-    """Add a source's rows to a table, in one commit.
+    """Add a source's rows to a table, in one commit, and publish it as the settings ask.
 
     Args:
         spark: the session.
@@ -58,9 +59,13 @@ def append_by(
     Raises:
         MissingPartitionError: the source has no rows.
         NotATableError: there is no table to append to.
-        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
     """
-    watch = Stages(say, log)
+    with published_after(settings.table_path, settings.publish, say, log):
+        return _append(spark, settings, Stages(say, log))
+
+
+def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> AppendReport:
     with watch.stage("all", "looking at the source"):
         settings = settings.model_copy(update={"source": pinned(settings.source)})
         table, plan = open_to_change(spark, settings.table_path)

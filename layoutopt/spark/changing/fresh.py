@@ -69,7 +69,7 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
     document = FeaturesDocument(newest.table, newest.schema, features, tuple(queries))
     rows = rows_of_entries(spark, table, table.catalog.partitions)
     plan, rehearsed = plan_and_rehearse(spark, rows, document, _request_like(newest), say)
-    plan, found = replace(plan, indexes=newest.indexes), None
+    plan, found = replace(plan, indexes=newest.indexes, file_bytes=newest.file_bytes), None
     if rehearsed is not None and rehearsed.reached:
         found = shares(np.array(rehearsed.read), np.array(rehearsed.reached), reads.weights)
     if found is None:

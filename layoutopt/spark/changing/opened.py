@@ -8,7 +8,7 @@ from layoutopt.errors import NotATableError
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.functions import check_features, declared
+from layoutopt.spark.core.functions import check_plan, declared
 
 
 def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
@@ -22,5 +22,5 @@ def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
     if not table.catalog.partitions:
         raise NotATableError(f"the table at {path!r} has no partition yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():
-        check_features(spark, plan.features, "the table")
+        check_plan(spark, plan, "the table")
     return table, current_plan(table.catalog)

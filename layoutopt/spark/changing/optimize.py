@@ -23,6 +23,7 @@ from layoutopt.evolve.candidates import Candidate, best_first, regained, within
 from layoutopt.evolve.when import Rule
 from layoutopt.inspect.losses import Prospect, prospects
 from layoutopt.model.layout import Plan
+from layoutopt.publish.publishing import publications_of, published_after
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.changing.rewrite import Place, rewrite
@@ -83,8 +84,16 @@ def optimize_by(
     Raises:
         SettingError: there is no such partition, two budgets are given, or a log is missing.
         LogError: the log can't be used.
-        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
     """
+    if settings.dry_run:
+        publications_of(settings.table_path, settings.publish)  # what could not be published is said all the same
+        return _optimize(spark, settings, say, log)
+    with published_after(settings.table_path, settings.publish, say, log):
+        return _optimize(spark, settings, say, log)
+
+
+def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, log: EventLog) -> OptimizeReport:
     table, newest = open_to_change(spark, settings.table_path)
     _check(table, settings)
     target = target_of(spark, table, newest, settings, say)

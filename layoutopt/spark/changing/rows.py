@@ -23,7 +23,7 @@ from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSetti
 from layoutopt.errors import PublicationError, SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.model.types import quoted
-from layoutopt.publish.publishing import publish_all
+from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, Place, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -47,10 +47,10 @@ def delete_by(
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     watch = Stages(say, log)
-    report = _delete(spark, settings, watch)
+    with published_after(settings.table_path, settings.publish, say, log):
+        report = _delete(spark, settings, watch)
     if not settings.hard:
         return report
-    publish_all(settings.table_path, settings.publish, say, log)  # a snapshot that is published would be kept
     with watch.stage("vacuum", "removing older snapshots"):
         removed = vacuum(TableFiles(settings.table_path), 1, timedelta(0))
     if removed.published:
@@ -86,7 +86,11 @@ def update_by(
         CommitConflictError: somebody else changed one of the partitions meanwhile.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    watch = Stages(say, log)
+    with published_after(settings.table_path, settings.publish, say, log):
+        return _update(spark, settings, Stages(say, log))
+
+
+def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         assigned = _assignments(place, settings.assignments)
@@ -114,7 +118,11 @@ def merge_by(
         CommitConflictError: somebody else changed one of the partitions meanwhile.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    watch = Stages(say, log)
+    with published_after(settings.table_path, settings.publish, say, log):
+        return _merge(spark, settings, Stages(say, log))
+
+
+def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         keys = [place.plan.schema.find(name).name for name in settings.on]

@@ -19,7 +19,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
 from layoutopt.spark.changing.fresh import fresh_plan
-from layoutopt.spark.core.functions import check_features
+from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.stages import Progress
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.decay import decayed, times_of
@@ -83,7 +83,7 @@ def _given(spark: SparkSession, settings: OptimizeSettings, newest: Plan) -> Pla
     """The plan of a file, if it can be one of the table's."""
     assert settings.plan is not None
     plan = read_plan(settings.plan)
-    check_features(spark, plan.features, "the plan")
+    check_plan(spark, plan, "the plan")
     if (plan.schema, plan.partition_by) != (newest.schema, newest.partition_by):
         raise SchemaError(
             f"the plan {str(settings.plan)!r} has other columns or partitions than the table; plan for the table's"

@@ -30,7 +30,7 @@ def live(spark: SparkSession, root: Path, scheme: str, steps: int, seed: int) ->
     assert verify(open_table(living.path)).ok
 
 
-@pytest.mark.parametrize(("scheme", "steps"), [("sop", 3), ("gsop-r", 5)])
+@pytest.mark.parametrize(("scheme", "steps"), [pytest.param("sop", 3, marks=pytest.mark.long), ("gsop-r", 5)])
 def test_a_table_that_is_changed_at_random(spark: SparkSession, tmp_path: Path, scheme: str, steps: int) -> None:
     live(spark, tmp_path, scheme, steps, seed=0)
 

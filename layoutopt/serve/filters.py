@@ -1,0 +1,264 @@
+"""Iceberg's filters, as clients send them in JSON, as conditions of ours.
+
+Sound for every reader: a condition holds for each row for which some reader may take the filter for TRUE. Readers
+differ: of NULL, ``x != 5`` is TRUE to Iceberg's Java evaluator and NULL to SQL; of NaN, ``x > 5`` is TRUE to Spark and
+FALSE to Arrow, and ``NOT (x < 5)`` the other way round. So whatever is negated holds for NULL and NaN too, unless the
+table has none. What can't be judged (transforms, fields of structs, types of expressions to come) is TRUE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from layoutopt.errors import QueryError
+from layoutopt.model.predicates import FALSE, TRUE, Col, InSet, Node, conjunction, disjunction
+from layoutopt.model.schema import Column
+from layoutopt.model.values import NAN_KEY, ValueSet, key_kind, successor
+from layoutopt.serve.literals import Keys, literal_keys
+from layoutopt.sql.types.rules import normal_type
+
+Json = Any
+"""A value as ``json.loads`` has it."""
+
+MOST_LITERALS: Final = 1_000
+"""So many comparisons of one filter are judged; those beyond are taken for TRUE."""
+_MOST_VALUES: Final = 10_000
+"""A longer list of values is judged by its smallest and largest one."""
+
+_OPPOSITE: Final = MappingProxyType(
+    {
+        "lt": "gt-eq", "lt-eq": "gt", "gt": "lt-eq", "gt-eq": "lt", "eq": "not-eq", "not-eq": "eq", "in": "not-in",
+        "not-in": "in", "starts-with": "not-starts-with", "not-starts-with": "starts-with", "is-null": "not-null",
+        "not-null": "is-null", "is-nan": "not-nan", "not-nan": "is-nan",
+    }
+)  # fmt: skip
+_JOINED: Final = MappingProxyType({"and": "or", "or": "and"})
+_NULL_TOO: Final = frozenset({"not-eq", "not-in", "not-starts-with", "not-nan"})
+_CONSTANTS: Final[Mapping[object, bool]] = MappingProxyType({True: True, False: False, "true": True, "false": False})
+
+
+@dataclass(frozen=True)
+class Target:
+    """What filters are about.
+
+    Attributes:
+        columns: by their names.
+        may_be_null, may_be_nan: whether a column may have a NULL, or a NaN, in some row.
+    """
+
+    columns: Mapping[str, Column]
+    may_be_null: Callable[[str], bool] = lambda name: True
+    may_be_nan: Callable[[str], bool] = lambda name: True
+
+    def column(self, name: str, case_sensitive: bool) -> Column | None:
+        """The column of a name; None for a field of a struct.
+
+        Raises:
+            QueryError: there is neither.
+        """
+        if name in self.columns:
+            return self.columns[name]
+        folded = {} if case_sensitive else {known.lower(): column for known, column in self.columns.items()}
+        if name.lower() in folded:
+            return folded[name.lower()]
+        outer = name.partition(".")[0]
+        if outer != name and (outer in self.columns or outer.lower() in folded):
+            return None
+        raise QueryError(f"the filter is about {name!r:.80}, which is no column of the table; choose one that it has")
+
+
+def condition_of(filter: Json, target: Target, *, case_sensitive: bool = True, deepest: int = 200) -> Node:
+    """The condition that holds for every row for which some reader takes the filter for TRUE.
+
+    Args:
+        filter: Iceberg's expression as JSON; None for no filter.
+        target: the table's columns.
+        case_sensitive: whether names of columns are to be written as the table has them.
+        deepest: how deep expressions may be nested.
+
+    Raises:
+        QueryError: the filter is no expression, is nested deeper, or is about a column that is not there.
+    """
+    if filter is None:
+        return TRUE
+    return _Translation(target, case_sensitive, deepest).node(filter, False, 0)
+
+
+def residual_of(filter: Json) -> Json:
+    """What readers still have to apply to the rows of a file: the filter itself, as its sender will read it.
+
+    Some senders write infinities and NaN as null, which nobody can read; what stands for the filter then is always
+    TRUE, in a form that nobody takes for "every row matches".
+    """
+    if filter is None:
+        return True
+    if _is_readable(filter):
+        return filter
+    column = next(_terms(filter), None)
+    if column is None:
+        return filter
+    return {"type": "or", "left": {"type": "is-null", "term": column}, "right": {"type": "not-null", "term": column}}
+
+
+@dataclass
+class _Translation:
+    target: Target
+    case_sensitive: bool
+    deepest: int
+    literals: int = field(default=0, init=False)
+
+    def node(self, filter: Json, negated: bool, depth: int) -> Node:
+        if isinstance(filter, bool | str) and filter in _CONSTANTS:
+            return FALSE if _CONSTANTS[filter] == negated else TRUE
+        kind = _kind(filter)
+        if depth > self.deepest:
+            raise QueryError(f"the filter is nested deeper than {self.deepest} expressions; flatten it")
+        if kind in _CONSTANTS:
+            return FALSE if _CONSTANTS[kind] == negated else TRUE
+        if kind == "not":
+            return self.node(_part(filter, "child"), not negated, depth + 1)
+        if kind in _JOINED:
+            join = conjunction if (kind == "and") != negated else disjunction
+            return join([self.node(part, negated, depth + below) for part, below in _operands(filter, kind)])
+        self.literals += 1
+        return self._literal(filter, kind, negated) if kind in _OPPOSITE else TRUE
+
+    def _literal(self, filter: Mapping[str, Json], kind: str, negated: bool) -> Node:
+        name = _reference(_part(filter, "term"))
+        column = None if name is None else self.target.column(name, self.case_sensitive)
+        if column is None or self.literals > MOST_LITERALS:
+            return TRUE
+        wanted = _OPPOSITE[kind] if negated else kind
+        subject = Col(column.name, normal_type(column.type))  # as the filters of a log have it
+        may_be_null = self.target.may_be_null(column.name)
+        if wanted in ("is-null", "not-null"):
+            if wanted == "is-null":
+                return InSet(subject, ValueSet.empty(), null=True) if may_be_null else FALSE
+            return InSet(subject, ValueSet.all())
+        values = _values(filter, wanted, column.type)
+        if values is None:
+            return TRUE
+        if negated and column.type in ("float", "double") and self.target.may_be_nan(column.name):
+            values = values.union(ValueSet.point(NAN_KEY))
+        null = may_be_null and (negated or wanted in _NULL_TOO)
+        return conjunction([InSet(subject, values, null)])
+
+
+def _kind(filter: Json) -> str:
+    kind = filter.get("type") if isinstance(filter, Mapping) else None
+    if not isinstance(kind, str):
+        raise QueryError(f"{_short(filter)} is no expression of Iceberg's; send an object with a type")
+    return kind.lower().replace("_", "-")
+
+
+def _part(filter: Mapping[str, Json], name: str) -> Json:
+    if filter.get(name) is None:
+        raise QueryError(f"the expression {_short(filter)} has no {name!r}; send one")
+    return filter[name]
+
+
+def _operands(filter: Mapping[str, Json], kind: str) -> Iterator[tuple[Json, int]]:
+    """What an AND or OR joins, through those of the same kind inside it, in order; with how much deeper each lies."""
+    waiting = [(filter, 0)]
+    while waiting:
+        part, below = waiting.pop()
+        if isinstance(part, Mapping) and part.get("type") == filter["type"]:
+            waiting += [(_part(part, "right"), below + 1), (_part(part, "left"), below + 1)]
+        else:
+            yield part, below
+
+
+def _reference(term: Json) -> str | None:
+    """The name of the column that a term is; None for a transform of one."""
+    if isinstance(term, str):
+        return term
+    if not isinstance(term, Mapping):
+        raise QueryError(f"{_short(term)} is no term of Iceberg's; send the name of a column")
+    name = term.get("term")
+    return name if term.get("type") == "reference" and isinstance(name, str) else None
+
+
+def _values(filter: Mapping[str, Json], kind: str, type: str) -> ValueSet | None:
+    """The values for which a literal holds to some reader, NaN as in Spark's order; None where it can't be said."""
+    if kind in ("is-nan", "not-nan"):
+        nan = ValueSet.point(NAN_KEY)
+        return (nan if kind == "is-nan" else nan.complement()) if type in ("float", "double") else None
+    if kind in ("starts-with", "not-starts-with"):
+        return _with_prefix(_literal_value(_part(filter, "value")), kind, type)
+    if kind in ("in", "not-in"):
+        values = _part(filter, "values")
+        if not isinstance(values, list):
+            raise QueryError(f"the values of {_short(filter)} are no list; send one")
+        return _among([literal_keys(_literal_value(value), type) for value in values], kind, type)
+    keys = literal_keys(_literal_value(filter.get("value")), type)
+    return None if keys is None or key_kind(type) is None else _compared(keys, kind)
+
+
+def _literal_value(value: Json) -> Json:
+    """A literal's value, which newer clients wrap."""
+    return value.get("value") if isinstance(value, Mapping) and value.get("type") == "literal" else value
+
+
+def _with_prefix(text: Json, kind: str, type: str) -> ValueSet | None:
+    if key_kind(type) != "str" or not isinstance(text, str) or literal_keys(text, type) is None:
+        return None
+    found = ValueSet.prefix(text)
+    return found if kind == "starts-with" else found.complement()
+
+
+def _among(keys: list[Keys | None], kind: str, type: str) -> ValueSet | None:
+    known = [each for each in keys if each is not None]
+    if len(known) < len(keys):
+        return None
+    if len(known) > _MOST_VALUES:
+        lows, highs = [each.low for each in known], [each.high for each in known]
+        return ValueSet.interval(min(lows), successor(max(highs))) if kind == "in" else None
+    exact = ValueSet.of(each.low for each in known if each.exact)
+    rounded = ValueSet.normalised(((each.low, successor(each.high)) for each in known if not each.exact), type)
+    # A value that another literal may be rounded to is taken for that one by some.
+    return exact.union(rounded) if kind == "in" else exact.complement().union(rounded)
+
+
+def _compared(keys: Keys, kind: str) -> ValueSet:
+    low, high = keys.low, keys.high
+    match kind:
+        case "eq":
+            return ValueSet.interval(low, successor(high))
+        case "not-eq":
+            return ValueSet.point(low).complement() if keys.exact else ValueSet.all()
+        case "lt":
+            return ValueSet.interval(None, low if keys.none_below else successor(high))
+        case "lt-eq":
+            return ValueSet.interval(None, successor(high))
+        case "gt":
+            return ValueSet.interval(successor(high) if keys.none_above else low, None)
+        case _:
+            return ValueSet.interval(low, None)
+
+
+def _is_readable(filter: Json) -> bool:
+    """Whether no literal is null, and no number other than JSON has them."""
+    if isinstance(filter, Mapping):
+        return all(map(_is_readable, filter.values()))
+    if isinstance(filter, list):
+        return all(map(_is_readable, filter))
+    return filter is not None and not (isinstance(filter, float) and not math.isfinite(filter))
+
+
+def _terms(filter: Json) -> Iterator[str]:
+    """The columns that a filter is about, so far as terms are names."""
+    if isinstance(filter, Mapping):
+        for name, part in filter.items():
+            if name == "term" and isinstance(part, str):
+                yield part
+            else:
+                yield from _terms(part)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

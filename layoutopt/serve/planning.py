@@ -1,0 +1,205 @@
+"""Which data files of a table a filter needs: those with a block that may have a matching row.
+
+Everything that the catalog knows decides, as for our own readers: bounds of partitions, union vectors, statistics and
+indexes of blocks, by :func:`layoutopt.skipping.cannot_match.cannot_match`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from threading import Lock
+from typing import Final
+
+import numpy as np
+
+from layoutopt.errors import QueryError, SkippingError
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.predicates import Node, describe
+from layoutopt.publish.contents import View, sizes_of
+from layoutopt.scan import check_switch as switch
+from layoutopt.scan.checked import prune_checked
+from layoutopt.scan.opened import OpenedTable
+from layoutopt.scan.prune import PlanBlocks
+from layoutopt.serve.filters import Json, Target
+from layoutopt.skipping.cannot_match import FeatureIndex, cannot_match
+
+_LARGEST_ANSWER: Final = 64 << 20
+_MOST_REMEMBERED: Final = 16 << 20
+"""After so many bytes of filters what was found about them is forgotten, so that it does not grow for ever."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A planned scan.
+
+    Attributes:
+        paths: the files to be read, relative to the table.
+        body: the answer to the client, as JSON.
+        files, rows: how many the table has.
+        rows_planned: how many rows the files to be read have.
+    """
+
+    paths: tuple[str, ...]
+    body: bytes
+    files: int
+    rows: int
+    rows_planned: int
+
+
+@dataclass(frozen=True, eq=False)
+class _PlanFiles:
+    """The files that a view has of the blocks of one plan.
+
+    Attributes:
+        source: the blocks.
+        here: the blocks of the view's layout, bool[blocks].
+        files: the places of these blocks' files in ``source.blocks.files``, ascending, int64[files].
+        rows: of these files, int64[files].
+    """
+
+    source: PlanBlocks
+    here: Bits
+    files: Ints
+    rows: Ints
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the files, relative to the table."""
+        return [self.source.blocks.files[place] for place in self.files.tolist()]
+
+
+class Planner:
+    """Plans the scans of one view of a table at one snapshot; several threads may ask at once."""
+
+    def __init__(self, table: OpenedTable, view: View) -> None:
+        self.table, self.view = table, view
+        self._lock = Lock()
+        self._asked = 0
+        self._indexes: tuple[FeatureIndex | None, ...] | None = None
+
+    @cached_property
+    def target(self) -> Target:
+        """What filters of the view are about."""
+        columns = {column.name: column for column in self.view.columns.columns}
+        return Target(columns, cache(self._may_be_null), cache(self._may_be_nan))
+
+    def _may_be_null(self, name: str) -> bool:
+        catalog = self.table.catalog
+        return any(catalog.bounds_in(entry, name).nulls != 0 for entry in catalog.partitions)
+
+    def _may_be_nan(self, name: str) -> bool:
+        column = self.table.schema.find(name)
+        plans = {source.plan.digest: source.plan for source in self.table.sources}
+        return any(self.table.may_hold_nans(column, self.view.layout_in(plan)) for plan in plans.values())
+
+    @cached_property
+    def _plans(self) -> tuple[_PlanFiles, ...]:
+        found = []
+        for source in self.table.sources:
+            blocks = source.blocks
+            here = blocks.layout == self.view.layout_in(source.plan)
+            files = np.unique(blocks.file[here])
+            rows = np.bincount(blocks.file[here], blocks.rows[here], len(blocks.files)).astype(np.int64)
+            found.append(_PlanFiles(source, here, files, rows[files]))
+        return tuple(found)
+
+    @cached_property
+    def _tasks(self) -> tuple[list[bytes], ...]:
+        """Of each plan's files what the answer says of each, up to the filter that is left to apply."""
+        paths = [path for plan in self._plans for path in plan.paths]
+        sizes = sizes_of(self.table.catalog, paths)
+        return tuple(
+            [self._task(path, sizes[path][0], rows) for path, rows in zip(plan.paths, plan.rows.tolist(), strict=True)]
+            for plan in self._plans
+        )
+
+    def _task(self, path: str, size: int, rows: int) -> bytes:
+        file = {
+            "spec-id": 0,
+            "partition": [],
+            "content": "data",
+            "file-path": self.table.catalog.files.full_path(path),
+            "file-format": "parquet",
+            "file-size-in-bytes": size,
+            "record-count": rows,
+        }
+        return b'{"data-file":' + json.dumps(file).encode()
+
+    def plan(self, condition: Node, residual: Json = True) -> Planned:
+        """Plan a scan.
+
+        Args:
+            condition: what holds for every row that a reader may take for matching.
+            residual: the filter as clients apply it to the rows of each file, in Iceberg's JSON.
+
+        Raises:
+            CatalogError: a file of the catalog is missing or damaged, or a data file is missing.
+            QueryError: the answer would be too large.
+            SkippingError: skipping is checked, and a row that matches would be left out.
+        """
+        rest = b',"residual-filter":' + json.dumps(residual).encode() + b"}"
+        features = self._features(len(rest))
+        partitions_out = self.table.partitions_out(condition)
+        kept = [
+            _kept(plan, condition, partitions_out, known) for plan, known in zip(self._plans, features, strict=True)
+        ]
+        if switch.is_on():
+            self._check(condition, kept)
+        count = sum(map(len, kept))
+        if count * len(rest) > _LARGEST_ANSWER:
+            raise QueryError(
+                f"the filter has {len(rest)} bytes and would go back with each of {count} files; shorten its lists"
+            )
+        tasks = [self._tasks[number][place] for number, places in enumerate(kept) for place in places.tolist()]
+        body = b'{"status":"completed","plan-tasks":[],"delete-files":[],"file-scan-tasks":['
+        body += (rest + b",").join(tasks) + (rest if tasks else b"") + b"]}"
+        return Planned(
+            tuple(path for plan, places in zip(self._plans, kept, strict=True) for path in _at(plan.paths, places)),
+            body,
+            sum(len(plan.files) for plan in self._plans),
+            self.table.rows,
+            sum(int(plan.rows[places].sum()) for plan, places in zip(self._plans, kept, strict=True)),
+        )
+
+    def _check(self, condition: Node, kept: Sequence[Ints]) -> None:
+        """Compare with what our own reader needs, which reads again what it skips; of plans of one layout."""
+        pruned = prune_checked(self.table, condition, sorted(condition.columns), self.table.settings)
+        for plan, places, needed in zip(self._plans, kept, pruned, strict=True):
+            left_out = ~np.isin(plan.source.blocks.file, plan.files[places])
+            if len(plan.source.plan.scheme.layouts) == 1 and (needed.read & left_out).any():
+                raise SkippingError(f"a file with rows that may match {describe(condition)} would be left out")
+
+    def _features(self, asked: int) -> tuple[FeatureIndex | None, ...]:
+        """Each plan's features, with what was found about them so far; None where they mean something else here.
+
+        Args:
+            asked: the size in bytes of what is about to be found out.
+        """
+        with self._lock:
+            self._asked += asked
+            if self._indexes is None or self._asked > _MOST_REMEMBERED:
+                self._asked = 0
+                self._indexes = tuple(self._forgotten(plan.source) for plan in self._plans)
+            return self._indexes
+
+    def _forgotten(self, source: PlanBlocks) -> FeatureIndex | None:
+        """A plan's features, about which nothing was found yet; of its blocks nothing is remembered either."""
+        for statistics in (source.block_statistics, self.table.partition_statistics):
+            statistics.proved.clear()
+            statistics.proved_by_indexes.clear()
+        return FeatureIndex(source.plan.features) if source.plan.settings == self.table.settings else None
+
+
+def _kept(plan: _PlanFiles, condition: Node, partitions_out: Bits, features: FeatureIndex | None) -> Ints:
+    """The places of the files of a plan's that have a block which may match, int64[k]."""
+    blocks = plan.source.blocks
+    out = partitions_out[plan.source.entry_of]
+    out |= cannot_match(condition, plan.source.block_statistics, features)
+    return np.searchsorted(plan.files, np.unique(blocks.file[plan.here & ~out]))
+
+
+def _at(paths: Sequence[str], places: Ints) -> list[str]:
+    return [paths[place] for place in places.tolist()]

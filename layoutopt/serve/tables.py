@@ -1,0 +1,227 @@
+"""Which tables are served under which names. Names that clients send are looked up, never made into paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Final
+
+from layoutopt.catalog.paths import MARKER, SNAPSHOTS, snapshot_number
+from layoutopt.catalog.snapshots import check_is_table
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog
+from layoutopt.errors import CatalogError, NotATableError, PublicationError, SettingError
+from layoutopt.publish.contents import View, views_of
+from layoutopt.scan.opened import OpenedTable
+from layoutopt.serve.planning import Planner
+from layoutopt.serve.refusals import bad_request, no_such_table
+
+DEFAULT_NAMESPACE: Final = ("default",)
+_NAMED: Final = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+_VIEW: Final = re.compile(r"(.+)_layout_(0|[1-9][0-9]{0,5})", re.DOTALL)
+_KEPT: Final = 4
+"""So many snapshots of a table are kept open beside its history, those asked for last."""
+
+Identifier = tuple[tuple[str, ...], str]
+"""A table's namespace and name."""
+
+
+def tables_named(places: Iterable[str]) -> dict[Identifier, str]:
+    """Tables as settings name them: ``FOLDER`` (or a URL), called by its last part, or ``NAME=FOLDER``,
+    ``NAMESPACE.NAME=FOLDER``.
+
+    >>> tables_named(["/data/events", "sales.orders=s3://lake/o"])
+    {(('default',), 'events'): '/data/events', (('sales',), 'orders'): 's3://lake/o'}
+
+    Raises:
+        SettingError: two tables have one name, or a name has an empty part.
+    """
+    found: dict[Identifier, str] = {}
+    for place in places:
+        match = _NAMED.fullmatch(place)
+        path = place if match is None else match[2]
+        parts = [place.rstrip("/").rpartition("/")[2]] if match is None else match[1].split(".")
+        if not all(parts):
+            raise SettingError(f"{place!r} names no table; write FOLDER, NAME=FOLDER or NAMESPACE.NAME=FOLDER")
+        name = (tuple(parts[:-1]) or DEFAULT_NAMESPACE, parts[-1])
+        if name in found:
+            raise SettingError(
+                f"{found[name]!r} and {path!r} would both be {'.'.join((*name[0], name[1]))!r}; write NAME=FOLDER"
+            )
+        found[name] = path
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One table of Iceberg's: a view of a table's snapshot.
+
+    Attributes:
+        table: at the snapshot.
+        view: what of it is shown.
+    """
+
+    table: OpenedTable
+    view: View
+
+    @cached_property
+    def planner(self) -> Planner:
+        """What plans its scans."""
+        return Planner(self.table, self.view)
+
+
+@dataclass(eq=False)
+class ServedTable:
+    """A table of ours, as new as it is: what others commit is seen by the next request.
+
+    Attributes:
+        root: its path or URL.
+        kept: how many snapshots are kept open, those asked for last.
+    """
+
+    root: str
+    kept: int = _KEPT
+    _opened: dict[tuple[int, object], tuple[Shown, ...]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def snapshots(self) -> dict[int, object]:
+        """Its snapshots, each with what tells it from one of the same number of a table that was there before."""
+        found: dict[int, object] = {}
+        for file in TableFiles(self.root).walk(SNAPSHOTS):
+            number = snapshot_number(file.path.rpartition("/")[2])
+            if number is not None:
+                found[number] = (file.size, file.modified)
+        return found
+
+    def shown(self, number: int | None = None) -> tuple[Shown, ...]:
+        """The tables that show a snapshot, the newest by default: one, or one for each layout.
+
+        Raises:
+            NotATableError, CatalogError, PublicationError: it can't be read, or shown.
+            RefusedError: there is no such snapshot.
+        """
+        there = self.snapshots()
+        if not there:
+            raise NotATableError(f"there is no loaded table at {self.root!r}")
+        number = max(there) if number is None else number
+        if number not in there:
+            raise bad_request(f"there is no snapshot {number + 1}; the table has {min(there) + 1} to {max(there) + 1}")
+        key = (number, there[number])
+        with self._lock:
+            found = self._opened.pop(key, None)
+            if found is None:
+                table = OpenedTable(Catalog.open(self.root, number))
+                found = tuple(Shown(table, view) for view in views_of(table.catalog))
+            self._opened[key] = found
+            while len(self._opened) > self.kept:
+                del self._opened[next(iter(self._opened))]
+        return found
+
+
+@dataclass(eq=False)
+class Tables:
+    """The tables that are served.
+
+    Attributes:
+        named: those that were named one by one, by their names.
+        folder: a folder or URL whose tables are served too: ``FOLDER/TABLE`` and ``FOLDER/NAMESPACE/TABLE``.
+        history: how many snapshots before the newest one clients may ask for by their ids.
+    """
+
+    named: Mapping[Identifier, str]
+    folder: str | None = None
+    history: int = 0
+    _served: dict[str, ServedTable] = field(default_factory=dict)
+    _listed: dict[Identifier, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Look whether what was named is there.
+
+        Raises:
+            NotATableError: a path holds no table, or the folder is none.
+            CatalogError: a table is of a version that can't be read.
+        """
+        for path in self.named.values():
+            check_is_table(TableFiles(path))
+        files = None if self.folder is None else TableFiles(self.folder)
+        if files is not None and (files.is_file("") or not files.exists("")):
+            raise NotATableError(f"{self.folder!r} is no folder of tables; name one that is there")
+
+    def roots(self) -> dict[Identifier, str]:
+        """The paths of all tables by their names, as they are now; those named one by one win."""
+        self._listed = self._in_folder()
+        return {**self._listed, **self.named}
+
+    def _in_folder(self) -> dict[Identifier, str]:
+        if self.folder is None:
+            return {}
+        files = TableFiles(self.folder)
+        found: dict[Identifier, str] = {}
+        for name in files.list(""):
+            if files.is_file(f"{name}/{MARKER}"):
+                found[DEFAULT_NAMESPACE, name] = files.full_path(name)
+                continue
+            inner = [] if name.startswith((".", "_")) or files.is_file(name) else files.list(name)
+            for each in inner:
+                if files.is_file(f"{name}/{each}/{MARKER}"):
+                    found[(name,), each] = files.full_path(f"{name}/{each}")
+        return found
+
+    def names(self) -> list[Identifier]:
+        """The names that clients may ask for, sorted; a table without a layout of all columns has several."""
+        found = []
+        for (namespace, name), root in self.roots().items():
+            try:
+                for shown in self._table(root).shown():
+                    found.append((namespace, _name_of(name, shown.view)))
+            except (NotATableError, CatalogError, PublicationError):
+                continue  # who asks for it by its name is told why
+        return sorted(found)
+
+    def find(self, namespace: tuple[str, ...], name: str, snapshot: int | None = None) -> Shown:
+        """The table of a name, at a snapshot's number or the newest one.
+
+        Raises:
+            RefusedError: there is none, or it has no such snapshot.
+            LayoutoptError: it is damaged, or can't be shown.
+        """
+        for found, table in self._called(namespace, name):
+            try:
+                shown = table.shown(snapshot)
+            except NotATableError as error:
+                raise no_such_table(namespace, name) from error
+            for each in shown:
+                if _name_of(found, each.view) == name:
+                    return each
+        raise no_such_table(namespace, name)
+
+    def older(self, namespace: tuple[str, ...], name: str, than: Shown) -> list[Shown]:
+        """The table of a name at the snapshots of its history before another, ascending; raises as above."""
+        before = than.table.catalog.snapshot.number
+        for found, table in self._called(namespace, name) if self.history else ():
+            numbers = sorted(number for number in table.snapshots() if number < before)[-self.history :]
+            return [each for number in numbers for each in table.shown(number) if _name_of(found, each.view) == name]
+        return []
+
+    def _called(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable]]:
+        """The tables that a name may mean, with their own: of that name, or one of which it is a layout.
+
+        The folder is looked at only for a name that was not seen there before: that costs many requests to a store.
+        """
+        match = _VIEW.fullmatch(name)
+        own = [name] if match is None else [name, match[1]]
+        known = {**self._listed, **self.named}
+        if not any((namespace, each) in known for each in own):
+            known = self.roots()
+        return [(each, self._table(known[namespace, each])) for each in own if (namespace, each) in known]
+
+    def _table(self, root: str) -> ServedTable:
+        return self._served.setdefault(root, ServedTable(root, _KEPT + self.history))
+
+
+def _name_of(table: str, view: View) -> str:
+    """What a view of a table is called."""
+    return table if view.layout is None else f"{table}_layout_{view.layout}"
