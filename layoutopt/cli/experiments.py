@@ -10,6 +10,8 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.config.benching import BenchSettings
+from layoutopt.config.settings import AnalyzeSettings
+from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,12 +49,33 @@ def _query(settings: BenchSettings, session: Session) -> None:
 
 def _brushing(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.brushing.experiment import run_brushing
-    from layoutopt.bench.brushing.report import brushing_report
+    from layoutopt.bench.compared.report import brushing_report
 
     with session.working("comparing methods") as work:
         root = settings.folder / "brushing"
         found = run_brushing(rows=settings.rows, root=root, names=settings.streams, say=work.say)
     session.show(found, lambda console: console.print(brushing_report(found)))
+
+
+def _mine(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.compared.mine import run_mine
+    from layoutopt.bench.compared.report import methods_table
+    from layoutopt.bench.compared.workload import METHODS
+
+    if settings.source is None or settings.log is None:
+        raise SettingError("bench mine compares methods on a table of yours: give --source and --log")
+    log = AnalyzeSettings(log=settings.log, schema_source=settings.source, table=settings.table)
+    with session.working("comparing methods") as work:
+        found = run_mine(
+            log,
+            root=settings.folder / "mine",
+            methods=settings.methods or METHODS,
+            partition_by=settings.partition_by,
+            block_rows=settings.block_rows,
+            say=work.say,
+        )
+    title = f"{settings.log}: its newest queries, which no plan has seen"
+    session.show(found, lambda console: console.print(methods_table(title, found)))
 
 
 def _micro(settings: BenchSettings, session: Session) -> None:
@@ -195,5 +218,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "cluster": _cluster,
         "scaling": _scaling,
         "drift": _drift,
+        "mine": _mine,
     }
 )

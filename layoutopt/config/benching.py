@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from layoutopt.config.fields import Names, Positional, VerbSettings
+from layoutopt.config.fields import Names, Positional, Text, VerbSettings
 
 Experiment = Literal[
     "demo",
@@ -26,6 +26,7 @@ Experiment = Literal[
     "cluster",
     "scaling",
     "drift",
+    "mine",
 ]
 
 
@@ -44,7 +45,8 @@ class BenchSettings(VerbSettings):
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
         "a row costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
-        "it pays to write partitions anew"
+        "it pays to write partitions anew; mine: every method on --source, planned by the older queries of --log and "
+        "judged by the newest, on tables that are really written"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
@@ -54,6 +56,12 @@ class BenchSettings(VerbSettings):
     rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
     seed: int = Field(0, ge=0, description="the seed of what `drift` draws at random")
     calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
+    source: Text | None = Field(None, description="of `mine`: the rows, as `plan` takes them")
+    log: Text | None = Field(None, description="of `mine`: their query log, as `analyze` takes it")
+    table: Text | None = Field(None, description="of `mine`: the table's name in the log [default: the only one]")
+    methods: Names = Field((), description="of `mine`: only these, by the names of `plan --method` [default: all]")
+    partition_by: Text | None = Field(None, description="of `mine`: a column of the source")
+    block_rows: int = Field(10_000, ge=1, description="of `mine`: the rows of a block")
     streams: Names = Field(
         (),
         description="only these query streams, of tpch, partitioners, tuning, ablation, scaling, query, which also "

@@ -39,7 +39,8 @@ CASES: Final = [(method, name) for method, stream in STREAM_OF.items() for name 
 def source(spark: SparkSession, tpch: TpchData, tmp_path_factory: pytest.TempPathFactory) -> str:
     templates = {name for stream in STREAM_OF.values() for name in STREAMS[stream].templates}
     path = str(tmp_path_factory.mktemp("answers") / "source")
-    return write_source(spark, str(tpch.denormalised), asked(sorted(templates)), path)
+    years = "o_year BETWEEN 1993 AND 1996"  # of seven: filters name years that are there, and some that are not
+    return write_source(spark, str(tpch.denormalised), asked(sorted(templates)), path, years)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) ->
     check(case, template, lambda sql: case.table.scan(sql).to_arrow())
 
 
-@every_template
+@pytest.mark.parametrize(("case", "template"), [each for each in CASES if each[0] == "gsop"], indirect=["case"])
 def test_spark_answers_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow(), most=1)
 

@@ -1,4 +1,4 @@
-"""What `layoutopt bench brushing` prints: a table a workload, a row a method."""
+"""What `layoutopt bench brushing` and `bench mine` print: a table a workload, a row a method."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
-from layoutopt.bench.brushing.experiment import BOUND
+from layoutopt.bench.compared.workload import BOUND
 from layoutopt.bench.tpch.report import megabytes
 
 
 def brushing_report(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Group:
-    """Tabulate what :func:`layoutopt.bench.brushing.experiment.run_brushing` found, the fewest bytes first."""
-    return Group(*[part for name in found for part in (_table(name, found[name]), "")])
+    """Tabulate what :func:`layoutopt.bench.brushing.experiment.run_brushing` found."""
+    titled = ((f"{name}: unseen users' queries", methods) for name, methods in found.items())
+    return Group(*[part for title, methods in titled for part in (methods_table(title, methods), "")])
 
 
-def _table(name: str, methods: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title=f"{name}: unseen users' queries", title_justify="left")
+def methods_table(title: str, methods: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What :func:`layoutopt.bench.compared.workload.compare` found, the fewest bytes first."""
+    table = Table(title=title, title_justify="left")
     for heading in ("method", "rows", "bytes", "of the best", "footers", "on disk", "planning", "loading"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     least = min((of["bytes"] for method, of in methods.items() if method != BOUND), default=0)

@@ -1,0 +1,1 @@
+"""Methods compared on tables that are really written: of people's ranges, and of a user's own table and log."""
