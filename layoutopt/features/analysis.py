@@ -18,7 +18,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
-from layoutopt.workload.analyze import analyze
+from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.decay import decayed
 from layoutopt.workload.log import read_log
 
@@ -61,8 +61,12 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
         SettingError: an unknown dialect or time zone, or two functions of one name.
     """
     schema = schema or schema_from(settings.schema_source)
-    excluded = _excluded(settings, schema)
-    meaning = Settings(time_zone=settings.time_zone, ansi=settings.ansi)
+    _excluded(settings, schema)  # before the work: a wrong name should not wait for it
+    return features_of(settings, schema, queries_of(settings, schema, udfs))
+
+
+def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
+    """The queries of a log, as :func:`analyze_log` reads them; raises as that function."""
     entries = read_log(
         settings.log,
         column=settings.column,
@@ -70,9 +74,15 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
         system=settings.system,
         weigh=settings.weigh,
     )
-    found = analyze(entries, schema, settings.table, settings.dialect, meaning, by_name(udfs))
-    if settings.half_life is not None:
-        found = replace(found, queries=decayed(found.queries, parse_age(settings.half_life), settings.time_zone))
+    found = analyze(entries, schema, settings.table, settings.dialect, _meaning(settings), by_name(udfs))
+    if settings.half_life is None:
+        return found
+    return replace(found, queries=decayed(found.queries, parse_age(settings.half_life), settings.time_zone))
+
+
+def features_of(settings: AnalyzeSettings, schema: Schema, found: Analysis) -> LogAnalysis:
+    """The features that would help a log's queries; raises as :func:`analyze_log`."""
+    excluded = _excluded(settings, schema)
     threshold = settings.threshold or default_threshold(found.queries)
     features = mine_all(
         found.queries,
@@ -83,7 +93,7 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
         exclude_columns=None if settings.exclude_columns is None else excluded,
         max_set=settings.max_set,
         selection=settings.selection,
-        settings=meaning,
+        settings=_meaning(settings),
     )
     if not len(features):
         raise LogError(_no_feature(settings, found.queries, threshold))
@@ -101,6 +111,10 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
         commonality(found.queries),
         stability(found.queries),
     )
+
+
+def _meaning(settings: AnalyzeSettings) -> Settings:
+    return Settings(time_zone=settings.time_zone, ansi=settings.ansi)
 
 
 def _excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:

@@ -71,29 +71,23 @@ WEIGHINGS: Final = (MARGINAL, SUBSUMED)
 """What a feature counts for: what queries skip by it beyond stricter ones, or all that it subsumes (Eq. 3.1)."""
 
 
-def segment_weights(weighing: str, shares: Floats, query_weights: Floats, vectors: VectorCounts) -> Floats:
-    """The weights of a segment's features, ``float64[f]``, by one of :data:`WEIGHINGS`.
+def weights_by(weighing: str, shares: Floats, query_weights: Floats, selectivity: Floats) -> Floats:
+    """The weights of features, ``float64[f]``, by one of :data:`WEIGHINGS`.
 
     Args:
         weighing: which.
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
         query_weights: ``float64[n_queries]``, 0 for queries that don't reach the segment.
-        vectors: of the segment's rows.
+        selectivity: share of rows that match each feature, ``float64[f]``.
     """
     if weighing == SUBSUMED:
-        return subsuming_weights(shares, query_weights)
-    return marginal_weights(shares, query_weights, vectors)
+        return feature_weights(shares >= 1.0, query_weights)
+    return feature_weights(shares, query_weights, selectivity, marginal=True)
 
 
-def subsuming_weights(shares: Floats, query_weights: Floats) -> Floats:
-    """The weights of Equation 3.1, ``float64[f]``: of each feature the weight of all queries that it subsumes."""
-    return feature_weights(shares >= 1.0, query_weights)
-
-
-def marginal_weights(shares: Floats, query_weights: Floats, vectors: VectorCounts) -> Floats:
-    """The marginal weights ``float64[f]`` for rows with these vectors; ``query_weights`` is ``float64[n_queries]``."""
-    matching = vectors.counts @ vectors.bits() / max(vectors.rows, 1)
-    return feature_weights(shares, query_weights, matching, marginal=True)
+def segment_weights(shares: Floats, query_weights: Floats, vectors: VectorCounts, weighing: str = MARGINAL) -> Floats:
+    """As :func:`weights_by`, for rows with these vectors."""
+    return weights_by(weighing, shares, query_weights, vectors.counts @ vectors.bits() / max(vectors.rows, 1))
 
 
 def _marginal(shares: Floats, selectivity: Floats) -> Floats:

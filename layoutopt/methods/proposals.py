@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -151,13 +151,3 @@ class Method(Protocol):
     def __call__(self, planning: PlanningInput) -> LayoutProposal:
         """Make a scheme. Deterministic; bounded by work, not by the clock."""
         ...
-
-
-def spread(values: Sequence[T], count: int) -> list[T]:
-    """At most ``count`` of the values, spread evenly.
-
-    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998], 3)
-    [1993, 1995, 1997]
-    """
-    count = min(len(values), count)
-    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]

@@ -19,7 +19,6 @@ from layoutopt.methods.proposals import (
     Method,
     PartitionHistogram,
     PlanningInput,
-    spread,
 )
 from layoutopt.model.arrays import Floats
 from layoutopt.model.layout import (
@@ -38,6 +37,7 @@ from layoutopt.model.layout import (
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
+from layoutopt.model.sequences import spread
 from layoutopt.model.values import key_kind
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
@@ -117,7 +117,7 @@ def _guided(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> P
 
 def _projected(part: PartitionHistogram, guides: Sequence[int], shares: Floats, weighing: str) -> PartitionHistogram:
     vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=segment_weights(weighing, shares, part.query_weights, vectors))
+    return replace(part, vectors=vectors, weights=segment_weights(shares, part.query_weights, vectors, weighing))
 
 
 def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
@@ -138,7 +138,7 @@ def cuts(planning: PlanningInput) -> LayoutProposal:
 def _by_cuts(
     planning: PlanningInput, guides: Sequence[int] | None = None, params: tuple[tuple[str, int], ...] = ()
 ) -> LayoutProposal:
-    columns = _most_filtered(planning.queries, planning.schema)
+    columns = most_filtered(planning.queries, planning.schema)
     return LayoutProposal(_one_layout(planning, ByCuts(columns, params), guides), {})
 
 
@@ -258,7 +258,7 @@ def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     Raises:
         PlanError: no query filters by an orderable column.
     """
-    orderable = _most_filtered(queries, schema)
+    orderable = most_filtered(queries, schema)
     if not orderable:
         raise PlanError("no query filters by a column that rows can be ordered by; name columns with --by")
     return orderable[:_MOST_ORDER_COLUMNS]
@@ -278,11 +278,11 @@ def _cut_param(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[s
     are free to be apart by it, and blocks then have narrow ranges that statistics skip by.
     """
     said = frozenset().union(*(feature.columns for feature in planning.features))
-    free = [name for name in _most_filtered(planning.queries, planning.schema) if name in columns and name not in said]
+    free = [name for name in most_filtered(planning.queries, planning.schema) if name in columns and name not in said]
     return ((CUT_BY, free[0]),) if free else ()
 
 
-def _most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
+def most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     """The orderable columns that filters use, the most used (by weight) first; of equals the first in the schema."""
     used: dict[str, float] = defaultdict(float)
     for query in queries:

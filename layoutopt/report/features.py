@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from rich.text import Text
 from layoutopt.features.analysis import LogAnalysis
 from layoutopt.features.stability import Curve
 from layoutopt.features.weights import feature_shares, feature_weights
-from layoutopt.indexes.suggesting import Suggestion, suggested_indexes
+from layoutopt.indexes.suggesting import Suggestion
 from layoutopt.model.predicates import describe_all
 from layoutopt.workload.analyze import UNUSABLE
 
@@ -26,7 +27,7 @@ _EXAMPLES = 5
 """Skipped statements that the readable report quotes; the JSON has all."""
 
 
-def summary(analysis: LogAnalysis, output: Path) -> dict[str, object]:
+def summary(analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) -> dict[str, object]:
     """The JSON value that `analyze --json` prints."""
     document = analysis.document
     return {
@@ -40,14 +41,14 @@ def summary(analysis: LogAnalysis, output: Path) -> dict[str, object]:
         "features": [
             {"filter": text, "weight": weight, "queries": queries} for text, weight, queries in _features(analysis)
         ],
-        "indexes": [{"index": str(each.spec), "queries": each.weight} for each in _suggested(analysis)],
+        "indexes": [{"index": str(each.spec), "queries": each.weight} for each in indexes],
         "commonality": _points(analysis.commonality, _COMMON_AT),
         "stability": _points(analysis.stability, _STABLE_AT),
     }
 
 
-def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> None:
-    """Print the features with their weights, what was skipped and why, commonality and stability."""
+def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) -> None:
+    """Print the features with their weights, what was skipped and why, indexes, commonality and stability."""
     document = analysis.document
     table = Table(title=f"Features of {document.table}, the most useful first", title_justify="left")
     table.add_column("#", justify="right")
@@ -63,7 +64,7 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     console.print(f"{used} of {statements} statements used{in_part}, T = {analysis.threshold}")
     _print_left_out(console, analysis)
     _print_skipped(console, analysis)
-    for each in _suggested(analysis)[:_MOST_INDEXES]:
+    for each in indexes[:_MOST_INDEXES]:
         text = f"No feature helps {each.weight:g} queries that --index {each.spec} might (or plan with --index-budget)"
         console.print(Text(text))
     for name, curve, at in (
@@ -74,10 +75,6 @@ def print_analysis(console: Console, analysis: LogAnalysis, output: Path) -> Non
     if document.exclude_columns:
         console.print(Text(f"Filters on these columns make no features: {', '.join(document.exclude_columns)}"))
     console.print(Text(f"Written: {output}"))
-
-
-def _suggested(analysis: LogAnalysis) -> tuple[Suggestion, ...]:
-    return suggested_indexes(analysis.document.queries, analysis.document.features)
 
 
 def _print_left_out(console: Console, analysis: LogAnalysis) -> None:

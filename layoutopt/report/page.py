@@ -14,7 +14,7 @@ from layoutopt.report.texts import format_bytes, shortened
 _MOST_QUERIES = 1000
 _LONGEST_PART = 300
 
-_STYLE = """
+STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #1c2833; background: #fff; max-width: 1120px; margin: 2em auto;
   padding: 0 1.2em; }
 h1 { font-size: 1.5em; margin-bottom: 0; } h2 { font-size: 1.15em; margin: 2.2em 0 .5em; }
@@ -61,7 +61,7 @@ def evaluation_page(
         _queries(result["queries"]),
         _unused(skipped),
     ]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
 
 
@@ -119,7 +119,7 @@ def _indicators(means: Mapping[str, Any]) -> str:
     rows = [(name.replace("_", " "), _number(means[name]), meanings[name]) for name in NAMES]
     unknown = "" if means["selectivity"] is not None else " The others need <code>--actual</code>."
     note = f'<p class="note">Geometric means over {means["queries"]:,} queries that read or match a row.{unknown}</p>'
-    return "<h2>Skipping indicators</h2>" + note + _table(("indicator", "mean", "is"), rows, text=(0, 2))
+    return "<h2>Skipping indicators</h2>" + note + html_table(("indicator", "mean", "is"), rows, text=(0, 2))
 
 
 def _worst(worst: Sequence[Mapping[str, Any]]) -> str:
@@ -148,7 +148,7 @@ def _one_worst(one: Mapping[str, Any]) -> str:
     ]
     alone = ("blocks out by partition", "by features", "by statistics", "by an index")
     columns = ("part of the filter", "code", "why it skips no more", *alone)
-    reasons = _table(columns, rows, text=(0, 1, 2)) if rows else '<p class="note">It has no filter.</p>'
+    reasons = html_table(columns, rows, text=(0, 1, 2)) if rows else '<p class="note">It has no filter.</p>'
     return f'<div class="worst">{head}{reasons}</div>'
 
 
@@ -159,7 +159,7 @@ def _queries(queries: Sequence[Mapping[str, Any]]) -> str:
     rows = [_query_row(query, actual) for query in queries[:_MOST_QUERIES]]
     more = len(queries) - len(rows)
     note = f'<p class="note">{more:,} more are in the JSON.</p>' if more > 0 else ""
-    return f'<h2>All queries</h2><div class="scroll">{_table(columns, rows)}</div>{note}'
+    return f'<h2>All queries</h2><div class="scroll">{html_table(columns, rows)}</div>{note}'
 
 
 def _query_row(query: Mapping[str, Any], actual: bool) -> list[str]:
@@ -183,10 +183,10 @@ def _unused(skipped: Sequence[Mapping[str, Any]]) -> str:
         return ""
     counts = Counter(str(each["reason"]) for each in skipped)
     rows = [(reason, f"{count:,}") for reason, count in counts.most_common()]
-    return "<h2>Statements that could not be used</h2>" + _table(("reason", "statements"), rows, text=(0,))
+    return "<h2>Statements that could not be used</h2>" + html_table(("reason", "statements"), rows, text=(0,))
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[int] = ()) -> str:
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[int] = ()) -> str:
     """A table of cells that are HTML already; the columns in ``text`` stand to the left."""
     kinds = [' class="text"' if place in text else "" for place in range(len(columns))]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True))

@@ -176,15 +176,25 @@ def choose_method(
     if objective.kind != BYTES and singles and not any(map(_has_one_layout, among)):
         among.append(min(singles, key=_score))  # what reads more may take less
     close = evaluation.score_again(among, objective)
-    best = min(close, key=_score)
-    single = min((trial for trial in close if _has_one_layout(trial)), key=_score, default=best)
-    gains = best.score < _LESS_BY_LAYOUTS * single.score and clearly_less(best, single, evaluation.held)
-    chosen = best if gains else single
+    chosen = the_better(close, evaluation.held)
     _say_why(close, chosen, evaluation.held, say)
     if objective.kind == TIME and "block_rows" not in settings.model_fields_set:
         say("trying other block sizes")
         chosen = _best_block_rows(evaluation, chosen, objective)
     return chosen.settings
+
+
+def the_better(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> EvaluatedPlan:
+    """What takes the least; several layouts only where they take clearly less than any single one.
+
+    Args:
+        trials: at least one, all judged alike.
+        held: the queries held back that they were judged by.
+    """
+    best = min(trials, key=_score)
+    single = min((trial for trial in trials if _has_one_layout(trial)), key=_score, default=best)
+    gains = best.score < _LESS_BY_LAYOUTS * single.score and clearly_less(best, single, held)
+    return best if gains else single
 
 
 def _best_block_rows(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, objective: Objective) -> EvaluatedPlan:

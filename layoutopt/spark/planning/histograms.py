@@ -14,13 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, PlanError
-from layoutopt.features.weights import feature_shares, marginal_weights
-from layoutopt.methods.proposals import PartitionHistogram, spread
+from layoutopt.features.weights import feature_shares, segment_weights
+from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.sequences import spread
 from layoutopt.model.types import quoted
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
@@ -89,7 +90,7 @@ def _with_weights(
     reached = _reached(of) if reached is None else reached
     shares = feature_shares(features, of.queries)
     return tuple(
-        PartitionHistogram(value, rows, counts[value], of_queries, marginal_weights(shares, of_queries, counts[value]))
+        PartitionHistogram(value, rows, counts[value], of_queries, segment_weights(shares, of_queries, counts[value]))
         for value in sorted(counts, key=null_first)
         for rows, of_queries in (reached[value],)
     )

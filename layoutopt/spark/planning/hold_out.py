@@ -27,6 +27,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.stages import silent
 from layoutopt.spark.planning.histograms import Progress, features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
@@ -39,6 +40,7 @@ from layoutopt.spark.planning.sample_evaluation import (
     evaluate_on_sample,
     histograms_of,
 )
+from layoutopt.spark.planning.sampling import SAMPLE_ROWS
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
 _BY_BYTES: Final = Objective()
@@ -57,6 +59,9 @@ class EvaluatedPlan:
         read: what each of them reads.
         by: what the score and what is read are of: bytes, cells or time.
         plans: what was made of each fold's training queries, where it is at hand.
+        scanned: the bytes of column chunks alone that each query reads, its weight counted, if it was rehearsed.
+        stored: the bytes of the columns that matter to the log, of the whole table, if it was rehearsed.
+        row_orders: of each layout what the rows of its blocks were sorted by when it was rehearsed.
     """
 
     settings: PlanSettings
@@ -65,6 +70,9 @@ class EvaluatedPlan:
     read: BytesRead = NOTHING_READ
     plans: tuple[Plan, ...] = ()
     by: str = BYTES
+    scanned: tuple[float, ...] = ()
+    stored: float = 0.0
+    row_orders: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,10 @@ class HoldOutEvaluation:
         self._say = say
         self._rows = rows
 
+    def on_sample_alone(self) -> HoldOutEvaluation:
+        """The same evaluation as workers can have it: without rows, nothing evaluated, and silent."""
+        return HoldOutEvaluation(self.folds, self._sample, self._by, silent)
+
     def score(self, settings: PlanSettings, threshold: int) -> float:
         """Plan, replay the queries held back, and remember the score."""
         self._say(trying(settings))
@@ -132,12 +144,36 @@ class HoldOutEvaluation:
         count = len(self.folds)
         of_trials = [found[start : start + count] for start in range(0, len(found), count)]
         again = [
-            self._evaluated(replace(trial, by=objective.kind), self._read_of(of_trial, full, objective))
+            self._evaluated(self._rehearsed(trial, of_trial, objective), self._read_of(of_trial, full, objective))
             for trial, of_trial in zip(trials, of_trials, strict=True)
         ]
         for before, after in zip(trials, again, strict=True):
             self.evaluated[self.evaluated.index(before)] = after
         return again
+
+    def _rehearsed(self, trial: EvaluatedPlan, found: Sequence[Rehearsed], objective: Objective) -> EvaluatedPlan:
+        """The trial with what its rehearsals say besides its score."""
+        scanned = self._of_folds([np.array(one.read) for one in found])
+        stored = float(np.mean([one.stored for one in found]))
+        return replace(
+            trial,
+            by=objective.kind,
+            scanned=tuple((self._weights * scanned).tolist()),
+            stored=stored,
+            row_orders=tuple(layout.row_order for layout in found[-1].plan.scheme.layouts),
+        )
+
+    @property
+    def _weights(self) -> Floats:
+        return np.array([query.weight for query in self.held])
+
+    def _of_folds(self, of_all: Sequence[Floats]) -> Floats:
+        """Of each fold's figures for all queries held back those of its own, ``float64[queries]``."""
+        own, start = np.zeros(len(self.held)), 0
+        for fold, found in zip(self.folds, of_all, strict=True):
+            mine = slice(start, start := start + len(classes(fold.held)))
+            own[mine] = found[mine]
+        return own
 
     def _evaluated(self, trial: EvaluatedPlan, read: BytesRead) -> EvaluatedPlan:
         score = worst_fraction(read, self.held, trial.settings.resamples, trial.settings.seed)
@@ -145,12 +181,8 @@ class HoldOutEvaluation:
 
     def _read_of(self, rehearsed: Sequence[Rehearsed], full: Floats, objective: Objective) -> BytesRead:
         """What the queries of each fold take of its plan, where full scans take ``full``, ``float64[queries]``."""
-        read, start = np.zeros(len(self.held)), 0
-        for fold, found in zip(self.folds, rehearsed, strict=True):
-            own = slice(start, start := start + len(classes(fold.held)))
-            read[own] = objective.read(found)[own]
-        weights = np.array([query.weight for query in self.held])
-        return BytesRead(tuple((weights * read).tolist()), tuple((weights * full).tolist()))
+        read = self._of_folds([objective.read(found) for found in rehearsed])
+        return BytesRead(tuple((self._weights * read).tolist()), tuple((self._weights * full).tolist()))
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
         """The plan of the training queries by the sample alone."""
@@ -217,6 +249,7 @@ def evaluation_on(
     settings: PlanSettings,
     folds: Sequence[Fold],
     say: Progress,
+    sample_rows: int = SAMPLE_ROWS,
 ) -> HoldOutEvaluation:
     """Draw rows with the features of all documents, to evaluate plans on.
 
@@ -225,6 +258,7 @@ def evaluation_on(
         settings: name the source and the partition column, and how many rows a segment has at most.
         folds: what to plan from, and what to judge by.
         say: told each stage.
+        sample_rows: rows wanted of each of a few partitions.
 
     Raises:
         PlanError: the source has no rows.
@@ -236,7 +270,7 @@ def evaluation_on(
     features = FeatureSet(tuple(by_predicates.values()), one.features.settings)
     say("drawing rows to try plans on")
     with translate_spark_errors(repr(settings.source)):
-        sample = draw_sample(rows, features, partition_by, settings.segment_rows)
+        sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
     return HoldOutEvaluation(folds, sample, partition_by, say, rows)

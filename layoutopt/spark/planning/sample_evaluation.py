@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.features.weights import feature_shares, marginal_weights
-from layoutopt.methods.proposals import PartitionHistogram, spread
+from layoutopt.features.weights import feature_shares, segment_weights
+from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
 from layoutopt.model.feature import FeatureSet
@@ -27,6 +27,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
+from layoutopt.model.sequences import spread
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
@@ -164,7 +165,7 @@ def histograms_of(
         reached = reaching(queries, schema, segment.table)
         found.append(
             PartitionHistogram(
-                segment.value, segment.partition_rows, vectors, reached, marginal_weights(shares, reached, vectors)
+                segment.value, segment.partition_rows, vectors, reached, segment_weights(shares, reached, vectors)
             )
         )
     return found

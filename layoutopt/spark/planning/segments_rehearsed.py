@@ -3,7 +3,8 @@
 A segment is routed to blocks by the very code of a load, in a task as large as one of a load; blocks have their full
 size and the rows that a load would give them, and some are encoded (:func:`layoutopt.writer.encodings.estimate_sizes`).
 So what is predicted knows what a sample of rows can't: how many blocks there are, how alike the rows of one are, and
-what sorting them saves. All plans are tried in one pass over the source. Orders of rows are searched for on the middle
+what sorting them saves. All plans are tried in one pass over the source; where there are fewer segments than cores, the
+rows of each go to several tasks, which try some of the plans each. Orders of rows are searched for on the middle
 one of the segments alone, since that is most of the work; what they save there they are taken to save in the others.
 """
 
@@ -50,7 +51,8 @@ _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
     "read array<double>, full array<double>, looked_at array<double>, "
     "work array<array<double>>, full_work array<array<double>>, "
-    "read_sorted array<double>, full_sorted array<double>, reached array<double>"
+    "read_sorted array<double>, full_sorted array<double>, reached array<double>, "
+    "stored array<double>, stored_sorted array<double>"
 )
 _RESULT = pa.schema(
     [
@@ -65,8 +67,11 @@ _RESULT = pa.schema(
         ("read_sorted", pa.list_(pa.float64())),  # where an order was searched for
         ("full_sorted", pa.list_(pa.float64())),
         ("reached", pa.list_(pa.float64())),
+        ("stored", pa.list_(pa.float64())),  # one figure
+        ("stored_sorted", pa.list_(pa.float64())),
     ]
 )
+_SUMMED: Final = ("read", "full", "looked_at", "reached", "stored")
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class Rehearsed:
         work: how much work each query is.
         full_work: and a full scan of its columns.
         reached: the bytes of a full scan of its columns in those segments whose bounds don't exclude it.
+        stored: the bytes of all layouts' columns that the plan or the queries name, or that they go by; with tids.
     """
 
     plan: Plan
@@ -98,6 +104,7 @@ class Rehearsed:
     work: tuple[Work, ...] = ()
     full_work: tuple[Work, ...] = ()
     reached: tuple[float, ...] = ()
+    stored: float = 0.0
 
     def fraction(self, queries: Sequence[Query]) -> float:
         """What is read of all full scans, by the weights of the queries that were asked for; 0 where nothing is."""
@@ -116,7 +123,7 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     """
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
-    segments, total, of_segments = some_segments(rows, first)
+    segments, total, of_segments, shares = some_segments(rows, first, len(trials))
     nothing = (0.0,) * len(queries)
     if not segments or not held:
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
@@ -124,10 +131,11 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
     middle = len(segments) // 2
     layouts = [trial.plan.scheme.layouts for trial in trials]
-    task = partial(_rehearse, jobs, [middle if trial.search else None for trial in trials], layouts, tuple(queries))
+    searched_in = [middle if trial.search else None for trial in trials]
+    task = partial(_rehearse, jobs, searched_in, layouts, tuple(queries), shares)
     with compiled_in_parts(rows.sparkSession):
         words = feature_words(of_segments, first.features.features).select(*(quoted(name) for name in wanted))
-        found = map_segments(words, len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
+        found = map_segments(words, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
     scale = [total / len(segments) / segment.rows for segment in segments]
     results = []
     for number, trial in enumerate(trials):
@@ -137,13 +145,14 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
             continue
         searched = next((row for row in mine if trial.search and row["segment"] == middle), None)
         plan = trial.plan if searched is None else _with_orders_of(trial.plan, held, searched["orders"])
-        by_name = {name: _summed(mine, scale, name) for name in ("read", "full", "looked_at", "reached")}
+        by_name = {name: _summed(mine, scale, name) for name in _SUMMED}
         if searched is not None:
-            for name, like in (("read", "read"), ("full", "full"), ("reached", "full")):
+            for name, like in (("read", "read"), ("full", "full"), ("reached", "full"), ("stored", "stored")):
                 by_name[name] *= _left(np.array(searched[like]), np.array(searched[f"{like}_sorted"]))
         work = [_works(mine, scale, name, by_name[of]) for name, of in (("work", "read"), ("full_work", "full"))]
+        stored = float(by_name.pop("stored").sum())
         sums = {name: tuple(of.tolist()) for name, of in by_name.items()}
-        results.append(Rehearsed(plan, work=work[0], full_work=work[1], **sums))
+        results.append(Rehearsed(plan, work=work[0], full_work=work[1], stored=stored, **sums))
     return results
 
 
@@ -177,16 +186,23 @@ def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[s
     return with_orders(plan, [() if set(held).isdisjoint(each.columns) else next(found) for each in layouts])
 
 
-def some_segments(rows: DataFrame, plan: Plan) -> tuple[tuple[Segment, ...], int, DataFrame]:
-    """Some segments, spread evenly along the table's rows by partition and then the source's order; and their rows.
+def some_segments(rows: DataFrame, plan: Plan, trials: int = 1) -> tuple[tuple[Segment, ...], int, DataFrame, int]:
+    """Some segments, spread evenly along the table's rows by partition and then the source's order.
 
-    With them the rows of the whole table. The segments are numbered anew.
+    Args:
+        rows: the source.
+        plan: its partitions and segments.
+        trials: how many plans are to be tried on each segment.
+
+    Returns:
+        The segments, numbered anew; how many rows the whole table has; the rows of the segments, and how often each is
+        there: with ``k`` shares those of segment ``i`` are in tasks ``k * i`` to ``k * i + k - 1``.
     """
     positioned = with_positions(rows)
     segments = cut_segments(count_chunks(positioned, plan.partition_by, plan.segment_rows), plan.segment_rows)
     up_to = np.cumsum([segment.rows for segment in segments])
     if not segments or not up_to[-1]:
-        return (), 0, positioned
+        return (), 0, positioned, 1
     middle = segments[_at(up_to, 0.5)]
     count = min(_MOST_SEGMENTS, max(_FEWEST_SEGMENTS, _ENOUGH_ROWS // middle.rows))
     chosen = [segments[i] for i in sorted({_at(up_to, (i + 0.5) / count) for i in range(count)})]
@@ -195,7 +211,11 @@ def some_segments(rows: DataFrame, plan: Plan) -> tuple[tuple[Segment, ...], int
         # Asked of the files themselves, so that others are not read; the rows then have other positions.
         positioned = with_positions(of_partitions(rows, plan.partition_by, [each.value for each in chosen]))
     chosen = [replace(each, id=i) for i, each in enumerate(chosen)]
-    return tuple(chosen), int(up_to[-1]), with_segments(rows.sparkSession, positioned, chosen, plan.partition_by)
+    cores = rows.sparkSession.sparkContext.defaultParallelism
+    shares = max(1, min(trials, cores // len(chosen)))
+    tasks = [replace(each, id=shares * each.id + share) for each in chosen for share in range(shares)]
+    held = with_segments(rows.sparkSession, positioned, tasks, plan.partition_by)
+    return tuple(chosen), int(up_to[-1]), held, shares
 
 
 def _at(up_to: Ints, share: float) -> int:
@@ -208,23 +228,32 @@ def _rehearse(
     searched_in: Sequence[int | None],
     layouts: Sequence[Sequence[Layout]],
     queries: Sequence[Query],
+    shares: int,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out."""
+    """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out, or for each of its share."""
     try:
         segment = gather_segment(jobs[0].plan, batches)
         if segment is None:
             return
-        for number, (job, searched) in enumerate(zip(jobs, searched_in, strict=True)):
-            tried = rehearse_one(job, replace(segment, id=0), searched == segment.id)
+        number_of, share = divmod(segment.id, shares)
+        for number in range(share, len(jobs), shares):
+            job = jobs[number]
+            tried = rehearse_one(job, replace(segment, id=0), searched_in[number] == number_of)
             before = bytes_of(tried.table, job.plan, queries)
             after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
             work = works_of(tried.table, layouts[number], queries)
-            values = [number, segment.id, tried.orders, *before[:3], *work, *after[:2], before[3]]
+            stored = [_stored(tried.table), _stored(tried.sorted)]
+            values = [number, number_of, tried.orders, *before[:3], *work, *after[:2], before[3], *stored]
             arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
     except LayoutoptError as error:
         raise carried(error) from error
+
+
+def _stored(table: Table) -> list[float]:
+    """The bytes of all blocks of a table, alone in a list as other figures are."""
+    return [float(sum(source.blocks.bytes.sum() for source in table.sources))]
 
 
 class RehearsedSegment(NamedTuple):

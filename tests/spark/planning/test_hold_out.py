@@ -22,7 +22,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.report.tuning_plot import plot
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
-from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation, worst_fraction
+from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation, evaluation_on, worst_fraction
 from layoutopt.spark.planning.objectives import Objective
 from layoutopt.spark.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
@@ -31,8 +31,9 @@ from layoutopt.spark.planning.sample_evaluation import (
     SampledSegment,
     evaluate_on_sample,
 )
-from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial
-from tests.spark.tables import document, is_value, plan_of
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.side_by_side import score_all
+from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -310,3 +311,21 @@ class TestPlanBest:
         said: list[str] = []
         assert plan_best(spark, asked, few, said.append).method == "sop"
         assert said[0].startswith("the log's 3 queries are too few to choose by: sop")
+
+
+@pytest.mark.spark
+def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: SparkSession) -> None:
+    rows_of_source = simple_rows(spark, 400)
+    doc = simple_document(rows_of_source)
+    fold = Fold({1: replace(doc, queries=doc.queries[:3])}, doc.queries[3:])
+    settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, guides="features")
+    wanted = [settings.model_copy(update={"method": method}) for method in ("cuts", "sort", "input-order")]
+    wanted[1] = wanted[1].model_copy(update={"by": ("text",)})
+    alone, together = (evaluation_on(rows_of_source, settings, [fold], lambda sentence: None) for _ in range(2))
+    for each in wanted:
+        alone.score(each, 1)
+    assert score_all(spark, together, wanted, 1) == alone.evaluated == together.evaluated
+    plans = [Trial(trial.plans[0], trial.settings.method == "cuts") for trial in alone.evaluated]
+    apart = [rehearse_segments(rows_of_source, [trial], doc.queries)[0] for trial in plans]
+    assert rehearse_segments(rows_of_source, plans, doc.queries) == apart
+    assert all(one.stored > 0 for one in apart)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.methods.proposals import spread
+from layoutopt.model.sequences import spread
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.sampling import sample_vectors

@@ -1,0 +1,1 @@
+"""What a layout would save, as values: nothing here reads rows or writes anything."""
