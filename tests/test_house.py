@@ -35,8 +35,9 @@ MODULE_LIMIT = 20  # a folder with more of them is two rooms
 
 # The verbs of the command line, and the make targets, that others rely on.
 VERBS = [
-    "analyze", "plan", "load", "reload", "append", "delete", "update", "merge", "optimize", "status", "drift", "query",
-    "explain", "evaluate", "verify", "files", "history", "restore", "vacuum", "publish", "bench",
+    "analyze", "advise", "plan", "load", "reload", "append", "delete", "update", "merge", "optimize", "status", "drift",
+    "query", "explain", "evaluate", "verify", "files", "history", "restore", "vacuum", "publish", "serve",
+    "bench",
 ]  # fmt: skip
 TARGETS = ["help", "install", "demo", "tpch", "bench", "check", "test", "test-long", "lint", "docs", "clean"]
 

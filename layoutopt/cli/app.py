@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from layoutopt.cli import changing, experiments, inspecting, loading, planning, publishing, reading, snapshots
+from layoutopt.cli import (
+    advising,
+    changing,
+    experiments,
+    inspecting,
+    loading,
+    planning,
+    publishing,
+    reading,
+    serving,
+    snapshots,
+)
 from layoutopt.cli.console import run_app
 
 app = typer.Typer(
@@ -36,7 +47,18 @@ def layoutopt(
     """Take what is said before the verb."""
 
 
-for subject in (planning, loading, changing, reading, inspecting, snapshots, publishing, experiments):
+for subject in (
+    advising,
+    planning,
+    loading,
+    changing,
+    reading,
+    inspecting,
+    snapshots,
+    publishing,
+    serving,
+    experiments,
+):
     app.add_typer(subject.verbs)
 
 

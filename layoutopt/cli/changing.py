@@ -30,14 +30,11 @@ verbs = typer.Typer()
 def append(settings: AppendSettings, session: Session) -> None:
     """Add late rows to the partitions they belong to, each batch once however often this is retried."""
     from layoutopt.events import event_log
-    from layoutopt.publish.publishing import publications_of, publish_all
     from layoutopt.report.changes import print_append
     from layoutopt.spark.changing.append import append_by
 
-    publications_of(settings.table_path, settings.publish)  # what could not be published is said first
     with session.working("appending") as work, event_log(settings.log_json) as log:
         report = append_by(start_spark(session), settings, work.say, log)
-        publish_all(settings.table_path, settings.publish, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
 
 
@@ -80,14 +77,11 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     With --log by a fresh plan for its queries, made on the table's own rows; with --auto only where that pays by now.
     """
     from layoutopt.events import event_log
-    from layoutopt.publish.publishing import publications_of, publish_all
     from layoutopt.report.changes import print_optimize
     from layoutopt.spark.changing.optimize import optimize_by
 
-    publications_of(settings.table_path, settings.publish)  # what could not be published is said first
     with session.working("optimizing") as work, event_log(settings.log_json) as log:
         report = optimize_by(start_spark(session), settings, work.say, log)
-        publish_all(settings.table_path, () if settings.dry_run else settings.publish, work.say, log)
     if settings.plot is not None:
         from layoutopt.report.regained_plot import plot_regained
 
@@ -98,11 +92,8 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
 def _change(settings: Changing, session: Session, doing: str, change: Callable[..., ChangeReport]) -> None:
     """Change rows, and show what was done."""
     from layoutopt.events import event_log
-    from layoutopt.publish.publishing import publications_of, publish_all
     from layoutopt.report.changes import print_change
 
-    publications_of(settings.table_path, settings.publish)  # what could not be published is said first
     with session.working(doing) as work, event_log(settings.log_json) as log:
         report = change(start_spark(session), settings, work.say, log)
-        publish_all(settings.table_path, settings.publish, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))

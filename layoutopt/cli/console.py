@@ -188,7 +188,7 @@ class _Command(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         """The help's text."""
-        return super().get_help(ctx).replace(" <str>", "")
+        return super().get_help(ctx).replace(" <str>", "").replace(" <list[str]>", "")
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

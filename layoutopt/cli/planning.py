@@ -16,6 +16,7 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     """Find the filters of a query log that are worth skipping by, and write them to a features file."""
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
+    from layoutopt.indexes.suggesting import suggested_indexes
     from layoutopt.report.features import print_analysis, summary
     from layoutopt.sources.opening import open_snapshot
     from layoutopt.sources.snapshot import source_name
@@ -25,9 +26,11 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
         known = None if name is None else open_snapshot(name).schema.writable()
         analysis = analyze_log(settings, session.udfs(), schema=known)
         settings.output.write_bytes(analysis.document.dumps())
+        indexes = suggested_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
-    session.show(summary(analysis, settings.output), lambda console: print_analysis(console, analysis, settings.output))
+    value = summary(analysis, indexes, settings.output)
+    session.show(value, lambda console: print_analysis(console, analysis, indexes, settings.output))
 
 
 @add_verb(verbs, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ByteSize, Field, model_validator
 
 from layoutopt.config.fields import (
     Expressions,
@@ -214,6 +214,13 @@ class PlanSettings(VerbSettings):
         le=LARGEST_COUNT,
         description="the most distinct feature vectors of a segment; features beyond that are given up",
     )
+    file_bytes: ByteSize = Field(
+        ByteSize(128_000_000),
+        ge=1,
+        le=LARGEST_COUNT,
+        description="how large a data file may grow, as 128MB, before the next block goes to another; engines that "
+        "skip files as a whole skip more of smaller ones",
+    )
     seed: int = Field(0, ge=0, le=LARGEST_COUNT, description="the seed of everything that draws at random")
     codec: Codec = Field("zstd", description="the Parquet compression")
     row_order: Names | None = Field(
@@ -228,7 +235,7 @@ class PlanSettings(VerbSettings):
         "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
         "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
         "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
-        "one; also of fields of structs (st.a), lower(COLUMN) and upper(COLUMN)",
+        "one; also of expressions, as lower(COLUMN), COLUMN % 10, hour(COLUMN), MAP[KEY] or a function of your own",
     )
     index_budget: Share | None = Field(
         None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
+from layoutopt.config.advising import AdviseSettings
 from layoutopt.config.benching import BenchSettings
 from layoutopt.config.changing import (
     AppendSettings,
@@ -23,6 +24,7 @@ from layoutopt.config.keeping import (
     StatusSettings,
     VacuumSettings,
 )
+from layoutopt.config.serving import ServeSettings
 from layoutopt.config.settings import (
     AnalyzeSettings,
     EvaluateSettings,
@@ -35,10 +37,10 @@ from layoutopt.config.settings import (
 )
 
 _KINDS: Final[tuple[type[VerbSettings], ...]] = (
-    AnalyzeSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings, UpdateSettings,
-    MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings, EvaluateSettings,
-    VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, PublishSettings,
-    BenchSettings,
+    AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings,
+    UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings,
+    EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, PublishSettings,
+    ServeSettings, BenchSettings,
 )  # fmt: skip
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
 """The verbs that take settings, by the names of the command line."""

@@ -6,15 +6,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from layoutopt.advise.advice import Advice
+    from layoutopt.config.advising import AdviseSettings
     from layoutopt.spark.core.functions import declare
+    from layoutopt.spark.planning.advising import advise
     from layoutopt.spark.session.enabling import disable, enable, last_scans
     from layoutopt.spark.session.metrics import ScanMetrics
     from layoutopt.spark.session.tables import register, unregister
 
-__all__ = ["ScanMetrics", "declare", "disable", "enable", "last_scans", "register", "unregister"]
+__all__ = [
+    "Advice",
+    "AdviseSettings",
+    "ScanMetrics",
+    "advise",
+    "declare",
+    "disable",
+    "enable",
+    "last_scans",
+    "register",
+    "unregister",
+]
 
 _LAZY = {
+    "Advice": "layoutopt.advise.advice",
+    "AdviseSettings": "layoutopt.config.advising",
     "ScanMetrics": "layoutopt.spark.session.metrics",
+    "advise": "layoutopt.spark.planning.advising",
     "declare": "layoutopt.spark.core.functions",
     "disable": "layoutopt.spark.session.enabling",
     "enable": "layoutopt.spark.session.enabling",

@@ -113,7 +113,7 @@ def test_queries_read_the_copies_that_are_for_them(source: DataFrame, table: Tab
     assert read & copies
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_answers_are_those_of_the_source(spark: SparkSession, source: DataFrame, table: Table, seed: int) -> None:
     texts = random_queries(source.columns, 10, seed)
     rng = np.random.default_rng(seed)

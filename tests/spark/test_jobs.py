@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -31,6 +33,8 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 
+Here = Callable[..., tuple[int, str]]
+
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     """Run with the package importable, in this process too and in the workers that Spark starts."""
@@ -51,6 +55,23 @@ def submit(master: str, job: str, *arguments: str) -> subprocess.CompletedProces
     settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.session.timeZone=UTC"]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--driver-memory", "1g", *settings]
     return run(*command, str(ROOT / "jobs" / f"{job}.py"), *arguments)
+
+
+@pytest.fixture
+def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """Runs a job's file in this process, in the tests' own session: its exit code, and all that it says."""
+
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: spark)
+
+    def run_here(job: str, *arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", [f"{job}.py", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / "jobs" / f"{job}.py"), run_name="__main__")
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out + said.err
+
+    return run_here
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +106,23 @@ def test_a_load_works_on_executors_of_their_own(place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "loaded 100 rows" in done.stdout
     assert [entry.key for entry in Catalog.open(f"{place}/cluster").snapshot.partitions] == ["1"]
+
+
+@pytest.mark.long
+def test_a_table_is_verified_on_executors_of_their_own(place: Path) -> None:
+    table = f"{place}/verified"
+    flags = ["--conf", f"{place}/t.toml", "--table", table, "--partition", "day=1"]
+    assert submit("local[1]", "load", *flags).returncode == 0
     done = submit("local-cluster[1,1,1024]", "verify", "--table", table)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "100 rows read; all as it should be" in done.stdout
 
 
-def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(place: Path) -> None:
-    done = submit("local[1]", "load", "--conf", f"{place}/t.toml", "--source", f"{place}/nowhere")
-    assert done.returncode == 2
-    assert "nowhere' does not exist" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
+def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(here: Here, place: Path) -> None:
+    code, said = here("load", "--conf", f"{place}/t.toml", "--source", f"{place}/nowhere")
+    assert code == 2
+    assert "nowhere' does not exist" in said
+    assert "Traceback" not in said
 
 
 def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
@@ -125,12 +153,12 @@ def test_with_events_on_stderr_all_that_a_job_says_is_json(
     assert said == ["half done", f"{'' if target else 'layoutopt: '}interrupted: nothing was committed"]
 
 
-def test_planning_and_featurising_from_a_configuration(place: Path) -> None:
-    done = submit("local[1]", "plan", "--conf", f"{place}/t.toml")
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_planning_and_featurising_from_a_configuration(here: Here, place: Path) -> None:
+    code, said = here("plan", "--conf", f"{place}/t.toml")
+    assert code == 0, said
     assert Plan.loads((place / "plan.json").read_bytes()).block_rows == 20
-    done = submit("local[1]", "featurize", "--conf", f"{place}/t.toml", "--output", f"{place}/pairs.parquet")
-    assert done.returncode == 0, done.stderr[-3000:]
+    code, said = here("featurize", "--conf", f"{place}/t.toml", "--output", f"{place}/pairs.parquet")
+    assert code == 0, said
     assert sum(pq.read_table(place / "pairs.parquet")["count"].to_pylist()) == 400
 
 

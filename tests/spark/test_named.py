@@ -178,7 +178,7 @@ def test_names_that_are_sure_skip(sql: str, source: SparkSession, enabled: Spark
 
 
 def test_generated_names(source: SparkSession, enabled: SparkSession) -> None:
-    assert check(source, enabled, seed=3, count=60) > 0.3
+    assert check(source, enabled, seed=3, count=30) > 0.3
 
 
 @pytest.mark.long

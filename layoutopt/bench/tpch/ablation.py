@@ -20,11 +20,11 @@ from rich.table import Table
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, key_of, run
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch.experiment import Bench, data_step, write_stream
-from layoutopt.bench.tpch.queries import TABLE, chosen_streams
+from layoutopt.bench.tpch.experiment import Bench, data_step, features_step
+from layoutopt.bench.tpch.queries import chosen_streams
 from layoutopt.bench.tpch.rehearsals import rehearse_tables
 from layoutopt.bench.tpch.variants import YEAR_BLOCK_ROWS
-from layoutopt.config.settings import AnalyzeSettings, PlanSettings
+from layoutopt.config.settings import PlanSettings
 
 if TYPE_CHECKING:
     from layoutopt.features.choose import Selection
@@ -164,23 +164,8 @@ def block_rows(scale: float) -> int:
     return max(LEAST_BLOCK_ROWS, round(YEAR_BLOCK_ROWS * min(1.0, scale)))
 
 
-def _features_step(bench: Bench, stream: str, selection: Selection) -> Step:
-    def make() -> Json:
-        from layoutopt.features.analysis import analyze_log
-
-        log = write_stream(bench, stream, "train")
-        settings = AnalyzeSettings(
-            log=str(log), schema_source=str(bench.data.denormalised), table=TABLE, selection=selection
-        )
-        document: Json = analyze_log(settings).document.to_json()
-        return document
-
-    product = bench.folder / f"{stream}-features-{selection}.json"
-    return Step(f"{stream}: analysing the training stream by {selection}", product, make, (data_step(bench),))
-
-
 def _plan_step(bench: Bench, stream: str, row: Deviation, folder: Path) -> Step:
-    features = _features_step(bench, stream, row.selection)
+    features = features_step(bench, stream, row.selection)
 
     def make() -> Json:
         from layoutopt.config.documents import read_features

@@ -28,6 +28,7 @@ from layoutopt.model.document import FeaturesDocument
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from layoutopt.features.choose import Selection
     from layoutopt.model.query import Query
     from layoutopt.model.schema import Schema
     from layoutopt.scan.table import Table
@@ -122,9 +123,9 @@ def data_step(bench: Bench) -> Step:
     return Step(name, bench.folder / "data.json", make)
 
 
-def features_step(bench: Bench, stream: str) -> Step:
-    """Analyse a training stream as `layoutopt analyze` does; the product is its features.json."""
-    product = bench.folder / f"{stream}-features.json"
+def features_step(bench: Bench, stream: str, selection: Selection = "coverage") -> Step:
+    """Analyse a training stream as `layoutopt analyze --selection` does; the product is its features.json."""
+    product = bench.folder / f"{stream}-features{'' if selection == 'coverage' else f'-{selection}'}.json"
 
     def make() -> Json:
         from layoutopt.config.settings import AnalyzeSettings
@@ -132,7 +133,11 @@ def features_step(bench: Bench, stream: str) -> Step:
 
         log = write_stream(bench, stream, "train")
         settings = AnalyzeSettings(
-            log=str(log), schema_source=str(bench.data.denormalised), table=TABLE, num_features=NUM_FEATURES
+            log=str(log),
+            schema_source=str(bench.data.denormalised),
+            table=TABLE,
+            num_features=NUM_FEATURES,
+            selection=selection,
         )
         document: Json = analyze_log(settings).document.to_json()
         return document
@@ -227,7 +232,7 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
     return {"seconds": seconds, "digest": plan.digest, "predicted": dict(plan.predicted)}
 
 
-def load_table(spark: SparkSession, source: Path, folder: Path) -> Json:
+def load_table(spark: SparkSession, source: Path | str, folder: Path) -> Json:
     """Load `folder/table` by `folder/plan.json`, afresh; returns the seconds that it took and the bytes stored."""
     from layoutopt.model.layout import Plan
     from layoutopt.spark.loading.load import load

@@ -24,9 +24,13 @@ def started(mode: str, memory: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-def test_a_session_starts_without_a_word_unless_asked() -> None:
+def test_a_session_starts_without_a_word() -> None:
     quiet = started("quiet", "1g")
     assert (quiet.stdout, quiet.stderr) == ("3\n", "")
+
+
+@pytest.mark.long
+def test_a_session_that_is_to_tell_tells() -> None:
     assert "WARN" in started("debug", "1g").stderr
 
 

@@ -182,7 +182,7 @@ def test_every_partition_of_a_source_is_loaded(session: SparkSession, tmp_path: 
         disable(session)
 
 
-@pytest.mark.parametrize("type", ["date", "timestamp"])
+@pytest.mark.parametrize("type", ["timestamp", pytest.param("date", marks=pytest.mark.long)])
 def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, type: str) -> None:
     place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
     document = place.document()
@@ -194,7 +194,7 @@ def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, t
     assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
 
 
-@pytest.mark.parametrize("type", ["string", "timestamp", "date"])
+@pytest.mark.parametrize("type", ["string", "timestamp", pytest.param("date", marks=pytest.mark.long)])
 def test_each_partition_can_be_asked_for_and_loaded_again(session: SparkSession, tmp_path: Path, type: str) -> None:
     values = OF_TYPES[type]
     place = Place(tmp_path, session, [sql for sql, _ in values])

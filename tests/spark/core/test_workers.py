@@ -52,6 +52,7 @@ def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path) -> Non
     assert int(done.stdout.split()[0]) > 0
 
 
+@pytest.mark.long
 def test_workers_without_layoutopt_say_so(path: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['layoutopt'] = None\n")
     other = tmp_path / "python-without"
