@@ -128,7 +128,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
-        root=one.files.root,
+        root=one.files.full_path(""),
         load_id=one.load_id,
         first_block=_mark(one.load_id) << _NUMBER_BITS,
         keys=tuple(one.names.key(segment.value) for segment in one.segments),

@@ -179,7 +179,8 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
     numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
-    reader = _segment_reader(read.table.catalog.files.root, list(segments), list(read.columns), read.scan.filter.root)
+    root = read.table.catalog.files.full_path("")  # executors have another current folder
+    reader = _segment_reader(root, list(segments), list(read.columns), read.scan.filter.root)
     return map_in_workers(numbers, reader, schema_ddl(read.columns))
 
 

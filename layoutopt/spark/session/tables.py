@@ -174,7 +174,7 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
         newest = snapshot_numbers(catalog.files)[-1:]
         if newest and newest[0] != catalog.snapshot.number:
             _forget(spark, entry)
-            entry = _with_view(spark, entry.name, open_table(catalog.files.root))
+            entry = _with_view(spark, entry.name, open_table(catalog.files.full_path("")))
             known.tables[name.lower()] = entry
         return entry
 

@@ -73,6 +73,18 @@ def test_every_type_arrives_whole(spark: SparkSession, tmp_path: Path) -> None:
     assert written.schema.simpleString() == source.schema.simpleString()
 
 
+def test_a_relative_path_is_of_this_process_wherever_java_began(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = simple_rows(spark)
+    names = source.columns
+    layouts = tuple(Layout(part, (), part, ByOrder("input")) for part in (tuple(names[:1]), tuple(names[1:])))
+    monkeypatch.chdir(tmp_path)
+    load(spark, source, "t", replace(plan_of(simple_document(source)), scheme=Scheme(layouts)))
+    assert data_files(tmp_path / "t")
+    assert sorted(open_table("t").scan(columns=names).to_spark(spark).collect()) == sorted(source.collect())
+
+
 def test_blocks_are_row_groups_with_measured_unions_and_statistics(spark: SparkSession, tmp_path: Path) -> None:
     source = simple_rows(spark)
     load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day"))
