@@ -39,7 +39,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
         given = calibration_of(settings.calibration)
         result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect, given)
         worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
-        result["predictions"] = compare(table, result)
+        result["predictions"] = compare(table, found.queries, result)
     skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
     if settings.html is not None:
         from layoutopt.report.page import evaluation_page

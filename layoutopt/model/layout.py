@@ -233,6 +233,8 @@ class Plan(Document):
         codec: the Parquet codec.
         settings: of the session; those of the features.
         predicted: the search's own figures, rounded so that they are the same on every machine.
+        reads: what each of ``queries`` is predicted to read, as a share of the bytes of its columns; none where that
+            is not known.
         indexes: what each block is indexed by.
         file_bytes: how large a data file may grow before the next block goes to another; None: as large as it gets.
 
@@ -255,9 +257,12 @@ class Plan(Document):
     codec: str = "zstd"
     settings: Settings = field(default_factory=Settings)
     predicted: Mapping[str, float] = field(default_factory=dict)
+    reads: tuple[float, ...] = ()
     indexes: tuple[IndexSpec, ...] = ()
     file_bytes: int | None = None
-    form: ClassVar = Form(constants={"format": "layoutopt-plan", "version": 1}, left_out=("indexes", "file_bytes"))
+    form: ClassVar = Form(
+        constants={"format": "layoutopt-plan", "version": 1}, left_out=("reads", "indexes", "file_bytes")
+    )
 
     def __post_init__(self) -> None:
         for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
@@ -265,8 +270,10 @@ class Plan(Document):
                 raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {LARGEST_COUNT}")
         if self.file_bytes is not None and not 1 <= self.file_bytes <= LARGEST_COUNT:
             raise ValueError(f"the plan's file_bytes is {self.file_bytes:.3g}; give 1 to {LARGEST_COUNT}")
-        if not all(map(isfinite, self.predicted.values())):
+        if not all(map(isfinite, (*self.predicted.values(), *self.reads))):
             raise ValueError("the plan's predicted figures are not all numbers; plan again")
+        if len(self.reads) not in (0, len(self.queries)):
+            raise ValueError(f"the plan predicts {len(self.reads)} of {len(self.queries)} queries; plan again")
         if self.codec not in CODECS:
             raise ValueError(f"the plan's codec is {self.codec[:80]!r}; give one of {', '.join(sorted(CODECS))}")
         if self.settings != self.features.settings:

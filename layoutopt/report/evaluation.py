@@ -36,14 +36,7 @@ def print_evaluation(
         every: whether each query gets a line of its own.
     """
     totals = result["totals"]
-    table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
-    for name in ("query", "rows", "of all", "by statistics alone", "blocks", "bytes"):
-        table.add_column(name, justify="right")
-    table.add_row("all", *_cells(totals))
-    table.add_section()
-    for query in result["queries"] if every else ():
-        table.add_row(str(query["id"]), *_cells(query))
-    console.print(table)
+    console.print(_queries_table(result, every))
     if seconds := totals.get("predicted_seconds"):
         console.print(f"Predicted, one query after another: {seconds_text(seconds)}")
     if totals.get("rows_matching") is not None:
@@ -61,11 +54,32 @@ def print_evaluation(
         console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
 
 
+def _queries_table(result: Mapping[str, Any], every: bool) -> Table:
+    """What all queries read, and each; with the bytes that were predicted, where they were of one at least."""
+    foreseen: Sequence[int | None] = result.get("predictions", {}).get("bytes_predicted", ()) if every else ()
+    foreseen = foreseen if any(size is not None for size in foreseen) else ()
+    table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
+    headings = ["query", "rows", "of all", "by statistics alone", "blocks", "bytes"]
+    for name in [*headings, "predicted"] if foreseen else headings:
+        table.add_column(name, justify="right")
+    table.add_row("all", *_cells(result["totals"]))
+    table.add_section()
+    for place, query in enumerate(result["queries"] if every else ()):
+        table.add_row(str(query["id"]), *_cells(query), *map(_perhaps_bytes, foreseen[place : place + 1]))
+    return table
+
+
 def _print_predictions(console: Console, result: Mapping[str, Any]) -> None:
     """Print what plans predicted beside what the log reads, and how good the greedy retrieval path would be."""
     predictions = result.get("predictions")
     if predictions is not None and any(plan["predicted"] for plan in predictions["plans"]):
         console.print(_comparison_table(predictions))
+    if predictions is not None and (foreseen := predictions["foreseen"])["queries"]:
+        predicted, read = (format_bytes(foreseen[name]) for name in ("bytes_predicted", "bytes_scanned"))
+        console.print(
+            f"Of the {foreseen['queries']:,} queries that the plan was made for it predicted {predicted}, {read} are "
+            f"read; {foreseen['within_a_quarter']:.0%} of them are within a quarter of what was predicted"
+        )
     paths = result["totals"].get("greedy_paths")
     if paths is not None and paths["queries"]:
         console.print(
@@ -125,6 +139,10 @@ def _cells(query: Mapping[str, Any]) -> tuple[str, ...]:
         f"{query['blocks_scanned']:,}/{query['blocks_total']:,}",
         format_bytes(query["bytes_scanned"]),
     )
+
+
+def _perhaps_bytes(size: int | None) -> str:
+    return "-" if size is None else format_bytes(size)
 
 
 def _share(part: int, whole: int) -> str:

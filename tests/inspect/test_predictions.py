@@ -29,7 +29,7 @@ def test_the_predicted_figures_are_measured(tmp_path: Path, rows: pa.Table) -> N
     predicted = {"storage_cells": 1.2, "storage_cells@1.5": 1.4, "cells_and_tids_fraction": 0.4}
     table = build(tmp_path, rows, replace(made, plan=replace(made.plan, predicted=predicted)))
     result = evaluate(table, LOG)
-    found = compare(table, result)
+    found = compare(table, LOG, result)
     totals, everything = result["totals"], len(SCHEMA.names) * rows.num_rows
     # id and kind are stored once more for the rows of feature 0: those of kind air or rail.
     copied = 2 * sum(kind in ("air", "rail") for kind in rows["kind"].to_pylist())
@@ -45,3 +45,28 @@ def test_the_predicted_figures_are_measured(tmp_path: Path, rows: pa.Table) -> N
     print_evaluation(Console(file=said, width=120), {**result, "predictions": found}, ())
     assert "predicted for the training queries" in said.getvalue()
     assert "storage cells" in said.getvalue()
+    assert found["foreseen"]["queries"] == 0
+
+
+def test_what_each_query_was_predicted_to_read(tmp_path: Path, rows: pa.Table) -> None:
+    made = building(SCHEMA, CONDITIONS, segment_rows=40)
+    foreseen = LOG[:3]
+    plan = replace(made.plan, queries=tuple(foreseen), reads=(0.5, 0.0, 0.25))
+    table = build(tmp_path, rows, replace(made, plan=plan))
+    result = evaluate(table, LOG)
+    found = compare(table, LOG, result)
+    full = {
+        query.id: sum(source.blocks.column_bytes(name).sum() for source in table.sources for name in query.columns)
+        for query in LOG
+    }
+    assert found["bytes_predicted"] == [round(0.5 * full[0]), 0, round(0.25 * full[4]), None]
+    read = [query["bytes_scanned"] for query in result["queries"][:3]]
+    close = sum(abs(a - b) <= 0.25 * b for a, b in zip(found["bytes_predicted"], read, strict=False)) / 3
+    assert found["foreseen"] == {
+        "queries": 3, "bytes_predicted": sum(found["bytes_predicted"][:3]), "bytes_scanned": sum(read),
+        "within_a_quarter": pytest.approx(close, abs=1e-6),
+    }  # fmt: skip
+    said = io.StringIO()
+    print_evaluation(Console(file=said, width=140), {**result, "predictions": found}, (), every=True)
+    assert "Of the 3 queries that the plan was made for" in said.getvalue()
+    assert "predicted" in said.getvalue().splitlines()[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -176,6 +177,8 @@ def test_damaged_plans_are_refused(change: dict[str, Any]) -> None:
         (lambda: replace(PLAN, max_vectors=0), "max_vectors"),
         (lambda: replace(PLAN, features=FeatureSet(())), "local features"),
         (lambda: replace(PLAN, settings=Settings(ansi=False)), "ansi"),
+        (lambda: replace(PLAN, reads=(0.5,) * (len(PLAN.queries) + 1)), "queries"),
+        (lambda: replace(PLAN, reads=(math.nan,) * len(PLAN.queries)), "not all numbers"),
     ],
 )
 def test_nouns_refuse_what_has_no_meaning(make: Any, message: str) -> None:

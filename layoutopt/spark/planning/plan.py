@@ -103,7 +103,7 @@ def plan_and_rehearse(
     with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
         (rehearsed,) = rehearse_segments(rows, [Trial(plan, is_searched(request))], queries)
     predicted = {**plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
-    return replace(rehearsed.plan, predicted=predicted), rehearsed
+    return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
 
 
 def opened(

@@ -112,6 +112,10 @@ class Rehearsed:
         full = float(weights @ np.array(self.full))
         return float(weights @ np.array(self.read)) / full if full else 0.0
 
+    def shares(self) -> tuple[float, ...]:
+        """What each query reads of its full scan."""
+        return tuple(round(read / full, 4) if full else 0.0 for read, full in zip(self.read, self.full, strict=True))
+
 
 def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
     """Try plans on a few segments.

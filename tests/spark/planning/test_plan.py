@@ -40,6 +40,8 @@ class TestMakePlan:
         # Of each block its smaller parts: pages of few values are mostly headers.
         assert 0.1 < predicted.pop("bytes_fraction") < 0.4
         assert predicted == expected
+        assert len(plan.reads) == len(plan.queries)
+        assert all(0.1 < share < 0.4 for share in plan.reads)
 
     def test_the_same_input_makes_the_same_bytes(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
@@ -54,7 +56,7 @@ class TestMakePlan:
         first, other = (
             make_plan(spark, rows, simple_document(source), request) for rows in (source, source.repartition(3))
         )
-        assert replace(first, predicted={}) == replace(other, predicted={})
+        assert replace(first, predicted={}, reads=()) == replace(other, predicted={}, reads=())
 
     def test_queries_that_a_partition_excludes_weigh_nothing_there(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
