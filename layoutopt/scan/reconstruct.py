@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import DataFileError, SkippingError
-from layoutopt.model.arrays import Ints
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import TID
 from layoutopt.model.predicates import TRUE, And, Node, columns_of, describe
 from layoutopt.model.schema import Column
@@ -78,7 +78,7 @@ def _rows_by_tid(files: TableFiles, segment: SegmentRead, columns: Sequence[Colu
         found = _read_tids(files, read if present is None or len(present) else replace(read, files=()))
         present = present_everywhere([found.tids] if present is None else [found.tids, present])
         found = _tested(files, _only_groups_with(found, present), columns, _testable(parts, read))
-        present = np.intersect1d(present, found.of, assume_unique=True) if found.values.num_columns else present
+        present = present_everywhere([present, found.of]) if found.values.num_columns else present
         layouts.append(found)
     assert present is not None, "a segment has a layout"
     values = {
@@ -125,13 +125,23 @@ def present_everywhere(tids: Sequence[Ints]) -> Ints:
     >>> present_everywhere([np.array([3, 0, 2]), np.array([2, 3, 5])]).tolist()
     [2, 3]
     """
-    length = max((int(one.max()) + 1 for one in tids if len(one)), default=0)
+    length = _length(*tids)
     present = np.ones(length, dtype=np.bool_)
     for one in tids:
-        here = np.zeros(length, dtype=np.bool_)
-        here[one] = True
-        present &= here
+        present &= _marked(one, length)
     return np.flatnonzero(present)
+
+
+def _marked(tids: Ints, length: int) -> Bits:
+    """Whether each place up to a length is one of the tids, bool[length]: no sort, since tids are dense."""
+    here = np.zeros(length, dtype=np.bool_)
+    here[tids] = True
+    return here
+
+
+def _length(*tids: Ints) -> int:
+    """One more than the greatest tid."""
+    return max((int(one.max()) + 1 for one in tids if len(one)), default=0)
 
 
 def gather_positions(tids: Ints, wanted: Ints) -> Ints:
@@ -140,7 +150,7 @@ def gather_positions(tids: Ints, wanted: Ints) -> Ints:
     >>> gather_positions(np.array([3, 0, 2]), np.array([2, 3])).tolist()
     [2, 0]
     """
-    positions = np.full(int(tids.max()) + 1 if len(tids) else 0, -1, dtype=np.int64)
+    positions = np.full(_length(tids), -1, dtype=np.int64)
     positions[tids] = np.arange(len(tids))
     return positions[wanted]
 
@@ -148,7 +158,7 @@ def gather_positions(tids: Ints, wanted: Ints) -> Ints:
 def _read_tids(files: TableFiles, read: LayoutRead) -> _Rows:
     arrays = [batch.column(0) for batch in read_files(files, read.files, [TID], BATCH_ROWS)]
     tids = np.concatenate([np.zeros(0, np.int64), *(_as_tids(array, read) for array in arrays)])
-    if len(np.unique(tids)) != len(tids):
+    if np.count_nonzero(_marked(tids, _length(tids))) != len(tids):
         raise DataFileError(f"the data file {read.files[0].path!r} repeats a row's position; load its partition again")
     rows = [rows for file in read.files for rows in file.rows]
     return _Rows(read, tids, np.cumsum([0, *rows]), tids, _NOTHING)
@@ -165,7 +175,7 @@ def _as_tids(array: pa.Array, read: LayoutRead) -> Ints:
 
 def _only_groups_with(layout: _Rows, present: Ints) -> _Rows:
     """The layout's row groups that hold a present row."""
-    wanted = np.isin(layout.tids, present)
+    wanted = _marked(present, _length(layout.tids, present))[layout.tids]
     keep = np.add.reduceat(np.r_[wanted, False], layout.offsets[:-1]) > 0 if len(layout.offsets) > 1 else wanted[:0]
     files, position = [], 0
     for file in layout.read.files:

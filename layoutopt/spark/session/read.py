@@ -12,6 +12,8 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +53,7 @@ STRICT = {
 }
 # Parquet's reader finds 0.0 and -0.0 different in a dictionary, where Spark finds them equal.
 _NO_DICTIONARIES = {"parquet.filter.dictionary.enabled": "false"}
+_ROWS_A_TASK: Final = 1_000_000
 
 
 def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
@@ -178,10 +181,17 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
-    numbers = spark.range(len(segments), numPartitions=min(len(segments), 4 * spark.sparkContext.defaultParallelism))
+    numbers = spark.range(len(segments), numPartitions=_tasks(spark, segments))
     root = read.table.catalog.files.full_path("")  # executors have another current folder
     reader = _segment_reader(root, list(segments), list(read.columns), read.scan.filter.root)
     return map_in_workers(numbers, reader, schema_ddl(read.columns))
+
+
+def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:
+    """One for each core, and up to four where there is work for them: each costs a worker as much as 100,000 rows."""
+    rows = sum(sum(file.rows) for segment in segments for layout in segment.layouts for file in layout.files)
+    cores = spark.sparkContext.defaultParallelism
+    return min(len(segments), max(cores, min(4 * cores, rows // _ROWS_A_TASK)))
 
 
 def _segment_reader(root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node) -> Task:
@@ -190,9 +200,15 @@ def _segment_reader(root: str, segments: list[SegmentRead], columns: list[Schema
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
-            yield from read_segments(TableFiles(root), chosen, columns, condition=condition, checked=checked)
+            yield from read_segments(_files(root), chosen, columns, condition=condition, checked=checked)
 
     return read
+
+
+@lru_cache(maxsize=1)
+def _files(root: str) -> TableFiles:
+    """A table's files, whose footers a worker knows from one task to the next: decoding them takes longer than rows."""
+    return TableFiles(root)
 
 
 def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
