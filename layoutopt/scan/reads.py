@@ -96,7 +96,6 @@ def _merge(first: TableScan, second: TableScan) -> TableScan:
         columns=tuple(dict.fromkeys((*first.columns, *second.columns))),
         filter=Filter.of(disjunction([first.filter.root, second.filter.root])),
         unusable=tuple(dict.fromkeys((*first.unusable, *second.unusable))),
-        plain=first.plain and second.plain,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from sqlglot import exp
 
@@ -39,8 +38,6 @@ class TableScan:
         columns: the columns that the statement reads there, in schema order, those of the filter included.
         filter: what holds of every row that counts.
         unusable: conditions on this table alone that the filter leaves out, each with its reason.
-        plain: whether the filter only compares columns with constants, as the text has it, so that an engine by itself
-            finds out by minima and maxima what it excludes.
         span: [start, end) of the table's name in the text; None where the text is not Spark's.
     """
 
@@ -49,7 +46,6 @@ class TableScan:
     columns: tuple[str, ...]
     filter: Filter
     unusable: tuple[UnusableCondition, ...] = ()
-    plain: bool = False
     span: Span | None = None
 
     @property
@@ -117,23 +113,7 @@ def _scan(item: FromItem, conditions: Sequence[Placed], settings: Settings, udfs
         columns=tuple(name for name in item.schema.names if name in item.columns),
         filter=Filter.of(conjunction(nodes)),
         unusable=tuple(dict.fromkeys(unusable)),
-        plain=all(_is_plain(placed.condition) for placed in conditions),
         span=span_of(item.reference) if spans and item.reference is not None else None,
-    )
-
-
-_COMPARING: Final = (
-    exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In, exp.Is,
-    exp.Null, exp.Boolean, exp.Literal, exp.Neg, exp.Column, exp.Identifier,
-)  # fmt: skip
-
-
-def _is_plain(condition: exp.Expr) -> bool:
-    """Whether a condition has comparisons with constants, AND, OR and NOT alone."""
-    nodes = condition.walk(prune=lambda node: isinstance(node, exp.Cast))
-    return all(
-        isinstance(node.this, exp.Literal) if isinstance(node, exp.Cast) else isinstance(node, _COMPARING)
-        for node in nodes
     )
 
 

@@ -480,19 +480,3 @@ def test_columns_that_spark_tells_apart_are_told_apart() -> None:
         assert schema.find(name).name == name
         (scan,) = scans_of(f"SELECT 1 FROM t WHERE {name} = 5", {"t": schema})
         assert scan.filter.root == equal(name, 5)
-
-
-@pytest.mark.parametrize(
-    ("condition", "plain"),
-    [
-        ("id > 5 AND (kind = 'a' OR NOT id IN (1, -2)) AND day >= DATE '2020-01-01' AND kind IS NOT NULL", True),
-        ("year(day) = 2020", False),
-        ("id > 5 AND CAST(kind AS INT) = 3", False),
-        ("kind LIKE 'a%'", False),
-        ("id + 1 > 5", False),
-    ],
-)
-def test_a_plain_filter_compares_columns_with_constants(condition: str, plain: bool) -> None:
-    schema = Schema((Column("id", "int"), Column("kind", "string"), Column("day", "date")))
-    (scan,) = scans_of(f"SELECT id FROM t WHERE {condition}", {"t": schema})
-    assert scan.plain is plain

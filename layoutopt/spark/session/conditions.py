@@ -23,7 +23,7 @@ from layoutopt.model.columns import BLOCK
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.reads import TableRead
-from layoutopt.spark.session.pushdown import is_pushable
+from layoutopt.spark.session.own_skipping import skipped_by_spark
 
 _ROW: Final = 60e-9
 """Seconds to read a row of no columns, and to give it to the query."""
@@ -86,32 +86,24 @@ def blocks_of(read: TableRead, layout: int | None = None) -> tuple[Candidates, t
         layout: which layout; by default that which each segment is read from.
     """
     paths: dict[str, int] = {}
-    finds_by_itself = _finds_by_itself(read)
-    parts = [_of_plan(pruned, layout, paths, finds_by_itself) for pruned in read.pruned]
+    parts = [_of_plan(read, pruned, layout, paths) for pruned in read.pruned]
     ids, file, rows, needed, spare = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.argsort(ids)
     return Candidates(ids[order], file[order], rows[order], needed[order], spare[order]), tuple(paths)
 
 
 def _of_plan(
-    pruned: PrunedPlan, layout: int | None, paths: dict[str, int], finds_by_itself: bool
+    read: TableRead, pruned: PrunedPlan, layout: int | None, paths: dict[str, int]
 ) -> tuple[Ints, Ints, Ints, Bits, Bits]:
     """One plan's part of the candidates; files are numbered as they occur."""
     blocks = pruned.source.blocks
     chosen = pruned.choice[0].layout if pruned.choice else -1
     here = blocks.layout == (chosen if layout is None else layout)
     number = np.array([paths.setdefault(path, len(paths)) for path in blocks.files], dtype=np.int64)
-    rows = blocks.rows * pruned.needed_without_features if finds_by_itself else blocks.rows
+    rows = blocks.rows * ~skipped_by_spark(read, pruned)
     # Rows that are whole elsewhere lack columns here: the query's filter would say of them what it likes.
     spare = ~pruned.read & (blocks.layout == chosen) & (blocks.part == 0)
     return blocks.block_id[here], number[blocks.file[here]], rows[here], pruned.read[here], spare[here]
-
-
-def _finds_by_itself(read: TableRead) -> bool:
-    """Whether Spark's own reader skips by minima and maxima what we skip by them."""
-    table = read.table
-    asked = (table.schema.find(name) for name in read.scan.filter.root.columns)
-    return read.scan.plain and all(is_pushable(table, column, read.layouts) for column in asked)
 
 
 @dataclass(frozen=True, eq=False)
