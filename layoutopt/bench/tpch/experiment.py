@@ -55,6 +55,7 @@ class Variant:
         written: False measures every block that a load would make, but writes no table: rows, cells and tids are the
             same, bytes are estimated from an encoded sample.
         budget: the storage budget of methods with copies.
+        num_features: the table has only so many of the stream's features, the heaviest; None is all.
     """
 
     label: str
@@ -66,6 +67,7 @@ class Variant:
     features: bool = True
     written: bool = True
     budget: float | None = None
+    num_features: int | None = None
 
 
 SOP_BY_MONTH: Final = Variant("SOP", "sop", "o_month", MONTH_BLOCK_ROWS)
@@ -167,7 +169,10 @@ def _planned_for(stream: str, variant: Variant) -> str:
 def table_folder(bench: Bench, stream: str, variant: Variant) -> Path:
     """Name the folder of a variant's products: different for different parameters."""
     stream = _planned_for(stream, variant)
-    return bench.folder / key_of(f"{variant.label} {stream}", {**asdict(variant), "stream": stream})
+    parameters = {**asdict(variant), "stream": stream}
+    if variant.num_features is None:  # folders are called as they were before there was such a parameter
+        del parameters["num_features"]
+    return bench.folder / key_of(f"{variant.label} {stream}", parameters)
 
 
 def plan_step(bench: Bench, stream: str, variant: Variant) -> Step:
@@ -205,11 +210,14 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
     from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
     from layoutopt.model.feature import FeatureSet
+    from layoutopt.spark.planning.histograms import heaviest
     from layoutopt.spark.planning.plan import make_plan
 
     document = FeaturesDocument.loads(features.read_bytes())
     if not variant.features:
         document = replace(document, features=FeatureSet((), document.features.settings))
+    if variant.num_features is not None:
+        document = replace(document, features=heaviest(document.features, variant.num_features))
     started = time.perf_counter()
     plan = make_plan(
         bench.spark(),
