@@ -54,8 +54,6 @@ def _read_cells(bench: Bench, products: Products) -> Measured:
         for label in found
         for unit in ("cells", "tids")
     ]
-    original = tables.full_scan(found[ONCE], "cells") / queries / 1e6
-    points.insert(0, Point("cells", tables.FULL_SCAN, original))
     settings = tables.settings_of(bench, STREAM, compared(bench.data.scale))
     return Measured(tuple(points), settings, tables.details_of(found))
 
@@ -137,7 +135,6 @@ FIGURES: Final = (
             Claim("GSOP over GSOP-R 1.5", 3, "5.7.2", (ALL, ONCE), (ALL, "GSOP-R 1.5"), better="more"),
         ),
         "GSOP-R 1.2 may store 20 % more cells than GSOP. Rehearsed: nothing is written.",
-        log="y",
     ),
     Figure(
         "5.7b",

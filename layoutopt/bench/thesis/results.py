@@ -12,7 +12,8 @@ Everything that people look at is made of this document alone. Its fields:
     Measured ones have ``points`` (``series``, ``x``, ``value`` in the unit), ``settings``, ``details`` (more about each
     method; names have units), ``seconds`` (of all steps that it needs), ``code`` (which layoutopt ran these), and
     ``claims``: the thesis's numbers, each with ``text``, ``thesis``, ``unit``, ``place``, ``better`` (``more``,
-    ``less`` or neither), ``ours``, ``ratio`` (ours over the thesis's) and ``verdict`` (``ahead``, ``behind`` or none).
+    ``less`` or neither), ``ours``, ``ratio`` (ours over the thesis's), ``verdict`` (``ahead``, ``behind`` or none), and
+    ``at``: the series and place of a point that it is the thesis's number of, if any.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def _claim(comparison: Comparison) -> dict[str, object]:
         "thesis": _rounded(claim.thesis),
         "unit": claim.unit,
         "place": claim.place,
+        "at": list(claim.of) if claim.over is None and claim.of[0] else None,
         "better": claim.better,
         "ours": _rounded(comparison.ours),
         "ratio": _rounded(comparison.ratio),
