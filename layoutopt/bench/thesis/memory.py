@@ -26,7 +26,8 @@ def memory_step(bench: Bench, stream: str, variant: Variant) -> Step:
         peaks, assembled = [], 0
         for text in texts:
             scan = table.scan(text)
-            assembled += len(scan.explain().to_json()["layouts"]) > 1
+            paths = [path for read in scan.explain().reads for path in read.layouts]
+            assembled += any(len(path["columns"]) > 1 for path in paths)
             with counted_pool() as pool:
                 answer = scan.to_arrow()
                 peaks.append(pool.max_memory() or 0)
