@@ -13,7 +13,7 @@ _MARKERS: Final = "osv^Dx"
 _WIDTH: Final = 0.8
 _STEEP: Final = 45
 """Names of bars that are longer than their place are written at this angle."""
-_PLACE: Final = 62
+_PLACE: Final = 70
 """Letters that fit below all bars of a plot together."""
 
 
@@ -27,6 +27,7 @@ def figure_plot(figure: Mapping[str, Any]) -> str:
     axes.set(xlabel=figure["axis"], ylabel=figure["unit"])
     if "y" in figure["log"]:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(_plain)
     else:
         axes.set_ylim(bottom=0)
     axes.margins(y=0.12)
@@ -46,6 +47,7 @@ def _draw_lines(axes: Any, figure: Mapping[str, Any]) -> None:
         axes.plot(x, y, marker=_MARKERS[place], markersize=4, color=_COLOURS[place], label=name)
     if "x" in figure["log"]:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(_plain)
     _draw_thesis(axes, figure, lambda series, x: x)
     axes.grid(visible=True, alpha=0.3)
 
@@ -74,8 +76,8 @@ def _draw_bars(axes: Any, figure: Mapping[str, Any], *, stacked: bool) -> None:
             label.set(ha="right", rotation_mode="anchor")
 
     def place_of(name: str, x: object) -> float:
-        middle = 0.0 if stacked or name not in series else -_WIDTH / 2 + width * (series.index(name) + 0.5)
-        return names.index(x) + middle
+        start = -width / 2 if stacked or name not in series else -_WIDTH / 2 + width * series.index(name)
+        return names.index(x) + start  # beside the bar's middle, where its number stands
 
     _draw_thesis(axes, figure, place_of)
 
@@ -86,6 +88,11 @@ def _draw_thesis(axes: Any, figure: Mapping[str, Any], place_of: Any) -> None:
     if said:
         at = [place_of(*claim["at"]) for claim in said]
         axes.plot(at, [claim["thesis"] for claim in said], "D", color="black", markersize=5, label="the thesis's")
+
+
+def _plain(value: float, place: object = None) -> str:
+    """A number at an axis without powers of ten."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def glance_plot(claims: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
