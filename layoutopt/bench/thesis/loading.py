@@ -62,6 +62,13 @@ def layouts_of(bench: Bench, stream: str, variant: Variant) -> tuple[Layout, ...
     return plan.scheme.layouts
 
 
+def layouts_read(bench: Bench, stream: str, variant: Variant) -> tuple[Layout, ...]:
+    """Those of them with a column that some training query reads."""
+    plan = Plan.loads((table_folder(bench, stream, variant) / "plan.json").read_bytes())
+    used = {column for query in plan.queries for column in query.columns}
+    return tuple(layout for layout in plan.scheme.layouts if used & set(layout.columns))
+
+
 def joining_step(bench: Bench) -> Step:
     """Join the generator's tables onto lineitem once more, and rewrite them as they are."""
 

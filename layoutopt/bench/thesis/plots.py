@@ -9,6 +9,8 @@ from layoutopt.report.plots import legend_above, new_axes, svg_of
 
 _COLOURS: Final = ("#2874a6", "#e59866", "#1e8449", "#7d3c98", "#7f8c8d", "#c0392b")
 AHEAD, BEHIND = "#1e8449", "#c0392b"
+THESIS: Final = "the thesis's"
+"""The name of a series, or of single marks, of numbers that the thesis gives."""
 _MARKERS: Final = "osv^Dx"
 _WIDTH: Final = 0.8
 _STEEP: Final = 45
@@ -25,12 +27,12 @@ def figure_plot(figure: Mapping[str, Any]) -> str:
     else:
         _draw_bars(axes, figure, stacked=figure["shape"] == "stacked")
     axes.set(xlabel=figure["axis"], ylabel=figure["unit"])
+    axes.margins(y=0.12)
     if "y" in figure["log"]:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(_plain)
     else:
-        axes.set_ylim(bottom=0)
-    axes.margins(y=0.12)
+        axes.set_ylim(bottom=0, top=axes.get_ylim()[1])
     if len(axes.get_legend_handles_labels()[1]) > 1:
         legend_above(axes)
     return svg_of(drawn)
@@ -84,10 +86,12 @@ def _draw_bars(axes: Any, figure: Mapping[str, Any], *, stacked: bool) -> None:
 
 def _draw_thesis(axes: Any, figure: Mapping[str, Any], place_of: Any) -> None:
     """The thesis's numbers that are of the figure's own unit."""
+    if THESIS in _series(figure["points"]):
+        return
     said = [claim for claim in figure["claims"] if claim["at"] is not None and claim["ours"] is not None]
     if said:
         at = [place_of(*claim["at"]) for claim in said]
-        axes.plot(at, [claim["thesis"] for claim in said], "D", color="black", markersize=5, label="the thesis's")
+        axes.plot(at, [claim["thesis"] for claim in said], "D", color="black", markersize=5, label=THESIS)
 
 
 def _plain(value: float, place: object = None) -> str:
