@@ -47,7 +47,7 @@ def run(step: Step, say: Callable[[str], None]) -> dict[str, Any]:
         say(step.name)
         started = time.perf_counter()
         content = step.make()
-        made = {"seconds": round(time.perf_counter() - started, 3), "code": code_version()}
+        made = {"seconds": round(time.perf_counter() - started, 3), "code": code_version(), "load": _load()}
         step.product.parent.mkdir(parents=True, exist_ok=True)
         _write(_record_of(step.product), made)
         _write(step.product, content)
@@ -73,11 +73,14 @@ class Made:
         product: the file.
         seconds: that the step took, without those that it needs; 0 where nobody noted it.
         code: the version of layoutopt that ran it, :data:`UNKNOWN` where nobody noted it.
+        load: how many processes wanted the machine when it ended, in the minute before: more than its cores, and
+            seconds count for little. None where nobody noted it.
     """
 
     product: Path
     seconds: float
     code: str
+    load: float | None = None
 
 
 def how_made(steps: Iterable[Step]) -> tuple[Made, ...]:
@@ -91,11 +94,17 @@ def how_made(steps: Iterable[Step]) -> tuple[Made, ...]:
             visit(needed)
         record = _record_of(step.product)
         noted: dict[str, Any] = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-        found[step.product] = Made(step.product, noted.get("seconds", 0.0), noted.get("code", UNKNOWN))
+        found[step.product] = Made(
+            step.product, noted.get("seconds", 0.0), noted.get("code", UNKNOWN), noted.get("load")
+        )
 
     for step in steps:
         visit(step)
     return tuple(found.values())
+
+
+def _load() -> float | None:
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
 @cache

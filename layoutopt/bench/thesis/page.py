@@ -43,7 +43,7 @@ def measured_with(document: Mapping[str, Any]) -> str:
     words = [f"{name} {value}" for name, value in machine.items() if name in ("Python", "Java", "Spark", "DuckDB")]
     return (
         f"TPC-H at scale factor {document['scale']:g}, unseen queries; the thesis had scale factor 100 and a cluster. "
-        f"By layoutopt {document['code']} on {machine['cores']} cores, {machine['memory, GiB']} GiB, "
+        f"Told by layoutopt {document['code']}, measured on {machine['cores']} cores, {machine['memory, GiB']} GiB, "
         f"{', '.join(words)}. "
         f"All steps took {document['seconds'] / 60:.0f} minutes."
     )
@@ -110,7 +110,8 @@ def _chapter(chapter: str, figures: Mapping[str, Mapping[str, Any]], code: str) 
 def _figure(name: str, figure: Mapping[str, Any], code: str) -> str:
     settings = "; ".join(f"{key}: {_text(value)}" for key, value in figure["settings"].items())
     older = "" if figure["code"] == [code] else " Made by other code than this page."
-    made = f"{', '.join(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps.{older}"
+    busy = "" if figure["load"] is None else f", on a machine with a load of up to {figure['load']:g}"
+    made = f"{', '.join(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps{busy}.{older}"
     return (
         f'<h3 id="{name}">{name} {escape(figure["title"])}</h3>'
         f'<p class="note">{escape(figure["place"])}. {escape(figure["note"])}</p>'

@@ -10,7 +10,8 @@ Everything that people look at is made of this document alone. Its fields:
     By name: ``title``, ``chapter``, ``place`` (in the thesis), ``unit``, ``axis``, ``shape``, ``log``, ``note``,
     ``command`` that makes it alone, and ``state``: ``measured``, ``not run`` or ``failed`` (then with a ``reason``).
     Measured ones have ``points`` (``series``, ``x``, ``value`` in the unit), ``settings``, ``details`` (more about each
-    method; names have units), ``seconds`` (of all steps that it needs), ``code`` (which layoutopt ran these), and
+    method; names have units), ``seconds`` (of all steps that it needs), ``code`` (which layoutopt ran these), ``load``
+    (the most processes that wanted the machine in the last minute of a step, or null where nobody noted it), and
     ``claims``: the thesis's numbers, each with ``text``, ``thesis``, ``unit``, ``place``, ``better`` (``more``,
     ``less`` or neither), ``ours``, ``ratio`` (ours over the thesis's), ``verdict`` (``ahead``, ``behind`` or none), and
     ``at``: the series and place of a point that it is the thesis's number of, if any.
@@ -92,6 +93,7 @@ def entry_of(bench: Bench, figure: Figure, failed: str | None = None) -> dict[st
         "claims": [_claim(each) for each in compared(figure.claims, measured)],
         "seconds": round(sum(each.seconds for each in made), 1),
         "code": sorted({each.code for each in made}),
+        "load": max((each.load for each in made if each.load is not None), default=None),
     }
 
 

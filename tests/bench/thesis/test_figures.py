@@ -119,6 +119,8 @@ def test_products_of_other_code_are_marked(tmp_path: Path) -> None:
     document = run_in(tmp_path)
     assert document["figures"]["4.1"]["code"] == ["0.0.1 at 1234567"]
     assert document["seconds"] >= 90
+    assert document["figures"]["4.1"]["load"] is None
+    assert document["figures"]["3.1"]["load"] >= 0
     page = results_page(document)
     assert page.count("Made by other code than this page") == 1
 
