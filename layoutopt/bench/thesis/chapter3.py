@@ -180,7 +180,7 @@ def _stage_steps(bench: Bench) -> dict[str, Step]:
 
 def _read_stages(bench: Bench, products: Products) -> Measured:
     product = products["stages"]
-    points = tuple(Point("one month", stage, seconds) for stage, seconds in product["seconds"].items())
+    points = tuple(Point("one month", stage, product["seconds"][stage]) for stage in measuring.STAGES)
     kept = ("rows of the month", "blocks", "feature vectors")
     return Measured(points, {"scale factor": bench.data.scale, **{name: product[name] for name in kept}})
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 Filters = Sequence[frozenset[Hashable]]
 Curve = Callable[[Filters, Sequence[int]], list[tuple[int, float]]]
 WINDOWS: Final = 5  # 3.2.1: so that no curve hangs on where it starts
+STAGES: Final = (
+    "workload analysis", "featurising, reducing", "partitioning", "shuffling, writing, checking", "all stages",
+)  # fmt: skip
 ALL_VECTORS: Final = 10_000_000
 
 
@@ -150,28 +153,28 @@ def _stages(bench: Bench, stream: str, variant: Variant, features: Path, folder:
     )
     started = time.perf_counter()
     analyze_log(settings)
-    seconds["workload analysis"] = time.perf_counter() - started
+    seconds[STAGES[0]] = time.perf_counter() - started
 
     for month in (first, middle):  # the first one for Spark to compile what it will run
         of_month = rows.where(f"{variant.partition_by} = {month}")
         started = time.perf_counter()
         of = Counting(of_month, queries, document.schema, variant.partition_by, variant.max_vectors, lambda _: None)
         kept, (histogram,) = count_histograms(of, guiding)
-        seconds["featurising, reducing"] = time.perf_counter() - started
+        seconds[STAGES[1]] = time.perf_counter() - started
     started = time.perf_counter()
     objective = objective_of(queries, kept, histogram.query_weights, histogram.vectors.rows)
     find_partitioner(DEFAULT)(histogram.vectors, histogram.weights, min_rows_for(variant.block_rows), SEED, objective)
-    seconds["partitioning"] = time.perf_counter() - started
+    seconds[STAGES[2]] = time.perf_counter() - started
     for month in (first, middle):
         table = folder / f"stages-{month}"
         started = time.perf_counter()
         report = load(
             bench.spark(), str(bench.data.denormalised), str(table), plan, [f"{variant.partition_by}={month}"]
         )
-        seconds["shuffling, writing, checking"] = time.perf_counter() - started - seconds["partitioning"]
+        seconds[STAGES[3]] = time.perf_counter() - started - seconds[STAGES[2]]
         shutil.rmtree(table, ignore_errors=True)
     return {
-        "seconds": {**seconds, "all stages": sum(seconds.values())},
+        "seconds": {**seconds, STAGES[4]: sum(seconds.values())},
         "rows of the month": report.rows,
         "blocks": report.blocks,
         "feature vectors": len(histogram.vectors),

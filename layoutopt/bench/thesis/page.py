@@ -43,7 +43,7 @@ def measured_with(document: Mapping[str, Any]) -> str:
     words = [f"{name} {value}" for name, value in machine.items() if name in ("Python", "Java", "Spark", "DuckDB")]
     return (
         f"TPC-H at scale factor {document['scale']:g}, unseen queries; the thesis had scale factor 100 and a cluster. "
-        f"Told by layoutopt {document['code']}, measured on {machine['cores']} cores, {machine['memory, GiB']} GiB, "
+        f"Written by layoutopt {document['code']}, measured on {machine['cores']} cores, {machine['memory, GiB']} GiB, "
         f"{', '.join(words)}. "
         f"All steps took {document['seconds'] / 60:.0f} minutes."
     )

@@ -87,7 +87,9 @@ def _with_unit(value: float, unit: str) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose numbers stand right, and its words left."""
-    sides = ["---:" if rows[0][i][:1].isdigit() else "---" for i in range(1, len(columns))]
+    sides = [
+        "---:" if all(row[i][:1].isdigit() or not row[i] for row in rows) else "---" for i in range(1, len(columns))
+    ]
     lines = [columns, ["---", *sides], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
