@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -206,7 +207,7 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
 
 
 def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
-    """Make a variant's `plan.json` in `folder`; returns the seconds that it took and what it predicts."""
+    """Make a variant's `plan.json` in `folder`; returns what it took, by stage too, and predicts."""
     from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
     from layoutopt.model.feature import FeatureSet
@@ -218,7 +219,7 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
         document = replace(document, features=FeatureSet((), document.features.settings))
     if variant.num_features is not None:
         document = replace(document, features=heaviest(document.features, variant.num_features))
-    started = time.perf_counter()
+    said = [("starting", time.perf_counter())]
     plan = make_plan(
         bench.spark(),
         str(bench.data.denormalised),
@@ -233,11 +234,14 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
             storage_budgets=(variant.budget or 1.0,),
             copies=int(variant.budget or 2),
         ),
+        lambda sentence: said.append((sentence, time.perf_counter())),
     )
-    seconds = time.perf_counter() - started
+    said.append(("done", time.perf_counter()))
+    stages = {name: round(end - start, 3) for (name, start), (_, end) in pairwise(said)}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_bytes(plan.dumps())
-    return {"seconds": seconds, "digest": plan.digest, "predicted": dict(plan.predicted)}
+    seconds = said[-1][1] - said[0][1]
+    return {"seconds": seconds, "stages": stages, "digest": plan.digest, "predicted": dict(plan.predicted)}
 
 
 def load_table(spark: SparkSession, source: Path | str, folder: Path) -> Json:
