@@ -94,12 +94,12 @@ def legend_above(axes: Any) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
 
 
-def new_axes(height: float = 3.2) -> tuple[Any, Any]:
-    """An empty figure of the page's width, and its axes."""
+def new_axes(height: float = 3.2, width: float = 5.6) -> tuple[Any, Any]:
+    """An empty figure of so many inches, and its axes."""
     # Imported here, and without pyplot: the figure needs no display and leaves no global state.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.6, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -21,7 +21,7 @@ _PLACE: Final = 70
 
 def figure_plot(figure: Mapping[str, Any]) -> str:
     """A measured figure of ``results.json`` as an SVG element."""
-    drawn, axes = new_axes()
+    drawn, axes = new_axes(height=4.2 if _steep(figure) else 3.2)
     if figure["shape"] == "lines":
         _draw_lines(axes, figure)
     else:
@@ -40,6 +40,11 @@ def figure_plot(figure: Mapping[str, Any]) -> str:
 
 def _series(points: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(point["series"] for point in points))
+
+
+def _steep(figure: Mapping[str, Any]) -> bool:
+    names = {str(point["x"]) for point in figure["points"]}
+    return figure["shape"] != "lines" and max(map(len, names)) * len(names) > _PLACE
 
 
 def _draw_lines(axes: Any, figure: Mapping[str, Any]) -> None:
@@ -71,7 +76,7 @@ def _draw_bars(axes: Any, figure: Mapping[str, Any], *, stacked: bool) -> None:
     if stacked:
         for i, height in enumerate(base):
             axes.annotate(number(height), (i, height), (0, 2), textcoords="offset points", ha="center", fontsize=7)
-    steep = max(len(str(x)) for x in names) * len(names) > _PLACE
+    steep = _steep(figure)
     axes.set_xticks(range(len(names)), [str(x) for x in names], rotation=_STEEP if steep else 0, fontsize=8)
     if steep:
         for label in axes.get_xticklabels():
@@ -106,7 +111,7 @@ def glance_plot(claims: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
         claims: the names of their figures, and the claims with a verdict.
     """
     ordered = sorted(claims, key=lambda each: advantage(each[1]))
-    drawn, axes = new_axes(height=0.6 + 0.2 * len(ordered))
+    drawn, axes = new_axes(height=0.6 + 0.2 * len(ordered), width=7.4)
     gains = [advantage(claim) for _, claim in ordered]
     colours = [AHEAD if gain >= 1 else BEHIND for gain in gains]
     axes.barh(range(len(gains)), [gain - 1 for gain in gains], left=1, color=colours, height=0.7)

@@ -21,6 +21,8 @@ from layoutopt.bench.thesis.results import read_results
 from layoutopt.bench.thesis.run import run_figures
 from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
+from layoutopt.cli.app import main
+from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import LayoutoptError, SettingError
 
 CLAIMS = (
@@ -186,3 +188,18 @@ def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: F
 def test_points_become_a_table() -> None:
     points = [{"series": "a", "x": 1.0, "value": 2.0}, {"series": "b", "x": 5000.0, "value": 1234.5}]
     assert pivot({"points": points, "axis": "rows"}) == (["rows", "a", "b"], [["1", "2", ""], ["5,000", "", "1,234"]])
+
+
+def test_the_command_line_lists_figures_refuses_others_and_writes_a_readme(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "tpch", "--figures", "list", "--json"]) == DONE
+    assert list(json.loads(capsys.readouterr().out)) == list(FIGURES)
+    assert main(["bench", "tpch", "--figures", "9.9", "--folder", str(tmp_path)]) == BAD_USAGE
+    assert "'9.9', which is no figure" in capsys.readouterr().err
+    readme = tmp_path / "README.md"
+    readme.write_text("nothing is marked here")
+    results = str(Path(__file__).parents[3] / "docs" / "results")
+    assert main(["bench", "tpch", "--readme", str(readme), "--results", results]) == DONE
+    assert "as the results have them" in capsys.readouterr().out
+    assert main(["bench", "tpch", "--readme", str(tmp_path / "none.md"), "--results", results]) == BAD_USAGE
