@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bench scaling check test test-long lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch readme bench scaling check test test-long lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,8 +30,11 @@ java:
 demo: install  ## TPC-H from generator to comparison table, in a few minutes (SF=1 for the full size)
 	$(BIN)/layoutopt bench demo --sf $(SF)
 
-tpch: install  ## every method on the streams of the thesis's chapters; resumes where it stopped
+tpch: install  ## every figure of the thesis beside its numbers, on one page; resumes where it stopped
 	$(BIN)/layoutopt bench tpch --sf $(SF)
+
+readme: install  ## README's tables anew from docs/results/results.json
+	$(BIN)/layoutopt bench tpch --readme README.md
 
 bench: install  ## micro-benchmarks: partitioner, catalog check, load against a plain rewrite
 	$(BIN)/layoutopt bench micro

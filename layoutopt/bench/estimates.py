@@ -100,11 +100,14 @@ def estimate_figures(
             run(features, say)
         with stages("starting Spark, if it was not running"):
             bench.spark()
-        problem = _sampled_problem(bench, features.product, stages, say)
-    return tuple(_search(problem, estimate, say) for estimate in get_args(Estimate)), stages
+        problem = sampled_problem(bench, features.product, stages, say)
+    return tuple(search_by(problem, estimate, say) for estimate in get_args(Estimate)), stages
 
 
-def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable[[str], None]) -> Problem:
+def sampled_problem(
+    bench: Bench, features: Path, stages: Stages, say: Callable[[str], None], block_rows: int = BLOCK_ROWS
+) -> Problem:
+    """The samples and the workload as the search for column groups takes them, by a features document."""
     from layoutopt.methods.proposals import PlanningInput, PlanRequest
     from layoutopt.methods.strategies import problem_of
     from layoutopt.spark.planning.histograms import Counting, sample_histograms
@@ -118,12 +121,13 @@ def _sampled_problem(bench: Bench, features: Path, stages: Stages, say: Callable
         histograms = sample_histograms(counting, document.features)
     with stages("putting the workload into arrays"):
         request = PlanRequest(
-            "gsop", PARTITION_BY, block_rows=BLOCK_ROWS, segment_rows=SEGMENT_ROWS, max_vectors=MAX_VECTORS, seed=SEED
+            "gsop", PARTITION_BY, block_rows=block_rows, segment_rows=SEGMENT_ROWS, max_vectors=MAX_VECTORS, seed=SEED
         )
         return problem_of(PlanningInput(request, document.schema, document.features, queries, histograms))
 
 
-def _search(problem: Problem, estimate: Estimate, say: Callable[[str], None]) -> EstimateFigure:
+def search_by(problem: Problem, estimate: Estimate, say: Callable[[str], None]) -> EstimateFigure:
+    """Search by one estimate."""
     say(f"searching by the {estimate} estimate")
     stages = Stages()
     found = search_groups(problem, find_partitioner(WARD), estimate, stages)

@@ -32,10 +32,26 @@ def _demo(settings: BenchSettings, session: Session) -> None:
 
 
 def _tpch(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.thesis.readme import run_readme
+    from layoutopt.bench.thesis.run import run_figures
+    from layoutopt.bench.thesis.tell import figures_table, figures_there, results_report
     from layoutopt.bench.tpch.runner import run_tpch
 
-    results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
-    session.show({"results": str(results)}, f"Written: {results}")
+    if settings.streams:
+        results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
+        session.show({"results": str(results)}, f"Written: {results}")
+    elif settings.readme is not None:
+        changed = run_readme(settings.readme, settings.results)
+        said = "written anew" if changed else "as the results have them"
+        session.show({"changed": changed}, f"The tables of {settings.readme} are {said}.")
+    elif "list" in settings.figures:
+        session.show(figures_there(), lambda console: console.print(figures_table()))
+    else:
+        with session.working("running the thesis's figures") as work:
+            folder, document = run_figures(
+                settings.sf, root=settings.folder, names=settings.figures, results=settings.results, say=work.say
+            )
+        session.show(document, lambda console: results_report(console, document, folder))
 
 
 def _query(settings: BenchSettings, session: Session) -> None:

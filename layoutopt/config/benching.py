@@ -34,8 +34,9 @@ class BenchSettings(VerbSettings):
     """An experiment."""
 
     experiment: Annotated[Experiment, Positional()] = Field(
-        description="demo: TPC-H in a few minutes; tpch: every method on every stream; query: how long queries take, "
-        "in Spark and DuckDB, on plain Parquet and on the optimised table; brushing: every method on range filters of "
+        description="demo: TPC-H in a few minutes; tpch: every figure of the thesis beside its numbers, or with "
+        "--streams a table of every method on these; query: how long queries take, in Spark and DuckDB, on plain "
+        "Parquet and on the optimised table; brushing: every method on range filters of "
         "people, whose constants never recur; micro: single algorithms; "
         "indexes: what each type of index skips, holds and costs; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
@@ -54,6 +55,21 @@ class BenchSettings(VerbSettings):
         description="where data and results go, in `brushing` for these; finished steps are used again",
     )
     rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
+    figures: Names = Field(
+        (),
+        description="of `tpch`: only these figures of the thesis, as 3.6,4.10 (all of a number) or 5 (a chapter); "
+        "`list` says which there are [default: all]",
+    )
+    results: Path | None = Field(
+        None,
+        description="of `tpch`: the folder for results.json, the page and the points as CSV [default: `results` beside "
+        "the scale factor's data]",
+    )
+    readme: Path | None = Field(
+        None,
+        description="of `tpch`: run nothing, and write the tables of this Markdown file anew from the results.json "
+        "that is in --results, or in docs/results beside the file",
+    )
     seed: int = Field(0, ge=0, description="the seed of what `drift` draws at random")
     calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
     source: Text | None = Field(None, description="of `mine`: the rows, as `plan` takes them")

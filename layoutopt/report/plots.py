@@ -23,7 +23,7 @@ _SMALLEST = 1e-6
 def shares_plot(queries: Sequence[Mapping[str, Any]]) -> str:
     """The share of the table's rows that each query reads, that statistics alone would leave, and that matches."""
     ordered = sorted(queries, key=lambda query: int(query["rows_scanned"]))
-    figure, axes = _figure()
+    figure, axes = new_axes()
     places = range(1, len(ordered) + 1)
     axes.plot(places, _shares(ordered, "rows_scanned_by_statistics"), ".", color="#7fb3d5", label="statistics alone")
     axes.plot(places, _shares(ordered, "rows_scanned"), color=COLOURS["read"], linewidth=2, label="read")
@@ -31,8 +31,8 @@ def shares_plot(queries: Sequence[Mapping[str, Any]]) -> str:
         axes.plot(places, _shares(ordered, "rows_matching"), ".", color="#1e8449", label="matching")
     axes.set(yscale="log", xlabel="queries, by the rows that they read", ylabel="share of the table's rows")
     axes.set_ylim(_lowest(ordered), 1.3)
-    _legend(axes)
-    return _svg(figure)
+    legend_above(axes)
+    return svg_of(figure)
 
 
 def _lowest(queries: Sequence[Mapping[str, Any]]) -> float:
@@ -55,7 +55,7 @@ def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
     """What becomes of the blocks' rows in each query: read, or skipped by which mechanism."""
     rows = [_fates(query) for query in queries]
     ordered = sorted(rows, key=lambda outcomes: outcomes["read"])
-    figure, axes = _figure()
+    figure, axes = new_axes()
     places = list(range(len(ordered)))
     base = [0.0] * len(ordered)
     for name, colour in COLOURS.items():
@@ -64,8 +64,8 @@ def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
         base = [low + height for low, height in zip(base, heights, strict=True)]
     axes.set(xlabel="queries, by the share that they read", ylabel="share of the blocks' rows", ylim=(0, 1))
     axes.set_xlim(-0.5, max(len(ordered) - 0.5, 0.5))
-    _legend(axes)
-    return _svg(figure)
+    legend_above(axes)
+    return svg_of(figure)
 
 
 def _fates(query: Mapping[str, Any]) -> dict[str, float]:
@@ -79,32 +79,33 @@ def _fates(query: Mapping[str, Any]) -> dict[str, float]:
 def factors_plot(queries: Sequence[Mapping[str, Any]]) -> str:
     """Layout factor against metadata factor: which of the two holds a query back. Needs the queries' matching rows."""
     known = [query for query in queries if query["indicators"]["layout_factor"]]
-    figure, axes = _figure()
+    figure, axes = new_axes()
     x = [query["indicators"]["layout_factor"] for query in known]
     y = [query["indicators"]["metadata_factor"] for query in known]
     sizes = [14 + 200 * query["indicators"]["scanning_factor"] for query in known]
     axes.scatter(x, y, s=sizes, color=COLOURS["features"], alpha=0.5, linewidth=0)
     axes.set(xscale="log", xlabel="layout factor (1: matching rows fill their blocks)")
     axes.set(ylim=(-0.02, 1.05), ylabel="metadata factor (1: no block in vain)")
-    return _svg(figure)
+    return svg_of(figure)
 
 
-def _legend(axes: Any) -> None:
+def legend_above(axes: Any) -> None:
     """A legend above the plot: nowhere within is surely free of points."""
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
 
 
-def _figure() -> tuple[Any, Any]:
+def new_axes(height: float = 3.2, width: float = 5.6) -> tuple[Any, Any]:
+    """An empty figure of so many inches, and its axes."""
     # Imported here, and without pyplot: the figure needs no display and leaves no global state.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.6, 3.2), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
-def _svg(figure: Any) -> str:
+def svg_of(figure: Any) -> str:
     """A figure as an SVG element: the same text for the same figure, with nothing that is fetched from elsewhere."""
     import matplotlib
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.bench.steps import Json, Step, key_of, run
+from layoutopt.bench.steps import UNKNOWN, Json, Step, code_version, how_made, key_of, run
 
 
 def recording(name: str, folder: Path, made: list[str], needs: tuple[Step, ...] = ()) -> Step:
@@ -46,7 +46,18 @@ def test_products_are_readable_json(tmp_path: Path) -> None:
     step = recording("one", tmp_path / "deep", [])
     run(step, lambda _: None)
     assert json.loads(step.product.read_text()) == {"made": "one"}
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["one.json"]
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == [".one.json.made", "one.json"]
+
+
+def test_how_products_were_made_is_known_of_all_that_a_step_needs(tmp_path: Path) -> None:
+    first = recording("first", tmp_path, [])
+    last = recording("last", tmp_path, [], (first, first))
+    run(last, lambda _: None)
+    made = how_made([last, first])
+    assert [each.product.stem for each in made] == ["first", "last"]
+    assert {each.code for each in made} == {code_version()}
+    (tmp_path / ".first.json.made").unlink()
+    assert [each.code for each in how_made([last])] == [UNKNOWN, code_version()]
 
 
 def test_keys_name_the_parameters() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +56,7 @@ class Variant:
         written: False measures every block that a load would make, but writes no table: rows, cells and tids are the
             same, bytes are estimated from an encoded sample.
         budget: the storage budget of methods with copies.
+        num_features: the table has only so many of the stream's features, the heaviest; None is all.
     """
 
     label: str
@@ -66,6 +68,7 @@ class Variant:
     features: bool = True
     written: bool = True
     budget: float | None = None
+    num_features: int | None = None
 
 
 SOP_BY_MONTH: Final = Variant("SOP", "sop", "o_month", MONTH_BLOCK_ROWS)
@@ -167,7 +170,10 @@ def _planned_for(stream: str, variant: Variant) -> str:
 def table_folder(bench: Bench, stream: str, variant: Variant) -> Path:
     """Name the folder of a variant's products: different for different parameters."""
     stream = _planned_for(stream, variant)
-    return bench.folder / key_of(f"{variant.label} {stream}", {**asdict(variant), "stream": stream})
+    parameters = {**asdict(variant), "stream": stream}
+    if variant.num_features is None:  # folders are called as they were before there was such a parameter
+        del parameters["num_features"]
+    return bench.folder / key_of(f"{variant.label} {stream}", parameters)
 
 
 def plan_step(bench: Bench, stream: str, variant: Variant) -> Step:
@@ -201,16 +207,19 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
 
 
 def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
-    """Make a variant's `plan.json` in `folder`; returns the seconds that it took and what it predicts."""
+    """Make a variant's `plan.json` in `folder`; returns what it took, by stage too, and predicts."""
     from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
     from layoutopt.model.feature import FeatureSet
+    from layoutopt.spark.planning.histograms import heaviest
     from layoutopt.spark.planning.plan import make_plan
 
     document = FeaturesDocument.loads(features.read_bytes())
     if not variant.features:
         document = replace(document, features=FeatureSet((), document.features.settings))
-    started = time.perf_counter()
+    if variant.num_features is not None:
+        document = replace(document, features=heaviest(document.features, variant.num_features))
+    said = [("starting", time.perf_counter())]
     plan = make_plan(
         bench.spark(),
         str(bench.data.denormalised),
@@ -225,11 +234,14 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
             storage_budgets=(variant.budget or 1.0,),
             copies=int(variant.budget or 2),
         ),
+        lambda sentence: said.append((sentence, time.perf_counter())),
     )
-    seconds = time.perf_counter() - started
+    said.append(("done", time.perf_counter()))
+    stages = {name: round(end - start, 3) for (name, start), (_, end) in pairwise(said)}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_bytes(plan.dumps())
-    return {"seconds": seconds, "digest": plan.digest, "predicted": dict(plan.predicted)}
+    seconds = said[-1][1] - said[0][1]
+    return {"seconds": seconds, "stages": stages, "digest": plan.digest, "predicted": dict(plan.predicted)}
 
 
 def load_table(spark: SparkSession, source: Path | str, folder: Path) -> Json:

@@ -1,0 +1,1 @@
+"""Every figure of the thesis from one command, beside its own numbers."""

@@ -1,0 +1,205 @@
+"""The frame: figures of made-up steps are run, compared with the thesis, written and shown; nothing needs Spark."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layoutopt.bench.steps import Step, code_version
+from layoutopt.bench.thesis import run as running
+from layoutopt.bench.thesis.figure import ALL, Claim, Figure, Measured, Point, Products, compared
+from layoutopt.bench.thesis.page import pivot, results_page
+from layoutopt.bench.thesis.readme import with_tables
+from layoutopt.bench.thesis.registry import FIGURES, chosen_figures
+from layoutopt.bench.thesis.results import read_results
+from layoutopt.bench.thesis.run import run_figures
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.experiment import Bench
+from layoutopt.cli.app import main
+from layoutopt.cli.console import BAD_USAGE, DONE
+from layoutopt.errors import LayoutoptError, SettingError
+
+CLAIMS = (
+    Claim("read by SOP", 4, "3.7", ("cells", "SOP"), unit="%", better="less"),
+    Claim("all over SOP", 20, "3.7", (ALL, "all"), (ALL, "SOP"), better="more"),
+    Claim("of nobody", 1, "3.7", ("cells", "nobody"), better="more"),
+)
+
+
+def made_up(name: str, shape: Any = "stacked", fails: bool = False) -> Figure:
+    def steps(bench: Bench) -> dict[str, Step]:
+        def make() -> Mapping[str, object]:
+            if fails:
+                raise LayoutoptError("the disk is full")
+            return {"cells": 2, "tids": 3}
+
+        return {"of": Step(f"measuring {name}", bench.folder / f"{name}.json", make)}
+
+    def read(bench: Bench, products: Products) -> Measured:
+        of = products["of"]
+        points = [Point("cells", "all", 100.0), *(Point(unit, "SOP", of[unit]) for unit in ("cells", "tids"))]
+        if shape == "lines":
+            points = [Point("ours", 1.0, 2.0), Point("ours", 10.0, 3.0)]
+        return Measured(tuple(points), {"rows": 1000}, ({"method": "SOP <b>", "bytes, MB": 1.5},))
+
+    claims = () if shape == "lines" else CLAIMS
+    return Figure(name, f"What {name} <shows>", "figure 3.9", "%", "method", steps, read, shape, claims, note="A note.")
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
+    made = {"3.1": made_up("3.1"), "4.1": made_up("4.1", "bars"), "5.1": made_up("5.1", "lines")}
+    monkeypatch.setattr(running, "FIGURES", made)
+    monkeypatch.setattr(running, "chosen_figures", lambda names: [made[name] for name in names or made])
+    return made
+
+
+def run_in(tmp_path: Path, *names: str, said: list[str] | None = None) -> dict[str, Any]:
+    heard = [] if said is None else said
+    folder, document = run_figures(0.1, root=tmp_path, names=names, results=tmp_path / "results", say=heard.append)
+    assert read_results(folder / "results.json") == document
+    return dict(document)
+
+
+def test_ours_are_read_off_points_and_judged() -> None:
+    measured = Measured((Point("cells", "all", 100.0), Point("cells", "SOP", 2.0), Point("tids", "SOP", 3.0)))
+    share, times, nobody = compared(CLAIMS, measured)
+    assert (share.ours, share.ratio, share.verdict) == (2.0, 0.5, "ahead")
+    assert (times.ours, times.ratio, times.verdict) == (20.0, 1.0, "ahead")
+    assert (nobody.ours, nobody.ratio, nobody.verdict) == (None, None, "")
+    worse = Measured((Point("cells", "all", 100.0), Point("cells", "SOP", 6.0)))
+    assert [each.verdict for each in compared(CLAIMS, worse)] == ["behind", "behind", ""]
+
+
+@pytest.mark.usefixtures("figures")
+def test_one_figure_is_run_alone_and_the_others_are_said_not_to_be_there(tmp_path: Path) -> None:
+    said: list[str] = []
+    document = run_in(tmp_path, "3.1", said=said)
+    assert said == ["3.1: measuring 3.1"]
+    assert {name: of["state"] for name, of in document["figures"].items()} == {
+        "3.1": "measured",
+        "4.1": "not run",
+        "5.1": "not run",
+    }
+    entry = document["figures"]["3.1"]
+    assert entry["code"] == [code_version()]
+    assert entry["command"] == "layoutopt bench tpch --sf 0.1 --figures 3.1"
+    with (tmp_path / "results" / "csv" / "3.1.csv").open() as stream:
+        assert list(csv.reader(stream))[1] == ["cells", "all", "100.0", "%"]
+
+
+@pytest.mark.usefixtures("figures")
+def test_a_run_takes_up_where_it_stopped(tmp_path: Path) -> None:
+    run_in(tmp_path, "3.1")
+    said: list[str] = []
+    document = run_in(tmp_path, said=said)
+    assert said == ["4.1: measuring 4.1", "5.1: measuring 5.1"]
+    assert {of["state"] for of in document["figures"].values()} == {"measured"}
+
+
+def test_a_figure_that_fails_is_told_and_the_others_are_run(tmp_path: Path, figures: dict[str, Figure]) -> None:
+    figures["4.1"] = made_up("4.1", fails=True)
+    with pytest.raises(LayoutoptError, match=r"4\.1: the disk is full"):
+        run_in(tmp_path)
+    found = read_results(tmp_path / "results" / "results.json")["figures"]
+    assert (found["4.1"]["state"], found["4.1"]["reason"]) == ("failed", "the disk is full")
+    assert found["5.1"]["state"] == "measured"
+    assert "the disk is full" in (tmp_path / "results" / "index.html").read_text()
+
+
+@pytest.mark.usefixtures("figures")
+def test_products_of_other_code_are_marked(tmp_path: Path) -> None:
+    run_in(tmp_path)
+    record = tmp_path / "sf0.1" / "experiments" / ".4.1.json.made"
+    record.write_text(json.dumps({"seconds": 90.0, "code": "0.0.1 at 1234567"}))
+    document = run_in(tmp_path)
+    assert document["figures"]["4.1"]["code"] == ["0.0.1 at 1234567"]
+    assert document["seconds"] >= 90
+    assert document["figures"]["4.1"]["load"] is None
+    assert document["figures"]["3.1"]["load"] >= 0
+    page = results_page(document)
+    assert page.count("Made by other code than this page") == 1
+
+
+@pytest.mark.usefixtures("figures")
+def test_the_page_stands_alone_and_says_first_where_we_fall_behind(tmp_path: Path) -> None:
+    document = run_in(tmp_path)
+    page = results_page(document)
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings[:2] == ["Where we fall behind the thesis", "At a glance"]
+    assert page.count("<svg") == 4
+    assert "<shows>" not in page
+    assert not re.search(r"(src|href)=\"(?!#)", page)
+    for state in ("fall behind", "SOP &lt;b&gt;", "not measured"):
+        assert state in page
+
+
+@pytest.mark.usefixtures("figures")
+def test_tables_between_markers_are_the_results(tmp_path: Path) -> None:
+    document = run_in(tmp_path)
+    end = "<!-- results end -->"
+    text = f"before\n<!-- results: 5.1 -->\nwhat stood here\n{end}\n<!-- results: claims -->\n{end}\nafter"
+    written = with_tables(text, document)
+    assert "stood" not in written
+    assert "| SOP <b> | 1.5 |" in written
+    assert "all over SOP" in written
+    assert (written[:7], written[-5:]) == ("before\n", "after")
+    assert with_tables(written, document) == written
+    document["figures"]["5.1"]["details"][0]["bytes, MB"] = 1.6
+    assert with_tables(written, document) != written
+    with pytest.raises(SettingError, match=r"'9\.9', which was not measured"):
+        with_tables("<!-- results: 9.9 -->\n<!-- results end -->", document)
+
+
+def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(SettingError, match="no layoutopt-thesis-results of version 1"):
+        read_results(tmp_path / "results.json")
+    with pytest.raises(SettingError, match=r"bench tpch"):
+        read_results(tmp_path / "none.json")
+
+
+def test_figures_are_chosen_by_name_number_and_chapter() -> None:
+    assert [figure.name for figure in chosen_figures(["3.5"])] == ["3.5a", "3.5b", "3.5c"]
+    assert {figure.chapter for figure in chosen_figures(["5"])} == {"5"}
+    assert len(chosen_figures([])) == len(FIGURES)
+    with pytest.raises(SettingError, match=r"'9\.9', which is no figure; choose of 3\.2a"):
+        chosen_figures(["9.9"])
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
+def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: Figure, tmp_path: Path) -> None:
+    def no_spark() -> Any:
+        raise AssertionError("naming steps needs no Spark")
+
+    steps = figure.steps(Bench(TpchData(0.1, tmp_path), no_spark))
+    assert steps
+    assert re.search(r"\d\.\d", figure.place)
+    assert all(claim.thesis > 0 and claim.place for claim in figure.claims)
+    assert not any(step.product.exists() for step in steps.values())
+
+
+def test_points_become_a_table() -> None:
+    points = [{"series": "a", "x": 1.0, "value": 2.0}, {"series": "b", "x": 5000.0, "value": 1234.5}]
+    assert pivot({"points": points, "axis": "rows"}) == (["rows", "a", "b"], [["1", "2", ""], ["5,000", "", "1,234"]])
+
+
+def test_the_command_line_lists_figures_refuses_others_and_writes_a_readme(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "tpch", "--figures", "list", "--json"]) == DONE
+    assert list(json.loads(capsys.readouterr().out)) == list(FIGURES)
+    assert main(["bench", "tpch", "--figures", "9.9", "--folder", str(tmp_path)]) == BAD_USAGE
+    assert "'9.9', which is no figure" in capsys.readouterr().err
+    readme = tmp_path / "README.md"
+    readme.write_text("nothing is marked here")
+    results = str(Path(__file__).parents[3] / "docs" / "results")
+    assert main(["bench", "tpch", "--readme", str(readme), "--results", results]) == DONE
+    assert "as the results have them" in capsys.readouterr().out
+    assert main(["bench", "tpch", "--readme", str(tmp_path / "none.md"), "--results", results]) == BAD_USAGE
