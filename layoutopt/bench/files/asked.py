@@ -1,0 +1,69 @@
+"""What of a query's filter other engines can ask a catalog for, in Iceberg's words."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyiceberg.expressions
+
+from layoutopt.model.predicates import TRUE, And, Col, Constant, InSet, Node, Or, conjunction, disjunction
+from layoutopt.model.values import Key, ValueSet, from_key
+
+_ICE: Final[Any] = pyiceberg.expressions  # whose classes take their arguments otherwise than they say
+
+
+def said(node: Node) -> Node:
+    """The strictest filter that Iceberg has words for and that is TRUE wherever this one is.
+
+    Its words are comparisons of columns with constants, joined by AND and OR: comparisons of two columns, functions and
+    patterns become TRUE.
+
+    >>> from layoutopt.model.predicates import Comparison
+    >>> a, b = Col("a", "int"), Col("b", "int")
+    >>> small = InSet(a, ValueSet.interval(None, 5))
+    >>> said(conjunction([small, Comparison(a, "<", b)])) == small, said(disjunction([small, Comparison(a, "<", b)]))
+    (True, Constant(value=True))
+    """
+    if isinstance(node, And):
+        return conjunction(map(said, node.children))
+    if isinstance(node, Or):
+        return disjunction(map(said, node.children))
+    is_plain = isinstance(node, Constant) or (isinstance(node, InSet) and isinstance(node.subject, Col))
+    return node if is_plain else TRUE
+
+
+def iceberg_filter(node: Node) -> Any:
+    """A filter that :func:`said` has left as it was, as pyiceberg has it."""
+    if isinstance(node, And):
+        return _joined(_ICE.And, [iceberg_filter(child) for child in node.children])
+    if isinstance(node, Or):
+        return _joined(_ICE.Or, [iceberg_filter(child) for child in node.children])
+    if isinstance(node, Constant):
+        return _ICE.AlwaysTrue() if node.value else _ICE.AlwaysFalse()
+    if isinstance(node, InSet) and isinstance(node.subject, Col):
+        found = _among(node.subject, node.values)
+        return _ICE.Or(found, _ICE.IsNull(node.subject.name)) if node.null else found
+    raise AssertionError(f"Iceberg has no words for {node}")
+
+
+def _joined(kind: Any, parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else kind(*parts)
+
+
+def _among(column: Col, values: ValueSet) -> Any:
+    if values.is_all:
+        return _ICE.NotNull(column.name)
+    if (points := values.points()) is not None:
+        return _ICE.In(column.name, [from_key(key, column.type) for key in points])
+    if (others := values.co_points()) is not None:
+        return _ICE.NotIn(column.name, [from_key(key, column.type) for key in others])
+    return _joined(_ICE.Or, [_between(column, low, high) for low, high in values.intervals])
+
+
+def _between(column: Col, low: Key | None, high: Key | None) -> Any:
+    ends = []
+    if low is not None:
+        ends.append(_ICE.GreaterThanOrEqual(column.name, from_key(low, column.type)))
+    if high is not None:
+        ends.append(_ICE.LessThan(column.name, from_key(high, column.type)))
+    return _joined(_ICE.And, ends)

@@ -1,0 +1,62 @@
+"""What `layoutopt bench files` prints: a row a reader and a layout, and of `serve` a row a template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+from layoutopt.bench.files.experiment import DUCKDB, ICEBERG, OUR_FILES, OURS, OURS_ASKED, SERVED
+from layoutopt.bench.tpch.report import megabytes
+
+Found = Mapping[str, Mapping[str, Any]]
+_READERS = (OURS, OURS_ASKED, OUR_FILES, SERVED, ICEBERG, "deltalake")
+_SOP = "sop"
+
+
+def files_report(found: Found, title: str) -> Group:
+    """Tabulate what :func:`layoutopt.bench.files.experiment.run_files` found."""
+    table = Table(title=title, title_justify="left")
+    for heading in ("layout", "reader", "files", "rows", "of its files", "bytes", "rows, sayable", "rows, others"):
+        table.add_column(heading, justify="left" if heading in ("layout", "reader") else "right")
+    for method, of in found.items():
+        for reader in _READERS:
+            # Peers have no features, so that only minima and maxima tell our readers from others.
+            if method == _SOP or reader in (SERVED, ICEBERG, "deltalake"):
+                table.add_row(method, reader, *_figures(of, of["readings"][reader]))
+        groups, whole = (sum(each[name] for each in of[DUCKDB]) for name in ("row_groups", "of"))
+        read = megabytes(sum(each["bytes"] for each in of[DUCKDB]))
+        table.add_row(method, f"{DUCKDB}, of plain Parquet", "", f"{groups / max(1, whole):.1%} of groups", "", read)
+    return Group(table, *([_templates(found[_SOP])] if _SOP in found else []))
+
+
+def share_of_rows(of: Mapping[str, Any], readings: Sequence[Mapping[str, int]], chosen: Sequence[bool]) -> float:
+    """The rows read by the chosen queries, over those of a full scan by them."""
+    read: int = sum(each["rows"] for each, counted in zip(readings, chosen, strict=True) if counted)
+    whole: int = of["rows"] * sum(chosen)
+    return read / max(1, whole)
+
+
+def _figures(of: Mapping[str, Any], readings: Sequence[Mapping[str, int]]) -> list[str]:
+    everything, said = [True] * len(readings), of["said"]
+    shares = [share_of_rows(of, readings, chosen) for chosen in (everything, said, [not each for each in said])]
+    opened = sum(each["file_rows"] for each in readings) / max(1, of["rows"] * len(readings))
+    return [
+        f"{sum(each['files'] for each in readings) / max(1, len(readings)):.1f} of {of['files']}",
+        f"{shares[0]:.1%}",
+        f"{opened:.1%}",
+        megabytes(sum(each["bytes"] for each in readings)),
+        *(f"{share:.1%}" for share in shares[1:]),
+    ]
+
+
+def _templates(of: Mapping[str, Any]) -> Table:
+    readers = (OURS, OURS_ASKED, SERVED, ICEBERG)
+    table = Table("template", *readers, title="rows that sop leaves to each template", title_justify="left")
+    for template in sorted(set(of["templates"]), key=lambda name: int(name[1:])):
+        chosen = [each == template for each in of["templates"]]
+        shares = [share_of_rows(of, of["readings"][reader], chosen) for reader in readers]
+        table.add_row(template, *(f"{share:.1%}" for share in shares))
+    return table
