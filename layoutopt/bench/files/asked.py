@@ -55,8 +55,10 @@ def _among(column: Col, values: ValueSet) -> Any:
         return _ICE.NotNull(column.name)
     if (points := values.points()) is not None:
         return _ICE.In(column.name, [from_key(key, column.type) for key in points])
-    if (others := values.co_points()) is not None:
-        return _ICE.NotIn(column.name, [from_key(key, column.type) for key in others])
+    if (left_out := values.co_points()) is not None:
+        # Readers differ in whether NULL is among the others; in SQL it is not.
+        others = _ICE.NotIn(column.name, [from_key(key, column.type) for key in left_out])
+        return _ICE.And(_ICE.NotNull(column.name), others)
     return _joined(_ICE.Or, [_between(column, low, high) for low, high in values.intervals])
 
 

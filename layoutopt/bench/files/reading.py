@@ -64,10 +64,14 @@ class DataFile:
     rows: Ints
     bytes: Mapping[str, Ints]
 
-    def read(self, condition: Any, columns: Iterable[str]) -> Reading:
-        """What Arrow's scanner reads for a filter: the row groups that their minima and maxima leave."""
+    def groups(self, condition: Any) -> list[int]:
+        """The row groups that Arrow's scanner reads for a filter: those that their minima and maxima leave."""
         left = self.fragment if condition is None else self.fragment.subset(condition)
-        groups = [group.id for group in left.row_groups]
+        return [group.id for group in left.row_groups]
+
+    def read(self, condition: Any, columns: Iterable[str]) -> Reading:
+        """What Arrow's scanner reads of some columns for a filter."""
+        groups = self.groups(condition)
         held = sum(int(self.bytes[name][groups].sum()) for name in columns)
         return Reading(1, int(self.rows[groups].sum()), held, int(self.rows.sum()))
 
@@ -83,11 +87,8 @@ def data_file(path: str) -> DataFile:
         name = of_column[0].path_in_schema.partition(".")[0]
         held = np.array([chunk.total_compressed_size for chunk in of_column], dtype=np.int64)
         sizes[name] = sizes.get(name, 0) + held
-    return DataFile(
-        _FORMAT.make_fragment(path, LocalFileSystem()),
-        np.array([group.num_rows for group in groups], dtype=np.int64),
-        sizes,
-    )
+    rows = np.array([group.num_rows for group in groups], dtype=np.int64)
+    return DataFile(_FORMAT.make_fragment(path, LocalFileSystem()), rows, sizes)
 
 
 def summed(readings: Iterable[Reading]) -> Reading:
