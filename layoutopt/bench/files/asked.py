@@ -1,4 +1,4 @@
-"""What of a query's filter other engines can ask a catalog for, in Iceberg's words."""
+"""Filters of queries in Iceberg's words."""
 
 from __future__ import annotations
 
@@ -6,34 +6,14 @@ from typing import Any, Final
 
 import pyiceberg.expressions
 
-from layoutopt.model.predicates import TRUE, And, Col, Constant, InSet, Node, Or, conjunction, disjunction
+from layoutopt.model.predicates import And, Col, Constant, InSet, Node, Or
 from layoutopt.model.values import Key, ValueSet, from_key
 
 _ICE: Final[Any] = pyiceberg.expressions  # whose classes take their arguments otherwise than they say
 
 
-def said(node: Node) -> Node:
-    """The strictest filter that Iceberg has words for and that is TRUE wherever this one is.
-
-    Its words are comparisons of columns with constants, joined by AND and OR: comparisons of two columns, functions and
-    patterns become TRUE.
-
-    >>> from layoutopt.model.predicates import Comparison
-    >>> a, b = Col("a", "int"), Col("b", "int")
-    >>> small = InSet(a, ValueSet.interval(None, 5))
-    >>> said(conjunction([small, Comparison(a, "<", b)])) == small, said(disjunction([small, Comparison(a, "<", b)]))
-    (True, Constant(value=True))
-    """
-    if isinstance(node, And):
-        return conjunction(map(said, node.children))
-    if isinstance(node, Or):
-        return disjunction(map(said, node.children))
-    is_plain = isinstance(node, Constant) or (isinstance(node, InSet) and isinstance(node.subject, Col))
-    return node if is_plain else TRUE
-
-
 def iceberg_filter(node: Node) -> Any:
-    """A filter that :func:`said` has left as it was, as pyiceberg has it."""
+    """A filter that :func:`layoutopt.workload.served.said` leaves as it is, as pyiceberg has it."""
     if isinstance(node, And):
         return _joined(_ICE.And, [iceberg_filter(child) for child in node.children])
     if isinstance(node, Or):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,15 +13,19 @@ import numpy as np
 
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run
+from layoutopt.bench.tpch import experiment
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import (
     Bench,
     Variant,
+    data_step,
     load_table,
+    make_plan_file,
     plan_step,
     read_test_queries,
     stream_for_testing,
     table_folder,
+    write_stream,
 )
 from layoutopt.bench.tpch.queries import TABLE
 
@@ -31,7 +36,11 @@ if TYPE_CHECKING:
     from layoutopt.scan.table import Table
 
 STREAM: Final = "chapter3"
-METHODS: Final = ("sop", "zorder", "sort")
+_SERVED: Final = "-served"
+SOP_SERVED: Final = f"sop{_SERVED}"
+"""`sop` for what arrives of the training queries at `serve`."""
+METHODS: Final = ("sop", SOP_SERVED, "zorder", "sort")
+MANY: Final = 10_000
 OURS: Final = "our reader"
 OUR_FILES: Final = "our reader, whole files"
 OURS_ASKED: Final = "our reader, asked in Iceberg's words"
@@ -46,7 +55,8 @@ class Case:
     """A table in files of a size.
 
     Attributes:
-        method: as `--method` takes it; of peers no features, so that whoever reads them skips by minima and maxima.
+        method: as `--method` takes it, or :data:`SOP_SERVED`. Peers know of no features, so that whoever reads them
+            skips by minima and maxima.
         block_rows: the rows of a block.
         file_bytes: how large its files may grow.
     """
@@ -56,18 +66,54 @@ class Case:
     file_bytes: int
 
     @property
+    def served(self) -> float:
+        """What `analyze --served` is told."""
+        return 1.0 if self.method == SOP_SERVED else 0.0
+
+    @property
     def variant(self) -> Variant:
         """How it is planned."""
-        return Variant(f"{self.method} by year", self.method, "o_year", self.block_rows, features=self.method == "sop")
+        method = self.method.removesuffix(_SERVED)
+        return Variant(f"{self.method} by year", method, "o_year", self.block_rows, features=method == "sop")
+
+    def planned(self, bench: Bench) -> Path:
+        """Where its plan goes."""
+        return table_folder(bench, STREAM, self.variant)
 
     def folder(self, bench: Bench) -> Path:
-        """Where its products go."""
-        return table_folder(bench, STREAM, self.variant) / f"files-{self.file_bytes}"
+        """Where its other products go."""
+        return self.planned(bench) / f"files-{self.file_bytes}"
+
+
+def case_plan_step(bench: Bench, case: Case) -> Step:
+    """Plan a case."""
+    if not case.served:
+        return plan_step(bench, STREAM, case.variant)
+    folder, product = case.planned(bench), case.planned(bench) / "features.json"
+
+    def analyse() -> Json:
+        from layoutopt.config.settings import AnalyzeSettings
+        from layoutopt.features.analysis import analyze_log
+
+        log, source = str(write_stream(bench, STREAM, "train")), str(bench.data.denormalised)
+        settings = AnalyzeSettings(
+            log=log, schema_source=source, table=TABLE, num_features=experiment.NUM_FEATURES, served=case.served
+        )
+        found: Json = analyze_log(settings).document.to_json()
+        return found
+
+    features = Step(f"{STREAM}: analysing what arrives of the training stream", product, analyse, (data_step(bench),))
+    return Step(
+        f"{STREAM}: planning {case.method}",
+        folder / "planned.json",
+        partial(make_plan_file, bench, case.variant, product, folder),
+        (features,),
+    )
 
 
 def load_step(bench: Bench, case: Case) -> Step:
     """Plan and load a case, and publish it in both formats."""
-    folder, planned = case.folder(bench), table_folder(bench, STREAM, case.variant) / "plan.json"
+    folder, planned = case.folder(bench), case.planned(bench) / "plan.json"
 
     def make() -> Json:
         from layoutopt.model.layout import Plan
@@ -83,7 +129,7 @@ def load_step(bench: Bench, case: Case) -> Step:
         return loaded
 
     name = f"loading {case.method} in files of {case.file_bytes:,} bytes"
-    return Step(name, folder / "loaded.json", make, (plan_step(bench, STREAM, case.variant),))
+    return Step(name, folder / "loaded.json", make, (case_plan_step(bench, case),))
 
 
 def reading_step(bench: Bench, case: Case) -> Step:
@@ -93,11 +139,27 @@ def reading_step(bench: Bench, case: Case) -> Step:
     return Step(f"reading {case.method} by others", folder / "read.json", make, (load_step(bench, case),))
 
 
+def planning_step(bench: Bench, case: Case) -> Step:
+    """Time a server that plans the unseen queries on a case's files, each under so many names that they are 10,000."""
+    folder = case.folder(bench)
+
+    def make() -> Json:
+        from layoutopt.bench.files.many import multiply, planning_seconds
+
+        many = folder / "many"
+        multiply(folder / "table", many, MANY)
+        found = planning_seconds(many, read_test_queries(bench, STREAM))
+        shutil.rmtree(many)
+        return found
+
+    return Step(f"planning scans of {MANY:,} files", folder / "planning.json", make, (load_step(bench, case),))
+
+
 def read_by_all(bench: Bench, root: Path) -> Json:
     """What each reader reads of a table for each unseen query."""
-    from layoutopt.bench.files.asked import said
     from layoutopt.bench.files.reading import by_delta, by_duckdb, by_iceberg, served_table, static_table
     from layoutopt.scan.table import open_table
+    from layoutopt.workload.served import said
 
     queries = read_test_queries(bench, STREAM)
     table, published = open_table(str(root)), static_table(root)
@@ -122,7 +184,7 @@ def read_by_all(bench: Bench, root: Path) -> Json:
 
 def by_ourselves(table: Table, queries: Sequence[Query]) -> dict[str, list[Reading]]:
     """What our own reader reads of a table of one layout, and in files read whole; and by what Iceberg can say."""
-    from layoutopt.bench.files.asked import said
+    from layoutopt.workload.served import said
 
     blocks = [_blocks_read(table, query.filter.root, query.columns) for query in queries]
     asked = [_blocks_read(table, said(query.filter.root), query.columns) for query in queries]
@@ -168,7 +230,8 @@ def run_files(
         say: told each step that is run.
 
     Returns:
-        By method what :func:`read_by_all` found.
+        By method what :func:`read_by_all` found; of `sop` also as ``planning`` what
+        :func:`layoutopt.bench.files.many.planning_seconds` found of its files, each under many names.
 
     Raises:
         SettingError: a scale factor that can't be generated, or a method that is not known.
@@ -176,4 +239,8 @@ def run_files(
     with spark_when_needed("layoutopt-files") as spark:
         bench = Bench(TpchData(scale, root), spark)
         cases = {method: Case(method, block_rows, file_bytes) for method in methods}
-        return {method: run(reading_step(bench, case), say) for method, case in cases.items()}
+        found = {method: run(reading_step(bench, case), say) for method, case in cases.items()}
+        for method, of in found.items():
+            if method == METHODS[0]:
+                of["planning"] = run(planning_step(bench, cases[method]), say)
+        return found

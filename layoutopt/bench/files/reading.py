@@ -25,9 +25,10 @@ from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import StaticTable, Table
 
-from layoutopt.bench.files.asked import iceberg_filter, said
+from layoutopt.bench.files.asked import iceberg_filter
 from layoutopt.model.arrays import Ints
 from layoutopt.model.query import Query
+from layoutopt.workload.served import said
 
 _FORMAT: Final = ds.ParquetFileFormat()
 _LAYOUTOPT: Final = "import sys; from layoutopt.cli.app import main; sys.exit(main())"
@@ -165,16 +166,22 @@ def static_table(location: Path) -> StaticTable:
 
 
 @contextmanager
-def served_table(root: Path) -> Iterator[Table]:
-    """A table of ours as stock pyiceberg has it through `layoutopt serve`, which runs while the block does."""
+def served_at(root: Path) -> Iterator[str]:
+    """The URL of `layoutopt serve` with one table, ``default.t``; it runs while the block does."""
     command = [sys.executable, "-c", _LAYOUTOPT, "serve", f"t={root}", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            url = json.loads(_document(server.stdout))["url"]
-            yield load_catalog("served", type="rest", uri=url).load_table("default.t")
+            yield json.loads(_document(server.stdout))["url"]
         finally:
             server.terminate()
+
+
+@contextmanager
+def served_table(root: Path) -> Iterator[Table]:
+    """A table of ours as stock pyiceberg has it through `layoutopt serve`."""
+    with served_at(root) as url:
+        yield load_catalog("served", type="rest", uri=url).load_table("default.t")
 
 
 def _document(lines: Iterable[str]) -> str:

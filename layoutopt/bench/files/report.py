@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,13 +24,14 @@ def files_report(found: Found, title: str) -> Group:
         table.add_column(heading, justify="left" if heading in ("layout", "reader") else "right")
     for method, of in found.items():
         for reader in _READERS:
-            # Peers have no features, so that only minima and maxima tell our readers from others.
-            if method == _SOP or reader in (SERVED, ICEBERG, "deltalake"):
+            # Peers have no features, so that our own reader skips by minima and maxima as others do.
+            if method.startswith(_SOP) or reader in (SERVED, ICEBERG, "deltalake"):
                 table.add_row(method, reader, *_figures(of, of["readings"][reader]))
         groups, whole = (sum(each[name] for each in of[DUCKDB]) for name in ("row_groups", "of"))
         read = megabytes(sum(each["bytes"] for each in of[DUCKDB]))
         table.add_row(method, f"{DUCKDB}, of plain Parquet", "", f"{groups / max(1, whole):.1%} of groups", "", read)
-    return Group(table, *([_templates(found[_SOP])] if _SOP in found else []))
+    timed = [_planning(of["planning"]) for of in found.values() if "planning" in of]
+    return Group(table, *timed, *(_templates(method, of) for method, of in found.items() if method.startswith(_SOP)))
 
 
 def share_of_rows(of: Mapping[str, Any], readings: Sequence[Mapping[str, int]], chosen: Sequence[bool]) -> float:
@@ -52,9 +54,19 @@ def _figures(of: Mapping[str, Any], readings: Sequence[Mapping[str, int]]) -> li
     ]
 
 
-def _templates(of: Mapping[str, Any]) -> Table:
+def _planning(timed: Mapping[str, Any]) -> str:
+    """How long scans of many files are planned."""
+    kinds = {"processor": "of processor time", "wall": "by the clock", "http": "from request to answer"}
+    said = [
+        f"{statistics.median(timed[kind]) * 1e3:.1f} ms {words} (at most {max(timed[kind]) * 1e3:.1f})"
+        for kind, words in kinds.items()
+    ]
+    return f"a scan of {timed['files']:,} files, opened in {timed['opening']:.2f} s, is planned in {', '.join(said)}\n"
+
+
+def _templates(method: str, of: Mapping[str, Any]) -> Table:
     readers = (OURS, OURS_ASKED, SERVED, ICEBERG)
-    table = Table("template", *readers, title="rows that sop leaves to each template", title_justify="left")
+    table = Table("template", *readers, title=f"{method}: the rows left to each template", title_justify="left")
     for template in sorted(set(of["templates"]), key=lambda name: int(name[1:])):
         chosen = [each == template for each in of["templates"]]
         shares = [share_of_rows(of, of["readings"][reader], chosen) for reader in readers]

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.files.asked import iceberg_filter, said
+from layoutopt.bench.files.asked import iceberg_filter
 from layoutopt.bench.files.experiment import DUCKDB, ICEBERG, OUR_FILES, OURS, OURS_ASKED, SERVED, by_ourselves
+from layoutopt.bench.files.many import multiply, planning_seconds
 from layoutopt.bench.files.reading import (
     Reading,
     arrow_filter,
@@ -27,8 +28,9 @@ from layoutopt.bench.files.reading import (
 from layoutopt.bench.files.report import files_report, share_of_rows
 from layoutopt.model.query import Query
 from layoutopt.publish.publishing import publication, publish
-from layoutopt.scan.table import Table
+from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
+from layoutopt.workload.served import said
 from tests.scan.builder import build, building
 from tests.scan.destroyed import destroy
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
@@ -119,6 +121,19 @@ def test_row_groups_that_count_as_not_read_may_as_well_be_destroyed(tmp_path: Pa
     assert sorted(scan.to_arrow()["id"].to_pylist()) == wanted != []
 
 
+def test_a_table_under_many_names_is_planned_as_it_is_itself(table: Table, tmp_path: Path) -> None:
+    files = len(list((_root(table) / "data").rglob("*.parquet")))
+    assert multiply(_root(table), tmp_path / "many", files + 1) == 2 * files
+    many = open_table(str(tmp_path / "many"))
+    assert many.rows == 2 * table.rows
+    found = planning_seconds(tmp_path / "many", QUERIES[:3])
+    assert found["files"] == 2 * files
+    assert found["planned"] == [2 * read.files for read in by_ourselves(table, QUERIES[:3])[OURS_ASKED]]
+    for kind in ("processor", "wall", "http"):
+        assert len(found[kind]) == 3
+        assert min(found[kind]) > 0
+
+
 def test_duckdb_says_what_it_read(table: Table) -> None:
     paths = [str(path) for path in sorted((_root(table) / "data").rglob("*.parquet"))]
     groups = sum(pq.read_metadata(path).num_row_groups for path in paths)
@@ -137,13 +152,15 @@ def test_what_is_printed() -> None:
         "files": 3, "rows": 100, "said": [True, False], "templates": ["q3", "q12"], "readings": readings,
         DUCKDB: [{"row_groups": 1, "of": 4, "bytes": 2_000_000}] * 2,
     }  # fmt: skip
+    timed = {"files": 10_000, "opening": 0.5, "processor": [0.001, 0.002, 0.009], "wall": [0.01], "http": [0.02]}
     assert share_of_rows(of, readings[SERVED], [True, False]) == 0.14
     assert share_of_rows(of, readings[SERVED], [True, True]) == 0.07
     said = io.StringIO()
-    Console(width=160, file=said).print(files_report({"sop": of, "zorder": of}, "files"))
+    Console(width=160, file=said).print(files_report({"sop": {**of, "planning": timed}, "zorder": of}, "files"))
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
     assert ["sop", SERVED, "1.0 of 3", "7.0%", "40.0%", "2.0 MB", "14.0%", "0.0%"] in cells
     assert ["sop", "duckdb, of plain Parquet", "", "25.0% of groups", "", "4.0 MB", "", ""] in cells
+    assert "10,000 files, opened in 0.50 s, is planned in 2.0 ms of processor time (at most 9.0)" in said.getvalue()
     assert ["q3", "10.0%", "12.0%", "14.0%", "30.0%"] in cells
     assert not any(row[:2] == ["zorder", OURS] for row in cells)
 
