@@ -41,6 +41,8 @@ SOP_SERVED: Final = f"sop{_SERVED}"
 """`sop` for what arrives of the training queries at `serve`."""
 METHODS: Final = ("sop", SOP_SERVED, "zorder", "sort")
 MANY: Final = 10_000
+SIZES: Final = (4_000_000, 16_000_000, 64_000_000)
+"""Of files that blocks are grouped into on the catalog alone."""
 OURS: Final = "our reader"
 OUR_FILES: Final = "our reader, whole files"
 OURS_ASKED: Final = "our reader, asked in Iceberg's words"
@@ -158,6 +160,7 @@ def planning_step(bench: Bench, case: Case) -> Step:
 def read_by_all(bench: Bench, root: Path) -> Json:
     """What each reader reads of a table for each unseen query."""
     from layoutopt.bench.files.reading import by_delta, by_duckdb, by_iceberg, served_table, static_table
+    from layoutopt.bench.files.shared import asked_of, shared_bytes
     from layoutopt.scan.table import open_table
     from layoutopt.workload.served import said
 
@@ -170,6 +173,7 @@ def read_by_all(bench: Bench, root: Path) -> Json:
             DELTA: by_delta(root, published.schema(), queries),
             **by_ourselves(table, queries),
         }
+    asked = asked_of(table, queries)
     paths = [table.catalog.files.full_path(path) for source in table.sources for path in source.blocks.files]
     texts = [query.sql for query in stream_for_testing(STREAM)]
     return {
@@ -179,6 +183,7 @@ def read_by_all(bench: Bench, root: Path) -> Json:
         "templates": [query.template for query in stream_for_testing(STREAM)],
         "readings": {name: [asdict(each) for each in found] for name, found in by_reader.items()},
         DUCKDB: by_duckdb(paths, texts, TABLE),
+        "shared": [shared_bytes(asked, size) for size in SIZES],
     }
 
 

@@ -30,8 +30,10 @@ def files_report(found: Found, title: str) -> Group:
         groups, whole = (sum(each[name] for each in of[DUCKDB]) for name in ("row_groups", "of"))
         read = megabytes(sum(each["bytes"] for each in of[DUCKDB]))
         table.add_row(method, f"{DUCKDB}, of plain Parquet", "", f"{groups / max(1, whole):.1%} of groups", "", read)
+    laid_out = [(method, of) for method, of in found.items() if method.startswith(_SOP)]
+    tables = [part(method, of) for method, of in laid_out for part in (_templates, _shared)]
     timed = [_planning(of["planning"]) for of in found.values() if "planning" in of]
-    return Group(table, *timed, *(_templates(method, of) for method, of in found.items() if method.startswith(_SOP)))
+    return Group(table, *timed, *tables)
 
 
 def share_of_rows(of: Mapping[str, Any], readings: Sequence[Mapping[str, int]], chosen: Sequence[bool]) -> float:
@@ -52,6 +54,15 @@ def _figures(of: Mapping[str, Any], readings: Sequence[Mapping[str, int]]) -> li
         megabytes(sum(each["bytes"] for each in readings)),
         *(f"{share:.1%}" for share in shares[1:]),
     ]
+
+
+def _shared(method: str, of: Mapping[str, Any]) -> Table:
+    """What it costs that blocks share files."""
+    ways = ("alone", "written", "random", "exchanged")
+    table = Table("file bytes", "files", *ways, title=f"{method}: blocks that share files, through serve")
+    for each in of["shared"]:
+        table.add_row(f"{each['file_bytes']:,}", str(each["files"]), *(megabytes(each[way]) for way in ways))
+    return table
 
 
 def _planning(timed: Mapping[str, Any]) -> str:

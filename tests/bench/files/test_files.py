@@ -152,6 +152,8 @@ def test_what_is_printed() -> None:
         "files": 3, "rows": 100, "said": [True, False], "templates": ["q3", "q12"], "readings": readings,
         DUCKDB: [{"row_groups": 1, "of": 4, "bytes": 2_000_000}] * 2,
     }  # fmt: skip
+    sizes = {"file_bytes": 4_000_000, "files": 3, "alone": 10**6, "written": 10**6, "random": 10**7, "exchanged": 10**6}
+    of["shared"] = [sizes]
     timed = {"files": 10_000, "opening": 0.5, "processor": [0.001, 0.002, 0.009], "wall": [0.01], "http": [0.02]}
     assert share_of_rows(of, readings[SERVED], [True, False]) == 0.14
     assert share_of_rows(of, readings[SERVED], [True, True]) == 0.07
@@ -162,6 +164,7 @@ def test_what_is_printed() -> None:
     assert ["sop", "duckdb, of plain Parquet", "", "25.0% of groups", "", "4.0 MB", "", ""] in cells
     assert "10,000 files, opened in 0.50 s, is planned in 2.0 ms of processor time (at most 9.0)" in said.getvalue()
     assert ["q3", "10.0%", "12.0%", "14.0%", "30.0%"] in cells
+    assert ["4,000,000", "3", "1.0 MB", "1.0 MB", "10.0 MB", "1.0 MB"] in cells
     assert not any(row[:2] == ["zorder", OURS] for row in cells)
 
 
