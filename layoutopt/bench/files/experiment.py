@@ -141,6 +141,20 @@ def reading_step(bench: Bench, case: Case) -> Step:
     return Step(f"reading {case.method} by others", folder / "read.json", make, (load_step(bench, case),))
 
 
+def shared_step(bench: Bench, case: Case) -> Step:
+    """Group a case's blocks into files of several sizes."""
+    folder = case.folder(bench)
+
+    def make() -> Json:
+        from layoutopt.bench.files.shared import asked_of, shared_bytes
+        from layoutopt.scan.table import open_table
+
+        asked = asked_of(open_table(str(folder / "table")), read_test_queries(bench, STREAM))
+        return {"sizes": [shared_bytes(asked, size) for size in SIZES]}
+
+    return Step(f"grouping the blocks of {case.method}", folder / "shared.json", make, (load_step(bench, case),))
+
+
 def planning_step(bench: Bench, case: Case) -> Step:
     """Time a server that plans the unseen queries on a case's files, each under so many names that they are 10,000."""
     folder = case.folder(bench)
@@ -160,7 +174,6 @@ def planning_step(bench: Bench, case: Case) -> Step:
 def read_by_all(bench: Bench, root: Path) -> Json:
     """What each reader reads of a table for each unseen query."""
     from layoutopt.bench.files.reading import by_delta, by_duckdb, by_iceberg, served_table, static_table
-    from layoutopt.bench.files.shared import asked_of, shared_bytes
     from layoutopt.scan.table import open_table
     from layoutopt.workload.served import said
 
@@ -173,7 +186,6 @@ def read_by_all(bench: Bench, root: Path) -> Json:
             DELTA: by_delta(root, published.schema(), queries),
             **by_ourselves(table, queries),
         }
-    asked = asked_of(table, queries)
     paths = [table.catalog.files.full_path(path) for source in table.sources for path in source.blocks.files]
     texts = [query.sql for query in stream_for_testing(STREAM)]
     return {
@@ -183,7 +195,6 @@ def read_by_all(bench: Bench, root: Path) -> Json:
         "templates": [query.template for query in stream_for_testing(STREAM)],
         "readings": {name: [asdict(each) for each in found] for name, found in by_reader.items()},
         DUCKDB: by_duckdb(paths, texts, TABLE),
-        "shared": [shared_bytes(asked, size) for size in SIZES],
     }
 
 
@@ -235,7 +246,8 @@ def run_files(
         say: told each step that is run.
 
     Returns:
-        By method what :func:`read_by_all` found; of `sop` also as ``planning`` what
+        By method what :func:`read_by_all` found; where there are features also as ``shared`` what
+        :func:`layoutopt.bench.files.shared.shared_bytes` says of files of several sizes, and as ``planning`` what
         :func:`layoutopt.bench.files.many.planning_seconds` found of its files, each under many names.
 
     Raises:
@@ -245,7 +257,8 @@ def run_files(
         bench = Bench(TpchData(scale, root), spark)
         cases = {method: Case(method, block_rows, file_bytes) for method in methods}
         found = {method: run(reading_step(bench, case), say) for method, case in cases.items()}
-        for method, of in found.items():
-            if method == METHODS[0]:
-                of["planning"] = run(planning_step(bench, cases[method]), say)
+        for method, case in cases.items():
+            if case.variant.features:
+                found[method]["shared"] = run(shared_step(bench, case), say)["sizes"]
+                found[method]["planning"] = run(planning_step(bench, case), say)
         return found

@@ -12,7 +12,21 @@ import pytest
 from rich.console import Console
 
 from layoutopt.bench.files.asked import iceberg_filter
-from layoutopt.bench.files.experiment import DUCKDB, ICEBERG, OUR_FILES, OURS, OURS_ASKED, SERVED, by_ourselves
+from layoutopt.bench.files.experiment import (
+    DUCKDB,
+    ICEBERG,
+    MANY,
+    OUR_FILES,
+    OURS,
+    OURS_ASKED,
+    SERVED,
+    SOP_SERVED,
+    Case,
+    by_ourselves,
+    planning_step,
+    reading_step,
+    shared_step,
+)
 from layoutopt.bench.files.many import multiply, planning_seconds
 from layoutopt.bench.files.reading import (
     Reading,
@@ -26,6 +40,8 @@ from layoutopt.bench.files.reading import (
     summed,
 )
 from layoutopt.bench.files.report import files_report, share_of_rows
+from layoutopt.bench.steps import run
+from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.model.query import Query
 from layoutopt.publish.publishing import publication, publish
 from layoutopt.scan.table import Table, open_table
@@ -153,12 +169,13 @@ def test_what_is_printed() -> None:
         DUCKDB: [{"row_groups": 1, "of": 4, "bytes": 2_000_000}] * 2,
     }  # fmt: skip
     sizes = {"file_bytes": 4_000_000, "files": 3, "alone": 10**6, "written": 10**6, "random": 10**7, "exchanged": 10**6}
-    of["shared"] = [sizes]
     timed = {"files": 10_000, "opening": 0.5, "processor": [0.001, 0.002, 0.009], "wall": [0.01], "http": [0.02]}
     assert share_of_rows(of, readings[SERVED], [True, False]) == 0.14
     assert share_of_rows(of, readings[SERVED], [True, True]) == 0.07
     said = io.StringIO()
-    Console(width=160, file=said).print(files_report({"sop": {**of, "planning": timed}, "zorder": of}, "files"))
+    Console(width=160, file=said).print(
+        files_report({"sop": {**of, "shared": [sizes], "planning": timed}, "zorder": of}, "files")
+    )
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
     assert ["sop", SERVED, "1.0 of 3", "7.0%", "40.0%", "2.0 MB", "14.0%", "0.0%"] in cells
     assert ["sop", "duckdb, of plain Parquet", "", "25.0% of groups", "", "4.0 MB", "", ""] in cells
@@ -166,6 +183,25 @@ def test_what_is_printed() -> None:
     assert ["q3", "10.0%", "12.0%", "14.0%", "30.0%"] in cells
     assert ["4,000,000", "3", "1.0 MB", "1.0 MB", "10.0 MB", "1.0 MB"] in cells
     assert not any(row[:2] == ["zorder", OURS] for row in cells)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_the_experiment_from_data_to_readings(bench: Bench) -> None:
+    cases = {method: Case(method, 1_000, 200_000) for method in ("sop", SOP_SERVED, "zorder")}
+    found = {method: run(reading_step(bench, case), lambda said: None) for method, case in cases.items()}
+    rows = {
+        method: {name: sum(read["rows"] for read in of["readings"][name]) for name in of["readings"]}
+        for method, of in found.items()
+    }
+    assert all(of["rows"] == found["sop"]["rows"] for of in found.values())
+    assert rows["sop"][OURS] <= rows["sop"][SERVED] < rows["sop"][ICEBERG]
+    assert rows[SOP_SERVED][SERVED] < rows["sop"][SERVED]  # its blocks suit what arrives
+    assert rows["zorder"][SERVED] == rows["zorder"][ICEBERG] > rows["sop"][SERVED]
+    timed = run(planning_step(bench, cases["sop"]), lambda said: None)
+    assert timed["files"] >= MANY
+    shared = run(shared_step(bench, cases["sop"]), lambda said: None)["sizes"]
+    assert shared[0]["alone"] == sum(read["bytes"] for read in found["sop"]["readings"][OURS_ASKED])
 
 
 def _root(table: Table) -> Path:
