@@ -15,17 +15,11 @@ from layoutopt.bench.files.asked import iceberg_filter
 from layoutopt.bench.files.experiment import (
     DUCKDB,
     ICEBERG,
-    MANY,
     OUR_FILES,
     OURS,
     OURS_ASKED,
     SERVED,
-    SOP_SERVED,
-    Case,
     by_ourselves,
-    planning_step,
-    reading_step,
-    shared_step,
 )
 from layoutopt.bench.files.many import multiply, planning_seconds
 from layoutopt.bench.files.reading import (
@@ -40,8 +34,6 @@ from layoutopt.bench.files.reading import (
     summed,
 )
 from layoutopt.bench.files.report import files_report, share_of_rows
-from layoutopt.bench.steps import run
-from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.model.query import Query
 from layoutopt.publish.publishing import publication, publish
 from layoutopt.scan.table import Table, open_table
@@ -186,25 +178,6 @@ def test_what_is_printed() -> None:
     assert ["q3", "5.0%", "6.0%", "7.0%", "15.0%"] in cells
     assert ["4,000,000", "3", "1.0 MB", "1.0 MB", "10.0 MB", "1.0 MB"] in cells
     assert not any(row[:2] == ["zorder", OURS] for row in cells)
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_the_experiment_from_data_to_readings(bench: Bench) -> None:
-    cases = {method: Case(method, 1_000, 200_000) for method in ("sop", SOP_SERVED, "zorder")}
-    found = {method: run(reading_step(bench, case), lambda said: None) for method, case in cases.items()}
-    rows = {
-        method: {name: sum(read["rows"] for read in of["readings"][name]) for name in of["readings"]}
-        for method, of in found.items()
-    }
-    assert all(of["rows"] == found["sop"]["rows"] for of in found.values())
-    assert rows["sop"][OURS] <= rows["sop"][SERVED] < rows["sop"][ICEBERG]
-    assert rows[SOP_SERVED][SERVED] < rows["sop"][SERVED]  # its blocks suit what arrives
-    assert rows["zorder"][SERVED] == rows["zorder"][ICEBERG] > rows["sop"][SERVED]
-    timed = run(planning_step(bench, cases["sop"]), lambda said: None)
-    assert timed["files"] >= MANY
-    shared = run(shared_step(bench, cases["sop"]), lambda said: None)["sizes"]
-    assert shared[0]["alone"] == sum(read["bytes"] for read in found["sop"]["readings"][OURS_ASKED])
 
 
 def _root(table: Table) -> Path:
