@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ByteSize, Field
 
 from layoutopt.config.fields import Names, Positional, Text, VerbSettings
 
@@ -27,6 +27,7 @@ Experiment = Literal[
     "scaling",
     "drift",
     "mine",
+    "files",
 ]
 
 
@@ -47,7 +48,8 @@ class BenchSettings(VerbSettings):
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
         "a row costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
         "it pays to write partitions anew; mine: every method on --source, planned by the older queries of --log and "
-        "judged by the newest, on tables that are really written"
+        "judged by the newest, on tables that are really written; files: what readers of Iceberg, Delta and plain "
+        "Parquet read of files of --file-bytes, through `serve` and by minima and maxima"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
@@ -75,9 +77,17 @@ class BenchSettings(VerbSettings):
     source: Text | None = Field(None, description="of `mine`: the rows, as `plan` takes them")
     log: Text | None = Field(None, description="of `mine`: their query log, as `analyze` takes it")
     table: Text | None = Field(None, description="of `mine`: the table's name in the log [default: the only one]")
-    methods: Names = Field((), description="of `mine`: only these, by the names of `plan --method` [default: all]")
+    methods: Names = Field(
+        (),
+        description="of `mine` and `files`: only these, by the names of `plan --method` [default: all; of files three]",
+    )
     partition_by: Text | None = Field(None, description="of `mine`: a column of the source")
-    block_rows: int = Field(10_000, ge=1, description="of `mine`: the rows of a block")
+    block_rows: int = Field(10_000, ge=1, description="of `mine` and `files`: the rows of a block")
+    file_bytes: ByteSize = Field(
+        ByteSize(4_000_000),
+        ge=1,
+        description="of `files`: how large one may grow before the next block goes to another",
+    )
     streams: Names = Field(
         (),
         description="only these query streams, of tpch, partitioners, tuning, ablation, scaling, query, which also "

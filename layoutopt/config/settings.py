@@ -93,6 +93,13 @@ class AnalyzeSettings(VerbSettings):
         "runs", description="what a statement of a history weighs: 1, or the bytes that it scanned"
     )
     half_life: HalfLife = None
+    served: Share = Field(
+        0,
+        ge=0,
+        le=1,
+        description="the share of the statements that engines ask `serve` for, like 50%: of these only comparisons of "
+        "columns with constants arrive, so that blocks have to suit what is left of a filter",
+    )
     dialect: Dialect = "spark"
     column: SqlColumn = None
     threshold: int | None = Field(

@@ -21,6 +21,7 @@ from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.decay import decayed
 from layoutopt.workload.log import read_log
+from layoutopt.workload.served import as_served
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,7 @@ def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = 
         weigh=settings.weigh,
     )
     found = analyze(entries, schema, settings.table, settings.dialect, _meaning(settings), by_name(udfs))
+    found = replace(found, queries=as_served(found.queries, settings.served))
     if settings.half_life is None:
         return found
     return replace(found, queries=decayed(found.queries, parse_age(settings.half_life), settings.time_zone))

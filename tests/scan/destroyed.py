@@ -20,7 +20,7 @@ def without_bytes_of_other_blocks(scan: Scan) -> int:
             blocks = pruned.source.blocks
             for index in np.flatnonzero(~pruned.read).tolist():
                 path = Path(scan.table.catalog.files.full_path(blocks.files[blocks.file[index]]))
-                _destroy(path, int(blocks.row_group[index]))
+                destroy(path, int(blocks.row_group[index]))
                 destroyed += 1
     return destroyed
 
@@ -34,12 +34,13 @@ def without_values_of_rows(scan: Scan, layout: int, but: Collection[int]) -> int
         ]
         for group, rows in enumerate(tids):
             if not set(but) & set(rows[TID].to_pylist()):
-                _destroy(path, group, spared=(TID,))
+                destroy(path, group, spared=(TID,))
                 destroyed += 1
     return destroyed
 
 
-def _destroy(path: Path, row_group: int, spared: Collection[str] = ()) -> None:
+def destroy(path: Path, row_group: int, spared: Collection[str] = ()) -> None:
+    """Destroys the column chunks of a row group but for some columns'; the footer stays as it is."""
     group = pq.read_metadata(path).row_group(row_group)
     with path.open("r+b") as file:
         for place in range(group.num_columns):
