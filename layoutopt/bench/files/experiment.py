@@ -28,6 +28,8 @@ from layoutopt.bench.tpch.experiment import (
     write_stream,
 )
 from layoutopt.bench.tpch.queries import TABLE
+from layoutopt.errors import SettingError
+from layoutopt.methods import registry
 
 if TYPE_CHECKING:
     from layoutopt.bench.files.reading import Reading
@@ -253,6 +255,10 @@ def run_files(
     Raises:
         SettingError: a scale factor that can't be generated, or a method that is not known.
     """
+    known = (*registry.METHODS, SOP_SERVED)
+    unknown = [method for method in methods if method not in known]
+    if unknown:
+        raise SettingError(f"there is no method {unknown[0]!r}; give some of {', '.join(known)}")
     with spark_when_needed("layoutopt-files") as spark:
         bench = Bench(TpchData(scale, root), spark)
         cases = {method: Case(method, block_rows, file_bytes) for method in methods}

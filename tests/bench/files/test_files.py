@@ -20,6 +20,7 @@ from layoutopt.bench.files.experiment import (
     OURS_ASKED,
     SERVED,
     by_ourselves,
+    run_files,
 )
 from layoutopt.bench.files.many import multiply, planning_seconds
 from layoutopt.bench.files.reading import (
@@ -34,6 +35,7 @@ from layoutopt.bench.files.reading import (
     summed,
 )
 from layoutopt.bench.files.report import files_report, share_of_rows
+from layoutopt.errors import SettingError
 from layoutopt.model.query import Query
 from layoutopt.publish.publishing import publication, publish
 from layoutopt.scan.table import Table, open_table
@@ -182,3 +184,9 @@ def test_what_is_printed() -> None:
 
 def _root(table: Table) -> Path:
     return Path(table.catalog.files.root)
+
+
+def test_an_unknown_method_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="no method 'nope'"):
+        run_files(0.01, root=tmp_path, methods=["sop", "nope"])
+    assert not list(tmp_path.iterdir())
