@@ -163,3 +163,16 @@ def compared(claims: Sequence[Claim], measured: Measured) -> tuple[Comparison, .
 
 
 NOTHING: Final[Mapping[str, Step]] = MappingProxyType({})
+
+
+def codes_text(codes: Sequence[str]) -> str:
+    """Which layoutopt made a figure's steps, a version once.
+
+    >>> codes_text(["0.1.0 at 1a2b", "0.1.0 at 3c4d", "0.2.0"])
+    '0.1.0 at 1a2b, 3c4d; 0.2.0'
+    """
+    commits: dict[str, list[str]] = {}
+    for code in codes:
+        version, _, commit = code.partition(" at ")
+        commits.setdefault(version, []).extend([commit] if commit else [])
+    return "; ".join(f"{version} at {', '.join(of)}" if of else version for version, of in commits.items())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
+from layoutopt.bench.thesis.figure import codes_text
 from layoutopt.bench.thesis.plots import advantage, figure_plot, glance_plot, number
 from layoutopt.report.page import STYLE, html_table
 
@@ -111,7 +112,7 @@ def _figure(name: str, figure: Mapping[str, Any], code: str) -> str:
     settings = "; ".join(f"{key}: {_text(value)}" for key, value in figure["settings"].items())
     older = "" if figure["code"] == [code] else " Made by other code than this page."
     busy = "" if figure["load"] is None else f", on a machine with a load of up to {figure['load']:g}"
-    made = f"{', '.join(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps{busy}.{older}"
+    made = f"{codes_text(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps{busy}.{older}"
     return (
         f'<h3 id="{name}">{name} {escape(figure["title"])}</h3>'
         f'<p class="note">{escape(figure["place"])}. {escape(figure["note"])}</p>'

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from layoutopt.bench.thesis.figure import codes_text
 from layoutopt.bench.thesis.page import judged, measured_with, pivot
 from layoutopt.bench.thesis.plots import advantage, number
 from layoutopt.bench.thesis.results import NAME, read_results
@@ -61,7 +62,7 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
         rows = [[_cell(each[column]) for column in columns] for each in figure["details"]]
     else:
         columns, rows = pivot(figure)
-    made = f"Scale factor {document['scale']:g}, by layoutopt {', '.join(figure['code'])}: `{figure['command']}`"
+    made = f"Scale factor {document['scale']:g}, by layoutopt {codes_text(figure['code'])}: `{figure['command']}`"
     return f"{_table(columns, rows)}\n{made}\n"
 
 
@@ -73,7 +74,7 @@ def _claims(document: Mapping[str, Any]) -> str:
             _with_unit(claim["thesis"], claim["unit"]),
             _with_unit(claim["ours"], claim["unit"]),
             f"{advantage(claim):.2f}",
-            " ".join(figures[name]["code"]),
+            codes_text(figures[name]["code"]),
         ]
         for name, claim in sorted(judged(figures), key=lambda each: advantage(each[1]))
     ]
