@@ -240,7 +240,7 @@ def _relation(
         view = f"_layoutopt_{uuid.uuid4().hex}"
         views[view] = read
         return quoted(view)
-    return relation_of(read, layout_views(spark, known, entry, layouts))
+    return relation_of(spark, read, layout_views(spark, known, entry, layouts))
 
 
 def _perhaps_named(spark: SparkSession, known: SessionTables, text: str, why: str) -> tuple[ScanMetrics, ...]:

@@ -3,16 +3,20 @@
 Planning a query must cost little where the query itself is quick. So the files of a snapshot's layout are listed once
 for a session and kept as views; a query reads one of them, or a SELECT over it. Spark leaves out files by their names
 before it starts, and row groups by their blocks while it reads. Each has its price: where a view shows the names of
-files, Spark puts all that it knows of a file beside each row. So there is a view for each need.
+files, Spark puts all that it knows of a file beside each row. So there is a view for each need, and a few files that
+queries ask for together have one of their own: Spark cuts files into tasks by the bytes of all files of a view, so that
+one file of many is a task for one core.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from layoutopt.model.columns import BLOCK
@@ -27,16 +31,45 @@ from layoutopt.spark.session.read import null_columns, parquet_files
 
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
+_FEW_FILES: Final = 32  # of which a view is made; Spark looks for more of them by a job of its own
+_MOST_VIEWS: Final = 256  # of a layout's; each keeps what Spark knows of its files
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayoutViews:
-    """Views of all rows of a layout's files, by name: with the table's columns alone, with their blocks, and with
-    their blocks and files."""
+    """Views of the rows of a layout's files, by name.
+
+    Attributes:
+        rows: of all files, with the table's columns alone.
+        blocks: the same with their blocks.
+        files: the same with their blocks and files.
+        of_few: of a few files, by their paths, with their blocks; made when they are first asked for.
+    """
 
     rows: str
     blocks: str
     files: str
+    of_few: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _making: Lock = field(default_factory=Lock)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All views there are."""
+        return (self.rows, self.blocks, self.files, *self.of_few.values())
+
+    def view_of(self, spark: SparkSession, read: TableRead, layout: int, paths: Sequence[str]) -> str | None:
+        """The view of a few files of the layout; None where there are too many views."""
+        key = tuple(sorted(paths))
+        with self._making:
+            if key not in self.of_few and len(self.of_few) < _MOST_VIEWS:
+                full_path, columns = read.table.catalog.files.full_path, read.table.schema.columns
+                rows = parquet_files(spark, [full_path(path) for path in key], columns)
+                name = f"_layoutopt_{uuid.uuid4().hex}_few"
+                rows.selectExpr(*(readable(read.table, column, [layout]) for column in columns), BLOCK).createTempView(
+                    name
+                )
+                self.of_few[key] = name
+            return self.of_few.get(key)
 
 
 def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutViews:
@@ -53,10 +86,11 @@ def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutV
     return views
 
 
-def relation_of(read: TableRead, views: Mapping[int, LayoutViews]) -> str:
+def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, LayoutViews]) -> str:
     """What to read in the table's place, with all its columns: a view, or a query in parentheses.
 
     Args:
+        spark: the session whose views they are.
         read: what is left of the table; each of its segments is read from one layout.
         views: those of each layout that is read.
     """
@@ -64,8 +98,8 @@ def relation_of(read: TableRead, views: Mapping[int, LayoutViews]) -> str:
     if not read.columns:
         rows = sum(int(plan.source.blocks.rows[plan.read].sum()) for plan in read.pruned)
         return f"({_nothing(schema)} FROM range({rows}))"
-    arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(read, layout, of)) is not None]
-    if len(arms) == 1 and not arms[0].where:
+    arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(spark, read, layout, of)) is not None]
+    if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)
     columns = ", ".join(quoted(name) for name in schema.names)
     texts = [f"SELECT {columns} FROM {quoted(arm.view)}{arm.where}" for arm in arms]
@@ -84,11 +118,16 @@ class _Arm:
     where: str
 
 
-def _arm(read: TableRead, layout: int, views: LayoutViews) -> _Arm | None:
+def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) -> _Arm | None:
     """The rows that one layout gives; None where it gives none."""
     blocks, files = blocks_of(read, layout)
     if not blocks.needed.any():
         return None
+    if len(blocks.needed_files) <= _FEW_FILES and not np.isin(blocks.file, blocks.needed_files).all():
+        few = views.view_of(spark, read, layout, [files[index] for index in blocks.needed_files])
+        if few is not None:
+            asked = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False).condition
+            return _Arm(few, f" WHERE {asked}" if asked else "")
     names = [path.rsplit("/", 1)[-1] for path in files]
     can_name_files = len(blocks.needed_files) <= _MOST_FILES and len(set(names)) == len(names)
     chosen = choose(blocks, len(read.columns), can_name_files)

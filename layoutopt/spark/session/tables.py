@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -233,7 +233,7 @@ def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
         frame = read_to_dataframe(spark, read)
     else:
         layouts = {layout: make_layout_views(spark, table, layout) for layout in only}
-        frame = SparkSession.sql(spark, f"SELECT * FROM {relation_of(read, layouts)}")
+        frame = SparkSession.sql(spark, f"SELECT * FROM {relation_of(spark, read, layouts)}")
     frame.createOrReplaceTempView(name)
     return Registered(name, table, view_handle(spark, name), layouts)
 
@@ -241,7 +241,7 @@ def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
 def _forget(spark: SparkSession, entry: Registered) -> None:
     """Drops the views that nobody but us reads; plans made over them keep what they have."""
     for views in entry.layouts.values():
-        for view in astuple(views):
+        for view in views.names:
             spark.catalog.dropTempView(view)
 
 
