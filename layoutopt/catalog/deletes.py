@@ -147,7 +147,7 @@ def commit_deletes(
         files: the table's.
         base: the snapshot in which the rows were found.
         load_id: of the change.
-        deleted: by entry what of it is deleted then, earlier deletes included; the file is named here.
+        deleted: by entry what of it is deleted then, earlier deletes included; all name the file of the load id.
         vectors: of every block with a deleted row of these entries, earlier deletes included.
         at: called at each of :data:`DELETE_POINTS`.
 
@@ -160,11 +160,10 @@ def commit_deletes(
     files.write_new(path, data)
     at("vectors-written")
     digest = FileDigest.of(data)
-    marked = {name: replace(of, file=path) for name, of in deleted.items()}
-    touched = [entry for entry in base.partitions if (entry.key, entry.load_id) in marked]
+    touched = [entry for entry in base.partitions if (entry.key, entry.load_id) in deleted]
 
     def after(latest: Snapshot | None) -> Snapshot:
-        return _marked(base, latest, load_id, marked, digest)
+        return _marked(base, latest, load_id, deleted, digest)
 
     change = Change(load_id, base, names_of(touched, [path]), after)
     try:
@@ -198,7 +197,7 @@ def _marked(
         operation=DELETE,
         load_id=load_id,
         partitions=partitions,
-        files=dict(sorted({**kept, next(iter(deleted.values())).file: digest}.items())),
+        files=dict(sorted({**kept, deletes_path(load_id): digest}.items())),
         tombstones=(),
     )
 

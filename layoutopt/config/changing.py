@@ -28,9 +28,16 @@ class DeleteSettings(VerbSettings):
     table_path: TablePath
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
     publish: PublishTo = ()
+    rewrite_share: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="up to this share of the rows of the partitions concerned, what is deleted is only marked, by "
+        "deletion vectors beside the files; above it, and with 0 always, these partitions are written anew",
+    )
     hard: bool = Field(
         False,
-        description="leave no copy: give up all older snapshots and remove their files at once, whoever reads or loads",
+        description="leave no copy: write anew, give up all older snapshots and remove their files at once, whoever reads or loads",
     )
     log_json: EventLog = None
 

@@ -18,6 +18,7 @@ from layoutopt.catalog.retention.vacuum import VacuumReport
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
+from layoutopt.spark.changing.marking import MarkReport
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
@@ -34,7 +35,8 @@ class ChangeReport:
     Attributes:
         table: its path.
         deleted, updated, inserted: rows.
-        load: the commit; None where there was nothing to do.
+        load: the commit of what was written anew; None where nothing was.
+        marked: the commit of rows that were deleted by vectors; None where there was none.
         vacuum: what was removed, where no copy of a row was to be left.
     """
 
@@ -43,6 +45,7 @@ class ChangeReport:
     updated: int = 0
     inserted: int = 0
     load: LoadReport | None = None
+    marked: MarkReport | None = None
     vacuum: VacuumReport | None = None
 
     def to_json(self) -> dict[str, object]:

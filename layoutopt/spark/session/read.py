@@ -69,15 +69,25 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
     """
     meaning = session_meaning(spark)
     scan = replace(scan, table=with_functions(spark, scan.table))
+    reads = reads_in_session(spark, scan)
+    answer = _answer(spark, scan, reads)
+    if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
+        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
+    return answer
+
+
+def reads_in_session(spark: SparkSession, scan: Scan) -> tuple[TableRead, ...]:
+    """What a scan's text reads of its table in a session: all, with a warning, where it may mean something else there.
+
+    Raises as :meth:`Table.scan`.
+    """
+    meaning = session_meaning(spark)
     reads = scan.table.reads_under(scan.sql, meaning.settings)
     why = meaning.unclear(scan.sql)
     if why:
         log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
         reads = tuple(map(_whole, reads))
-    answer = _answer(spark, scan, reads)
-    if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
-        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
-    return answer
+    return reads
 
 
 def with_functions(spark: SparkSession, table: Table) -> Table:
@@ -200,10 +210,15 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
-    numbers = spark.range(len(segments), numPartitions=_tasks(spark, segments))
+    numbers = segment_numbers(spark, segments)
     root = read.table.catalog.files.full_path("")  # executors have another current folder
     reader = _segment_reader(root, list(segments), list(read.columns), read.scan.filter.root)
     return map_in_workers(numbers, reader, schema_ddl(read.columns))
+
+
+def segment_numbers(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
+    """The places of some segments in their order, dealt out to tasks that read them."""
+    return spark.range(len(segments), numPartitions=_tasks(spark, segments))
 
 
 def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:

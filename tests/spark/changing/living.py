@@ -130,8 +130,10 @@ class Living:
         self.model |= {row[0]: row for row in rows}
         return source
 
-    def delete(self, where: str) -> int:
-        report = delete_by(self.spark, DeleteSettings(table_path=self.path, where=where))
+    def delete(self, where: str, rewrite_share: float = 1.0) -> int:
+        settings = DeleteSettings(table_path=self.path, where=where, rewrite_share=rewrite_share)
+        report = delete_by(self.spark, settings)
+        assert (report.marked is not None) == (report.deleted > 0 and rewrite_share == 1.0)
         before = len(self.model)
         self.model = {key: row for key, row in self.model.items() if not CONDITIONS[where](row)}
         assert report.deleted == before - len(self.model)
@@ -187,11 +189,11 @@ class Living:
 
     def step(self, choice: random.Random) -> str:
         """One change, drawn at random."""
-        kind = choice.choice(("append", "append", "delete", "update", "merge", "optimize", "reload", "restore"))
+        kind = choice.choice(("append", "append", "delete", "delete", "update", "merge", "optimize", "reload", "restore"))
         if kind == "append":
             self.append(choice.randint(1, 12))
         elif kind == "delete":
-            self.delete(choice.choice(list(CONDITIONS)))
+            self.delete(choice.choice(list(CONDITIONS)), choice.choice((0.0, 1.0, 1.0, 1.0)))
         elif kind == "update":
             self.update(choice.choice(list(CONDITIONS)))
         elif kind == "merge":
