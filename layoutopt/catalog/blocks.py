@@ -44,6 +44,9 @@ DELETED_ROWS = "deleted_rows"
 """How many they are."""
 
 
+Vector = bytes
+"""The places of deleted rows in a block, a bitmap; the table of blocks has a property of the type's name."""
+
 ReadIndex = Callable[[IndexFile, int], pa.Array | None]
 
 
@@ -234,7 +237,7 @@ class BlockTable:
         """How many rows of each block are not deleted, int64[n]."""
         return self.rows - self.deleted_rows
 
-    def deleted_in(self, chosen: Ints) -> tuple[bytes | None, ...]:
+    def deleted_in(self, chosen: Ints) -> tuple[Vector | None, ...]:
         """The places of the deleted rows of some blocks (their indices), each a bitmap, None where none is."""
         if not self.deleted_rows[chosen].any():
             return ()

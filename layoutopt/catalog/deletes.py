@@ -205,4 +205,3 @@ def _marked(
 def _with(entry: PartitionEntry, deletes: Deletes | None) -> PartitionEntry:
     """The entry with other deletes: it no longer has what its source has."""
     return entry if deletes is None else replace(entry, deletes=deletes, source=None)
-

@@ -37,7 +37,8 @@ class DeleteSettings(VerbSettings):
     )
     hard: bool = Field(
         False,
-        description="leave no copy: write anew, give up all older snapshots and remove their files at once, whoever reads or loads",
+        description="leave no copy: write partitions anew, then give up all older snapshots and remove their files at "
+        "once, whoever reads or loads",
     )
     log_json: EventLog = None
 
@@ -91,6 +92,12 @@ class OptimizeSettings(VerbSettings):
     horizon: Span = Field("7d", description="of --auto: within this time what is saved has to exceed what it costs")
     write_cost: float = Field(
         2.0, gt=0, description="of --auto: what writing a byte anew costs, in bytes that queries read"
+    )
+    deleted_share: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="fold in deleted rows of partitions of which at least this share of rows is deleted; 0: of all",
     )
     budget_bytes: int | None = Field(
         None, ge=1, description="rewrite at most so many bytes, the best gain a byte first"

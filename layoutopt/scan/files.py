@@ -26,6 +26,8 @@ _OPEN_AT_ONCE = 8
 _FOOTERS_AHEAD = 8
 _WINDOWS_AHEAD = 3
 
+_OfFiles = Iterator[tuple[FileRead, Iterator[pa.RecordBatch]]]
+
 
 def read_files(
     files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
@@ -33,7 +35,8 @@ def read_files(
     """Batches of the named columns, in that order, from the chosen row groups of some files, one after the other.
 
     Deleted rows are left out. Where :data:`~layoutopt.model.columns.PLACE` is named, it is a row's place among all rows
-    of the row groups of the files, deleted ones counted. Of an object store footers and row groups are read ahead, while others are decoded.
+    of the row groups of the files, deleted ones counted. Of an object store footers and row groups are read ahead,
+    while others are decoded.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
@@ -63,14 +66,11 @@ def _alive(
         at += rows
 
 
-_OfFile = tuple[FileRead, Iterator[pa.RecordBatch]]
-
-
-def _of_local(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> Iterator[_OfFile]:
+def _of_local(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> _OfFiles:
     return ((read, _local_batches(files, read, names, batch_rows)) for read in wanted)
 
 
-def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> Iterator[_OfFile]:
+def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> _OfFiles:
     """Of an object store: footers and row groups are read ahead."""
     opened = made_ahead(partial(_row_groups_of, files), wanted, _FOOTERS_AHEAD)
     windows = (

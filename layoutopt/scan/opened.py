@@ -89,7 +89,21 @@ class OpenedTable:
         return False
 
     def files(self, layout: int = 0) -> tuple[str, ...]:
-        """The paths or URLs of the snapshot's data files of one layout, sorted.
+        """The paths or URLs of the snapshot's data files of one layout, sorted, for who reads them whole.
+
+        Raises:
+            QueryError: no plan of the table has such a layout, or rows are deleted that these files still have.
+        """
+        for entry in self.catalog.partitions:
+            if entry.deletes is not None:
+                raise QueryError(
+                    f"partition {entry.key!r} has {entry.deletes.rows} deleted rows that its files still hold; run "
+                    "`layoutopt optimize --deleted-share 0` first, which writes it anew"
+                )
+        return self.data_files(layout)
+
+    def data_files(self, layout: int) -> tuple[str, ...]:
+        """As :meth:`files`, with what is deleted still in them.
 
         Raises:
             QueryError: no plan of the table has such a layout.

@@ -33,7 +33,8 @@ _NOTHING = pa.table({})
 class _Rows:
     """One layout's row groups with their tids, and the columns already read of them.
 
-    Row group i has ``tids[offsets[i]:offsets[i + 1]]``, those of its rows that are not deleted. ``values`` has a row for each of ``of``, tids too.
+    Row group i has ``tids[offsets[i]:offsets[i + 1]]``, those of its rows that are not deleted. ``values`` has a row
+    for each of ``of``, tids too.
     """
 
     read: LayoutRead

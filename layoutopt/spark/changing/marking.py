@@ -186,7 +186,8 @@ def _layouts_of(one: FoundIn) -> tuple[_OfLayout, ...]:
     first = np.flatnonzero(blocks.file == blocks.files.index(path))[0]
     here = np.flatnonzero(source.segment_of == source.segment_of[first])
     here = here[np.lexsort((blocks.row_group[here], blocks.file[here]))]
-    return tuple(_of_layout(source, layout, here[blocks.layout[here] == layout]) for layout in np.unique(blocks.layout[here]).tolist())
+    layouts = np.unique(blocks.layout[here]).tolist()
+    return tuple(_of_layout(source, layout, here[blocks.layout[here] == layout]) for layout in layouts)
 
 
 def _of_layout(source: PlanBlocks, layout: int, mine: Ints) -> _OfLayout:
@@ -211,7 +212,8 @@ def _places_of_layout(files: TableFiles, number: int, wanted: Ints, of: _OfLayou
     ends = np.cumsum([rows for file in of.files for rows in file.rows])
     starts = np.r_[0, ends[:-1]]
     parts = np.split(hits, np.searchsorted(hits, ends[:-1]))
-    found = [(block, part - start) for block, part, start in zip(of.blocks, parts, starts.tolist(), strict=True) if len(part)]
+    placed = zip(of.blocks, parts, starts.tolist(), strict=True)
+    found = [(block, part - start) for block, part, start in placed if len(part)]
     return pa.RecordBatch.from_pydict(
         {
             "work": pa.array([number] * len(found), pa.int32()),

@@ -74,7 +74,7 @@ class LayoutViews:
 
 def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutViews:
     """Lists the files of a layout, and makes views of all their rows."""
-    rows = parquet_files(spark, table.files(layout), table.schema.columns)
+    rows = parquet_files(spark, table.data_files(layout), table.schema.columns)
     texts = [readable(table, column, [layout]) for column in table.schema.columns]
     name = f"_layoutopt_{uuid.uuid4().hex}"
     views = LayoutViews(f"{name}_rows", f"{name}_blocks", f"{name}_files")

@@ -189,7 +189,8 @@ class Living:
 
     def step(self, choice: random.Random) -> str:
         """One change, drawn at random."""
-        kind = choice.choice(("append", "append", "delete", "delete", "update", "merge", "optimize", "reload", "restore"))
+        kinds = ("append", "append", "delete", "delete", "update", "merge", "optimize", "reload", "restore")
+        kind = choice.choice(kinds)
         if kind == "append":
             self.append(choice.randint(1, 12))
         elif kind == "delete":
