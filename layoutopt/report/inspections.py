@@ -42,8 +42,8 @@ def print_status(console: Console, status: Status) -> None:
     hidden = max(0, len(status.partitions) - _MOST_SHOWN)
     partitions = _table("partitions", "partition", "rows", "deleted", "blocks", "bytes", "loads", "plan", "newest load")
     for each in status.partitions[hidden:]:
-        counts = (f"{n:,}" for n in (each.blocks, each.bytes, each.entries))
-        sizes = (f"{each.rows:,}", f"{each.deleted_share:.1%}", *counts)
+        others = (f"{n:,}" for n in (each.blocks, each.bytes, each.entries))
+        sizes = (f"{each.rows:,}", f"{each.deleted_share:.1%}", *others)
         partitions.add_row(Text(printable(each.key)), *sizes, each.plan[:_DIGITS], each.load_id)
     loads = _table("last loads", "snapshot", "created at", "operation", "rows", "of partitions")
     for load in status.loads:
