@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.deletes import commit_deletes, packed, places_in, united, vectors_of
 from layoutopt.catalog.paths import deletes_path, new_load_id
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry
@@ -87,6 +88,7 @@ def mark_deleted(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]
     for one in found:
         of_entry.setdefault((one.entry.key, one.entry.load_id), []).append(one)
     with watch.stage("mark", "finding the rows in every layout") as counts:
+        _check_numbers([catalog.blocks(mine[0].entry) for mine in of_entry.values()])
         before = (vectors_of(catalog.blocks(mine[0].entry)) for mine in of_entry.values())
         vectors = _all_of([*before, *_new_vectors(spark, catalog, found)])
         counts["blocks"] = len(vectors)
@@ -97,6 +99,19 @@ def mark_deleted(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]
         counts["snapshot"] = snapshot.number
     written = snapshot.files[deletes_path(load_id)].size
     return MarkReport(load_id, snapshot.number, tuple(sorted({key for key, _ in of_entry})), len(vectors), written)
+
+
+def _check_numbers(tables: Sequence[BlockTable]) -> None:
+    """Refuse blocks that share a number, by which vectors are told apart.
+
+    Raises:
+        ContentMismatchError: some do.
+    """
+    numbers = np.concatenate([blocks.block_id for blocks in tables])
+    if len(np.unique(numbers)) < len(numbers):
+        raise ContentMismatchError(
+            "two blocks of the table have one number, so vectors can't tell them apart; give --rewrite-share 0"
+        )
 
 
 def _deletes(entry: PartitionEntry, found: Sequence[FoundIn], path: str) -> Deletes:

@@ -105,12 +105,12 @@ class Living:
         self.next_id += count
         return [made(number) for number in range(self.next_id - count, self.next_id)]
 
-    def begin(self, scheme: Scheme | None, rows: int = 60) -> None:
+    def begin(self, scheme: Scheme | None, rows: int = 60, block_rows: int = 6) -> None:
         first = self.new_rows(rows)
         frame = self.frame(first)
         schema = schema_of(frame)
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
-        plan = plan_of(of, partition_by="day", scheme=scheme, block_rows=6)
+        plan = plan_of(of, partition_by="day", scheme=scheme, block_rows=block_rows)
         (self.root / "plan.json").write_bytes(plan.dumps())
         self.load(first)
 
