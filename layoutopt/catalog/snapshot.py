@@ -150,6 +150,11 @@ class Snapshot(Record):
         """Rows of the whole table, without those that are deleted."""
         return sum(entry.live_rows for entry in self.partitions)
 
+    @property
+    def stored_rows(self) -> int:
+        """Rows of the whole table's files, deleted ones among them."""
+        return sum(entry.rows for entry in self.partitions)
+
     @cached_property
     def by_key(self) -> Mapping[str, tuple[PartitionEntry, ...]]:
         """The partitions by their keys, of each the entries in the order in which they came."""

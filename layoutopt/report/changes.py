@@ -39,7 +39,8 @@ def print_change(console: Console, report: ChangeReport) -> None:
     if report.marked is not None:
         console.print(
             f"Snapshot {report.marked.snapshot}: marked in {report.marked.blocks:,} blocks of "
-            f"{len(report.marked.partitions):,} partitions, by {format_bytes(report.marked.bytes)} of deletion vectors"
+            f"{len(report.marked.partitions):,} partitions, by {format_bytes(report.marked.bytes)} of deletion "
+            "vectors; the files hold these rows until `layoutopt optimize` or `delete --hard` writes them anew"
         )
     if report.vacuum is not None:
         console.print(f"No copy is left: {len(report.vacuum.snapshots)} older snapshots were given up and removed")

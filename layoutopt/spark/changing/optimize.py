@@ -9,10 +9,10 @@ by the partitions that are as wanted, or by the rehearsal of a fresh plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.config.changing import OptimizeSettings
@@ -215,13 +215,5 @@ def _write_anew(spark: SparkSession, path: str, plan: Plan, key: str, watch: Sta
     rows = rows_of_entries(spark, place.table, entries)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
     content = content_of_entries(entries)
-    values = place.values_in(rows if content.rows else _with_deleted_rows(place, key))
+    values = place.values_in(rows) if content.rows else place.values_of([key])
     return rewrite(place, "optimize", values, rows, content, watch, sources)
-
-
-def _with_deleted_rows(place: Place, key: str) -> DataFrame:
-    """All that a partition's files hold: of one without a row that lives, its value is known from there."""
-    catalog = place.table.catalog
-    stored = tuple(replace(entry, deletes=None) for entry in catalog.partitions)
-    table = replace(place.table, catalog=replace(catalog, snapshot=replace(catalog.snapshot, partitions=stored)))
-    return rows_of_entries(place.spark, table, table.catalog.snapshot.by_key[key])

@@ -43,10 +43,12 @@ def delete_by(
 ) -> ChangeReport:
     """Delete the rows that meet a condition; rows for which it is NULL stay.
 
-    Where few rows of the partitions concerned are deleted then, vectors say which; else these are written anew, and so
-    they are for a hard delete and where the table is published, since readers of other formats know no vectors. A hard
-    delete then gives up all older snapshots and removes their files, so that no copy of the rows is left, also
-    of those that were deleted before. Who reads an older snapshot meanwhile fails, and who loads may have to try again.
+    Where few rows of the partitions concerned are deleted then, vectors say which; else these are written anew. So they
+    are for a hard delete, and where the table is published, since readers of other formats know no vectors.
+
+    A hard delete also writes anew what has rows that were deleted before, and then gives up all older snapshots and
+    removes their files, so that no copy of any deleted row is left. Who reads an older snapshot meanwhile fails, and
+    who loads may have to try again.
 
     Raises:
         SettingError: the condition can't be understood.
@@ -103,7 +105,10 @@ def _delete_by_rewriting(place: Place, settings: DeleteSettings, watch: Stages) 
     with watch.stage("all", "looking for rows to delete"):
         matching = _matching(place, settings.where)
         values, gone = place.values_in(matching), _measured(matching, settings.table_path)
-    if not gone.rows:
+        if settings.hard:  # what was deleted before may be what is to leave no copy now
+            marked = {entry.key for entry in place.table.catalog.partitions if entry.deletes is not None}
+            values = tuple(dict.fromkeys((*values, *place.values_of(marked))))
+    if not values:
         return ChangeReport(settings.table_path)
     entries = place.entries(values)
     rows = rows_of_entries(spark, place.table, entries).where(~_holds(settings.where))

@@ -54,28 +54,25 @@ def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("scheme", ["sop", pytest.param("gsop-r", marks=pytest.mark.long)])
 def test_every_reader_of_spark_leaves_deleted_rows_out(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     living = begun(spark, tmp_path, scheme)
+    living.delete("id BETWEEN 10 AND 30")
     session = spark.newSession()
     enable(session)
     register(session, "t", living.path)
     try:
-        for where in ("id BETWEEN 10 AND 30", "kind = 2"):  # some of one block; then whole blocks, too
-            living.delete(where)
-            left = list(living.model.values())
-            few = [row for row in left if row[2] == 1]
-            texts = {
-                "SELECT * FROM t": left,
-                "SELECT * FROM t WHERE kind = 1": few,
-                f"SELECT * FROM layoutopt.`{living.path}` WHERE kind = 1 AND id >= 0": few,
-            }
-            for text, expected in texts.items():
-                assert rows_of(session.sql(text)) == comparable(expected), text
-            assert session.sql("SELECT count(*) FROM t").collect()[0][0] == len(left)
-            assert session.sql("SELECT count(*) FROM t WHERE kind = 1").collect()[0][0] == len(few)
-            assert rows_of(session.table("t")) == comparable(left)
-            assert rows_of(session.read.format("layoutopt").load(living.path)) == comparable(left)
-            assert rows_of(open_table(living.path).scan("SELECT * FROM t WHERE kind = 1").to_spark(session)) == (
-                comparable(few)
-            )
+        living.delete("kind = 2")  # whole blocks, beside those that have lost some rows
+        left = list(living.model.values())
+        few = [row for row in left if row[2] == 1]
+        texts = {
+            "SELECT * FROM t": left,
+            f"SELECT * FROM layoutopt.`{living.path}` WHERE kind = 1 AND id >= 0": few,
+        }
+        for text, expected in texts.items():
+            assert rows_of(session.sql(text)) == comparable(expected), text
+        assert session.sql("SELECT count(*) FROM t").collect()[0][0] == len(left)
+        assert rows_of(session.table("t")) == comparable(left)
+        assert rows_of(session.read.format("layoutopt").load(living.path)) == comparable(left)
+        scan = open_table(living.path).scan("SELECT * FROM t WHERE kind = 1")
+        assert rows_of(scan.to_spark(session)) == comparable(few)
     finally:
         disable(session)
 

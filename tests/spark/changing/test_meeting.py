@@ -86,7 +86,7 @@ def changes(living: Living, number: int) -> list[Change]:
         return Change("update", lambda: update_by(spark, settings), model)
 
     def deleted(ids: list[int]) -> Change:
-        settings = DeleteSettings(table_path=path, where=where(ids))
+        settings = DeleteSettings(table_path=path, where=where(ids), rewrite_share=number % 2)
 
         def model(rows: dict[int, Row]) -> None:
             for key in ids:
