@@ -118,7 +118,7 @@ def test_a_snapshot_of_a_newer_format_stops_readers_and_writers(table: Path) -> 
         lambda: verify_path(str(table)),
         lambda: crash.commit(TableFiles(str(table)), base, "later", [1997]),
     ):
-        with pytest.raises(CatalogError, match="version 3, newer than 2; install a newer layoutopt"):
+        with pytest.raises(CatalogError, match="version 4, newer than 3; install a newer layoutopt"):
             ask()
     assert not (table / "_layoutopt/snapshots/4.json").exists()
 
