@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.footers import footer_digest, metadata_of
+from layoutopt.catalog.storage.footers import coded_columns, footer_digest, metadata_of
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
@@ -30,13 +30,24 @@ _OfFiles = Iterator[tuple[FileRead, Iterator[pa.RecordBatch]]]
 
 
 def read_files(
-    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
+    files: TableFiles,
+    reads: Sequence[FileRead],
+    names: Sequence[str],
+    batch_rows: int,
+    coded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the named columns, in that order, from the chosen row groups of some files, one after the other.
 
     Deleted rows are left out. Where :data:`~layoutopt.model.columns.PLACE` is named, it is a row's place among all rows
     of the row groups of the files, deleted ones counted. Of an object store footers and row groups are read ahead,
     while others are decoded.
+
+    Args:
+        files: the table's files.
+        reads: the files' row groups.
+        names: the columns.
+        batch_rows: rows of a batch, at most.
+        coded: columns to be given as dictionaries and codes, some of :func:`coded_in_all`.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
@@ -45,7 +56,7 @@ def read_files(
     stored = [name for name in names if name != PLACE]
     if not stored:
         raise ValueError("places are read along with a column")
-    found = _of_local(files, wanted, stored, batch_rows) if files.local_root is not None else None
+    found = _of_local(files, wanted, stored, batch_rows, coded) if files.local_root is not None else None
     start = 0
     for read, batches in found or _of_store(files, wanted, stored, batch_rows):
         yield from _alive(read, names, start, _checked(read, stored, batches))
@@ -66,8 +77,10 @@ def _alive(
         at += rows
 
 
-def _of_local(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> _OfFiles:
-    return ((read, _local_batches(files, read, names, batch_rows)) for read in wanted)
+def _of_local(
+    files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str]
+) -> _OfFiles:
+    return ((read, _local_batches(files, read, names, batch_rows, coded)) for read in wanted)
 
 
 def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> _OfFiles:
@@ -81,6 +94,26 @@ def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str
     fetched = made_ahead(partial(_fetched, files), windows, _WINDOWS_AHEAD)
     for read, of_file in groupby(fetched, key=itemgetter(0)):
         yield read, _fetched_batches(of_file, names, batch_rows)
+
+
+def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
+    """The named columns that all row groups to read have as dictionaries and codes; none of an object store's files.
+
+    Raises:
+        DataFileError: a file is missing or damaged.
+    """
+    coded = frozenset(names)
+    for read in reads:
+        if not coded or files.local_root is None or read.footer is None:
+            return frozenset()
+        try:
+            metadata = _metadata(files, read.path, read.footer, remember=True)
+        except FileNotFoundError as error:
+            raise missing(read.path) from error
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(read.path, error) from error
+        coded = coded.intersection(coded_columns(metadata, coded, read.row_groups))
+    return coded
 
 
 def _row_groups_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
@@ -112,9 +145,9 @@ def _fetched_batches(
 
 
 def _local_batches(
-    files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int
+    files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+    with open_parquet(files, read.path, read.footer, remember=True, coded=lambda _: list(coded)) as parquet:
         check_row_groups(parquet.metadata, read)
         yield from parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names))
 

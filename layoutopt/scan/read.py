@@ -7,7 +7,7 @@ only the row groups that pruning left are opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from layoutopt.model.columns import PLACE, TID
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
+from layoutopt.scan.arrow_types import arrow_type, conform_one, nested_type
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.reconstruct import read_rows_by_tid
 from layoutopt.scan.segments import LayoutRead, SegmentRead
@@ -32,6 +32,7 @@ def read_segments(
     batch_rows: int = BATCH_ROWS,
     condition: Node = TRUE,
     checked: bool | None = None,
+    coded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The surviving rows, segment by segment, as batches of at most ``batch_rows`` rows.
 
@@ -44,6 +45,7 @@ def read_segments(
         batch_rows: rows of a batch, which bounds memory where a single layout is read.
         condition: rows for which it is not TRUE may be left out, which saves reading where there are several layouts.
         checked: whether to prove that no other rows are; by default where this process checks skipping.
+        coded: columns to be given as dictionaries and codes, which all the files have so; each segment has one layout.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
@@ -60,7 +62,7 @@ def read_segments(
         if not stored:
             batches = _count_only(segment, batch_rows)
         elif len(segment.layouts) == 1:
-            batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows)
+            batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows, coded)
         else:
             whole = read_rows_by_tid(files, segment, stored, condition, checked)
             batches = iter(whole.to_batches(max_chunksize=batch_rows))
@@ -88,8 +90,12 @@ def _count_only(segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatc
 
 
 def _read_one_layout(
-    files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int
+    files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
-    for batch in read_files(files, read.files, names, batch_rows):
-        yield pa.RecordBatch.from_arrays(conform(batch.columns, columns), names=names)
+    for batch in read_files(files, read.files, names, batch_rows, coded):
+        arrays = [
+            array if column.name in coded else conform_one(array, column)
+            for array, column in zip(batch.columns, columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
