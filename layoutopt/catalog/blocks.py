@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from threading import Lock
 
@@ -38,6 +38,14 @@ __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
 ALL_ONES = np.uint64(2**64 - 1)
 
+DELETED = "deleted"
+"""In the block index of an opened table: the places of the block's deleted rows, a bitmap; null where none is."""
+DELETED_ROWS = "deleted_rows"
+"""How many they are."""
+
+
+Vector = bytes
+"""The places of deleted rows in a block, a bitmap; the table of blocks has a property of the type's name."""
 
 ReadIndex = Callable[[IndexFile, int], pa.Array | None]
 
@@ -212,6 +220,29 @@ class BlockTable:
     bytes = _integers("bytes", "Each block's compressed column chunks in bytes, int64[n].")
     tid_bytes = _integers("tid_bytes", "The compressed ``_tid`` chunk in bytes, 0 where there is none, int64[n].")
 
+    def marked(self, places: pa.Array, rows: pa.Array) -> BlockTable:
+        """The blocks with the places of their deleted rows, as bitmaps (null where none is), and how many these are."""
+        index = self.block_index.append_column(DELETED, places).append_column(DELETED_ROWS, rows)
+        return replace(self, block_index=index)
+
+    @cached_property
+    def deleted_rows(self) -> Ints:
+        """How many rows of each block are deleted, int64[n]."""
+        if DELETED_ROWS not in self.block_index.column_names:
+            return np.zeros(self.n, dtype=np.int64)
+        return np.asarray(one_chunk(self.block_index[DELETED_ROWS].fill_null(0)), dtype=np.int64)
+
+    @property
+    def live_rows(self) -> Ints:
+        """How many rows of each block are not deleted, int64[n]."""
+        return self.rows - self.deleted_rows
+
+    def deleted_in(self, chosen: Ints) -> tuple[Vector | None, ...]:
+        """The places of the deleted rows of some blocks (their indices), each a bitmap, None where none is."""
+        if not self.deleted_rows[chosen].any():
+            return ()
+        return tuple(self.block_index[DELETED].take(pa.array(chosen)).to_pylist())
+
     @cached_property
     def words(self) -> Words:
         """The union vectors, uint64[n, w]; all ones where unknown."""
@@ -305,7 +336,7 @@ def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
     return BlockTable(
         first.schema,
         first.n_features,
-        pa.concat_tables([table.block_index for table in tables]).combine_chunks(),
+        pa.concat_tables([table.block_index for table in tables], promote_options="default").combine_chunks(),
         cache(lambda i: pa.concat_arrays([table.statistics_of(i) for table in tables])),
         cache(lambda spec: _joined([(table.stored_index(spec), table.n) for table in tables])),
         tuple(dict.fromkeys(index for table in tables for index in table.index_files)),

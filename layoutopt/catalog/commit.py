@@ -29,7 +29,7 @@ from layoutopt.catalog.optimistic_commit import (
     snapshots_since,
 )
 from layoutopt.catalog.paths import blocks_path, plan_path
-from layoutopt.catalog.snapshot import FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Deletes, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, naming, write_indexes
@@ -177,7 +177,7 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     kept = [entry for entry in before if entry.key not in replaced]
     partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
     known = {**({} if latest is None else latest.files), **digests}
-    named = {path for entry in partitions for path in (entry.blocks_file, plan_path(entry.plan))}
+    named = {path for entry in partitions for path in (*entry.catalog_files, plan_path(entry.plan))}
     return Snapshot(
         number=next_number(latest),
         parent=None if latest is None else latest.number,
@@ -197,7 +197,7 @@ def _operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
     if load.whole_table:
         return "load-table"
     keys = {entry.key for entry in load.entries}
-    return "reload" if any(entry.rows for entry in before if entry.key in keys) else "load"
+    return "reload" if any(entry.live_rows for entry in before if entry.key in keys) else "load"
 
 
 def _batches_after(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:
@@ -243,9 +243,10 @@ def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
         )
 
 
-def _newest(loads: Mapping[str, Sequence[str]], key: str) -> str | None:
-    return loads[key][-1] if key in loads else None
+def _newest(loads: Mapping[str, Sequence[tuple[str, Deletes | None]]], key: str) -> str | None:
+    return loads[key][-1][0] if key in loads else None
 
 
-def _loads_of(snapshot: Snapshot | None) -> dict[str, list[str]]:
-    return {key: [load_id for load_id, _ in loads] for key, loads in contents(snapshot).items()}
+def _loads_of(snapshot: Snapshot | None) -> dict[str, list[tuple[str, Deletes | None]]]:
+    """By partition the loads that it has, each with what of it is deleted."""
+    return {key: [(load_id, gone) for load_id, _, gone in loads] for key, loads in contents(snapshot).items()}

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.paths import load_folder, snapshot_path
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
@@ -113,16 +113,19 @@ def check_no_tombstone(history: Iterable[Snapshot], change: Change) -> None:
 
 
 def names_of(entries: Iterable[PartitionEntry], written: Iterable[str]) -> frozenset[str]:
-    """What partitions need and a vacuum may remove: their folders and blocks files, and the data and index files."""
-    of_entries = (path for entry in entries for path in (load_folder(entry.key, entry.load_id), entry.blocks_file))
+    """What partitions need and a vacuum may remove: their folders, blocks and vectors, and the data and index files."""
+    of_entries = (path for entry in entries for path in (load_folder(entry.key, entry.load_id), *entry.catalog_files))
     return frozenset([*of_entries, *written])
 
 
-def contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str]]]:
-    """Which loads each partition holds, under which plans: what makes two snapshots the same table."""
+def contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str, Deletes | None]]]:
+    """Which loads each partition holds, by which plans and less which rows: what makes two snapshots the same table."""
     if snapshot is None:
         return {}
-    return {key: [(entry.load_id, entry.plan) for entry in entries] for key, entries in snapshot.by_key.items()}
+    return {
+        key: [(entry.load_id, entry.plan, entry.deletes) for entry in entries]
+        for key, entries in snapshot.by_key.items()
+    }
 
 
 def followed(

@@ -13,6 +13,7 @@ MARKER = f"{CATALOG}/table.json"
 SNAPSHOTS = f"{CATALOG}/snapshots"
 BLOCKS = f"{CATALOG}/blocks"
 INDEXES = f"{CATALOG}/indexes"
+DELETES = f"{CATALOG}/deletes"
 DATA = "data"
 
 NULL_PARTITION = "__null__"
@@ -54,6 +55,11 @@ def blocks_path(load_id: str, version: int = 1) -> str:
 def index_path(load_id: str, sha256: str) -> str:
     """The file of one index of a load, named by its content: equal ones are one file."""
     return f"{INDEXES}/{load_id}-{sha256[:16]}.parquet"
+
+
+def deletes_path(load_id: str) -> str:
+    """The file with the deletion vectors that a change wrote."""
+    return f"{DELETES}/{load_id}.parquet"
 
 
 def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:

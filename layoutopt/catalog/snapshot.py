@@ -62,6 +62,19 @@ class FileDigest(Record):
 
 
 @dataclass(frozen=True)
+class Deletes(Record):
+    """Rows of an entry that are deleted, by the vectors of a file.
+
+    ``rows`` is how many, each counted once however many layouts it lies in; ``checksums`` are theirs, of the columns
+    of which the entry has some.
+    """
+
+    file: SafePath
+    rows: Count
+    checksums: Mapping[str, Count]
+
+
+@dataclass(frozen=True)
 class PartitionEntry(Record):
     """What one load left of one date partition. A partition has several entries where rows were appended to it.
 
@@ -69,6 +82,7 @@ class PartitionEntry(Record):
     JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
     is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
     all layouts. ``source`` is a digest of the source's files that the rows came from, None where it is not known.
+    All of it is of the rows as they were written; ``deletes`` says which of them are deleted since, None where none is.
     """
 
     key: PartitionKey
@@ -81,7 +95,26 @@ class PartitionEntry(Record):
     checksums: Mapping[str, Count]
     bytes: Count
     source: Digest | None = None
-    form: ClassVar = Form(left_out=("source",))
+    deletes: Deletes | None = None
+    form: ClassVar = Form(left_out=("source", "deletes"))
+
+    @property
+    def live_rows(self) -> int:
+        """The rows that are not deleted."""
+        return self.rows - (0 if self.deletes is None else self.deletes.rows)
+
+    @property
+    def live_checksums(self) -> Mapping[str, int]:
+        """The checksums of the rows that are not deleted, by column."""
+        if self.deletes is None:
+            return self.checksums
+        gone = self.deletes.checksums
+        return {name: sum - gone[name] for name, sum in self.checksums.items() if name in gone}
+
+    @property
+    def catalog_files(self) -> tuple[str, ...]:
+        """The catalog's files that the entry needs beside its plan."""
+        return (self.blocks_file,) if self.deletes is None else (self.blocks_file, self.deletes.file)
 
 
 @dataclass(frozen=True)
@@ -114,7 +147,12 @@ class Snapshot(Record):
 
     @property
     def rows(self) -> int:
-        """Rows of the whole table."""
+        """Rows of the whole table, without those that are deleted."""
+        return sum(entry.live_rows for entry in self.partitions)
+
+    @property
+    def stored_rows(self) -> int:
+        """Rows of the whole table's files, deleted ones among them."""
         return sum(entry.rows for entry in self.partitions)
 
     @cached_property

@@ -13,7 +13,7 @@ from layoutopt.catalog.fields import read_field
 from layoutopt.catalog.keys import is_wide_decimal
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Snapshot
-from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, OLDEST_SUPPORTED, check_version
+from layoutopt.catalog.versions import FORMAT, FORMAT_VERSION, OLDEST_SUPPORTED, SEVERAL_ENTRIES, check_version
 from layoutopt.errors import CatalogError
 from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
@@ -49,7 +49,10 @@ def loads(data: bytes, where: str) -> Snapshot:
 
 def _needed_version(snapshot: Snapshot) -> int:
     """The oldest version of the format that can say what a snapshot holds."""
-    return FORMAT_VERSION if snapshot.batches or len(snapshot.by_key) < len(snapshot.partitions) else OLDEST_SUPPORTED
+    if any(entry.deletes is not None for entry in snapshot.partitions):
+        return FORMAT_VERSION
+    several = snapshot.batches or len(snapshot.by_key) < len(snapshot.partitions)
+    return SEVERAL_ENTRIES if several else OLDEST_SUPPORTED
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
@@ -84,21 +87,26 @@ def _checksum(content: Mapping[str, Any]) -> str:
 def _checked(snapshot: Snapshot) -> Snapshot:
     """The snapshot, with bounds of their columns' types, if its parts agree; else raises ValueError."""
     names = [(entry.key, entry.load_id) for entry in snapshot.partitions]
-    if len(set(names)) < len(names) or snapshot.format_version < _needed_version(snapshot):
+    if len(set(names)) < len(names) or snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
         raise ValueError("it has a partition twice")
+    if snapshot.format_version < _needed_version(snapshot):
+        raise ValueError(f"it has deleted rows, which its version {snapshot.format_version} does not know")
     if snapshot.parent is not None and snapshot.parent >= snapshot.number:
         raise ValueError(f"it names the parent {snapshot.parent}, which is not before it")
     if snapshot.partition_by is not None and snapshot.partition_by not in snapshot.schema.names:
         raise ValueError(f"it is partitioned by {short(snapshot.partition_by)}, no column of it")
     for entry in snapshot.partitions:
-        for path in (entry.blocks_file, plan_path(entry.plan)):
+        for path in (*entry.catalog_files, plan_path(entry.plan)):
             if path not in snapshot.files:
                 raise ValueError(f"it has no digest of {short(path)}, which it names")
+        if entry.live_rows < 0:
+            raise ValueError(f"partition {short(entry.key)} has fewer rows than are deleted")
     return replace(snapshot, partitions=tuple(_typed(entry, snapshot.schema) for entry in snapshot.partitions))
 
 
 def _typed(entry: PartitionEntry, schema: Schema) -> PartitionEntry:
-    for name in (*entry.bounds, *entry.checksums):
+    gone = () if entry.deletes is None else entry.deletes.checksums
+    for name in (*entry.bounds, *entry.checksums, *gone):
         if name not in schema.names:
             raise ValueError(f"partition {short(entry.key)} names {short(name)}, which is no column of the schema")
     bounds = {}

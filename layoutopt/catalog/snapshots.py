@@ -136,7 +136,7 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
                 snapshot.rows,
                 len(after),
                 tuple(sorted(changed)),
-                sum(entry.rows for key in changed for entry in after.get(key, ())),
+                sum(entry.live_rows for key in changed for entry in after.get(key, ())),
                 snapshot.parent,
             )
         )
@@ -145,12 +145,12 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
 
 
 def _loads_of(entries: Sequence[PartitionEntry]) -> list[object]:
-    return [entry.load_id for entry in entries]
+    return [(entry.load_id, entry.deletes) for entry in entries]
 
 
 def _content(entries: Sequence[PartitionEntry]) -> list[object]:
     """What a partition has, whichever loads put it there."""
-    return [(entry.plan, entry.rows, dict(entry.checksums)) for entry in entries]
+    return [(entry.plan, entry.live_rows, dict(entry.live_checksums)) for entry in entries]
 
 
 def check_is_table(files: TableFiles) -> None:

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
+from layoutopt.catalog.deletes import decode_deletes, with_deletes
 from layoutopt.catalog.entries import written_rows
 from layoutopt.catalog.evolution import is_older
 from layoutopt.catalog.paths import plan_path
-from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Bounds, Deletes, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, read_index
@@ -102,15 +103,21 @@ class Catalog:
         return {}
 
     @cached_property
+    def _vectors(self) -> dict[str, pa.Table]:
+        """The vectors files read so far, by path."""
+        return {}
+
+    @cached_property
     def _parts(self) -> dict[tuple[str, str], BlockTable]:
         """The blocks of single entries made so far, by key and load."""
         return {}
 
     def blocks(self, entry: PartitionEntry) -> BlockTable:
-        """The blocks of one entry of this snapshot.
+        """The blocks of one entry of this snapshot, with the vectors of its deleted rows.
 
         Raises:
-            CatalogError: the blocks file is missing or damaged, or does not hold what the snapshot says.
+            CatalogError: the blocks file, or that of the vectors, is missing or damaged, or does not hold what the
+                snapshot says.
         """
         name = (entry.key, entry.load_id)
         if name not in self._parts:
@@ -125,7 +132,19 @@ class Catalog:
         if written_rows(part) != entry.rows:
             where = self.files.full_path(entry.blocks_file)
             raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
-        return part
+        return part if entry.deletes is None else self._marked(part, entry.deletes)
+
+    def _marked(self, part: BlockTable, deletes: Deletes) -> BlockTable:
+        """An entry's blocks with the vectors of its deleted rows.
+
+        Raises:
+            CatalogError: their file is missing or damaged: without it deleted rows would come back.
+        """
+        where = self.files.full_path(deletes.file)
+        if deletes.file not in self._vectors:
+            data = read_checked(self.files, self.snapshot, deletes.file)
+            self._vectors[deletes.file] = decode_deletes(data, where)
+        return with_deletes(part, self._vectors[deletes.file], deletes, where)
 
     def file_blocks(self, entry: PartitionEntry) -> BlockTable:
         """All blocks of the file that holds a partition's: those of other partitions of the load too.

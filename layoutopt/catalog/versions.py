@@ -8,8 +8,11 @@ from layoutopt.catalog.fields import Count, read_field
 from layoutopt.errors import CatalogError
 
 FORMAT = "layoutopt-table"
-FORMAT_VERSION = 2
-"""The newest: a partition may have several entries, and batches that were appended are listed."""
+FORMAT_VERSION = 3
+"""The newest: rows may be deleted by vectors, which a reader that knows nothing of them would bring back."""
+
+SEVERAL_ENTRIES = 2
+"""From this one on a partition may have several entries, and batches that were appended are listed."""
 
 OLDEST_SUPPORTED = 1
 """The oldest that is read. It is written, too, where it can say all that there is: older programs then go on."""

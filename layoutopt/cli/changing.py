@@ -40,7 +40,7 @@ def append(settings: AppendSettings, session: Session) -> None:
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
 def delete(settings: DeleteSettings, session: Session) -> None:
-    """Delete rows, by writing the partitions that have any of them anew; `vacuum` then removes the last copy."""
+    """Delete rows: few are marked by deletion vectors, with more the partitions that have any are written anew."""
     from layoutopt.spark.changing.rows import delete_by
 
     _change(settings, session, "deleting", delete_by)

@@ -28,9 +28,17 @@ class DeleteSettings(VerbSettings):
     table_path: TablePath
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
     publish: PublishTo = ()
+    rewrite_share: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="up to this share of the rows of the partitions concerned, what is deleted is only marked, by "
+        "deletion vectors beside the files; above it, and with 0 always, these partitions are written anew",
+    )
     hard: bool = Field(
         False,
-        description="leave no copy: give up all older snapshots and remove their files at once, whoever reads or loads",
+        description="leave no copy: write partitions anew, then give up all older snapshots and remove their files at "
+        "once, whoever reads or loads",
     )
     log_json: EventLog = None
 
@@ -84,6 +92,12 @@ class OptimizeSettings(VerbSettings):
     horizon: Span = Field("7d", description="of --auto: within this time what is saved has to exceed what it costs")
     write_cost: float = Field(
         2.0, gt=0, description="of --auto: what writing a byte anew costs, in bytes that queries read"
+    )
+    deleted_share: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="fold in deleted rows of partitions of which at least this share of rows is deleted; 0: of all",
     )
     budget_bytes: int | None = Field(
         None, ge=1, description="rewrite at most so many bytes, the best gain a byte first"

@@ -17,6 +17,7 @@ class Candidate:
         bytes: what is written, about.
         gain: the bytes that the log's queries together read less of it afterwards, about; may be negative.
         read: the bytes that they read of it now.
+        deleted: of the rows in its files, the share that is deleted.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Candidate:
     bytes: int
     gain: float
     read: float = 0.0
+    deleted: float = 0.0
 
 
 def best_first(candidates: Iterable[Candidate]) -> list[Candidate]:

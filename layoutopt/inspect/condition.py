@@ -70,7 +70,12 @@ def _title(each: BlockCondition) -> str:
 
 
 def block_conditions(scan: Scan) -> BlockConditions:
-    """The conditions under which engines that know nothing of layoutopt skip what a scan skips."""
+    """The conditions under which engines that know nothing of layoutopt skip what a scan skips.
+
+    Raises:
+        QueryError: rows are deleted that the table's files still have.
+    """
+    scan.table.check_plain()
     found = tuple(
         condition for mention, read in enumerate(scan.reads) for condition in _of_mention(mention, read.pruned)
     )

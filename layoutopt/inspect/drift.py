@@ -70,7 +70,9 @@ def drift(table: Table, recent: Sequence[Query]) -> Drift:
     if not plan.queries:
         raise PlanError(f"the plan {plan.digest[:12]} was made for no queries, so nothing tells whether it still fits")
     then, now = (skipped_share(table, queries) for queries in (plan.queries, recent))
-    read = ratio_interval(_rows_read(table, recent), np.full(len(recent), float(table.rows)), _weights(recent))
+    read = ratio_interval(
+        _rows_read(table, recent), np.full(len(recent), float(table.catalog.snapshot.stored_rows)), _weights(recent)
+    )
     changes = family_changes(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
     return Drift(table.name, plan.digest, then, now, len(plan.queries), len(recent), skipped, changes)
@@ -91,7 +93,7 @@ def check_drift(found: Drift, most: float) -> None:
 
 def skipped_share(table: Table, queries: Sequence[Query]) -> float:
     """The share of the rows that queries need not read, by their weights; 0 where there is nothing to read."""
-    total = float(_weights(queries).sum()) * table.rows
+    total = float(_weights(queries).sum()) * table.catalog.snapshot.stored_rows
     return 1 - float(_weights(queries) @ _rows_read(table, queries)) / total if total else 0.0
 
 

@@ -62,13 +62,14 @@ def open_intact(
     catalog = Catalog(files, chosen, plans)
     whole: list[PartitionEntry] = []
     for entry in chosen.partitions:
-        if entry.plan not in plans or entry.blocks_file in damaged:
+        if entry.plan not in plans or not damaged.keys().isdisjoint(entry.catalog_files):
             continue
         try:
             catalog.blocks(entry)
             whole.append(entry)
         except CatalogError as error:
-            damaged[entry.blocks_file] = str(error)
+            named = [path for path in entry.catalog_files if files.full_path(path) in str(error)]
+            damaged[named[-1] if named else entry.blocks_file] = str(error)
     used = {entry.plan: plans[entry.plan] for entry in whole}
     left = Catalog(files, replace(chosen, partitions=tuple(whole)), used)
     return Table(left), tuple(Problem("catalog", path, message) for path, message in damaged.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.snapshots import HistoryEntry, history
@@ -12,13 +12,16 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.model.layout import Plan
 
 LOADS = 10
+DELETED_SHARE: Final = 0.05
+"""From this share of deleted rows on it is worth a partition's writing: what queries read is that much too large."""
 
 
 @dataclass(frozen=True)
 class PartitionStatus:
     """A partition: its rows and blocks, the compressed bytes of its columns, its newest plan and load.
 
-    ``entries`` is how many loads its rows are from: more than one where rows were appended.
+    ``entries`` is how many loads its rows are from: more than one where rows were appended. ``deleted`` is how many
+    rows were deleted that its files still have; they are not among ``rows``.
     """
 
     key: str
@@ -28,6 +31,12 @@ class PartitionStatus:
     plan: str
     load_id: str
     entries: int = 1
+    deleted: int = 0
+
+    @property
+    def deleted_share(self) -> float:
+        """Of the rows in its files, the share that is deleted."""
+        return self.deleted / max(1, self.rows + self.deleted)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,13 @@ class Status:
         appended = sum(one.entries > 1 for one in self.partitions)
         if appended:
             return f"{appended} partitions have rows of several loads; `layoutopt optimize {self.path}` joins them"
+        deleted = [one for one in self.partitions if one.deleted_share >= DELETED_SHARE]
+        if deleted:
+            most = max(one.deleted_share for one in deleted)
+            return (
+                f"{len(deleted)} partitions have many deleted rows in their files, up to {most:.0%}; "
+                f"`layoutopt optimize {self.path}` writes them anew"
+            )
         current = {plan.digest for plan in self.plans if plan.current}
         older = sum(one.plan not in current and one.rows > 0 for one in self.partitions)
         if older:
@@ -115,17 +131,18 @@ def _partition(catalog: Catalog, entries: Sequence[PartitionEntry]) -> Partition
     newest = entries[-1]
     return PartitionStatus(
         newest.key,
-        sum(entry.rows for entry in entries),
+        sum(entry.live_rows for entry in entries),
         sum(catalog.blocks(entry).n for entry in entries),
         sum(entry.bytes for entry in entries),
         newest.plan,
         newest.load_id,
         len(entries),
+        sum(entry.rows - entry.live_rows for entry in entries),
     )
 
 
 def _plan(plan: Plan, catalog: Catalog, current: bool) -> PlanStatus:
     mine = [entry for entry in catalog.partitions if entry.plan == plan.digest]
-    rows = sum(entry.rows for entry in mine)
+    rows = sum(entry.live_rows for entry in mine)
     keys = {entry.key for entry in mine}
     return PlanStatus(plan.digest, plan.method, len(plan.scheme.layouts), len(plan.features), len(keys), rows, current)

@@ -1,8 +1,8 @@
 """Re-reading a table: are its files what the catalog says, and does the catalog say the truth?
 
 Every check compares what is in the data files with what the catalog claims of them: row groups and rows, ``_block``
-values, tids, column statistics, union vectors, content checksums. With several layouts it proves that every cell of the
-source is in its master layout.
+values, tids, column statistics, union vectors, content checksums, deletion vectors. With several layouts it proves that
+every cell of the source is in its master layout.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from layoutopt.inspect.index_check import unreadable, why_unchecked
 from layoutopt.inspect.masters import master_columns, misplaced_rests
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
+from layoutopt.scan.checking.deletes import wrong_deletes
 from layoutopt.scan.matching import KeyedRows, matching_rows
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table
@@ -131,6 +132,9 @@ def verify(
     chosen = [paths[i] for i in sorted(random.Random(seed).sample(range(len(paths)), count))] if paths else []
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
     problems += [Problem("index", *found) for found in unreadable(table.catalog)]
+    if sample == 1:
+        wrong = (found for source in table.sources for found in wrong_deletes(table.catalog.files, source))
+        problems += [Problem("deletes", *found) for found in wrong]
     blocks = rows = 0
     for verdict in (checker or _check_here)(table, chosen, progress or _silent):
         problems += [Problem(check, verdict.path, message) for check, message in verdict.findings]
@@ -153,6 +157,8 @@ def _silent(done: int, total: int) -> None:
 
 def _unchecked(table: Table, sample: float) -> tuple[str, ...]:
     found = [] if sample == 1 else [f"files outside the sample of {sample:.0%}"]
+    if sample != 1 and any(entry.deletes is not None for entry in table.catalog.partitions):
+        found.append("the deletion vectors: that needs every file")
     for source in table.sources:
         reasons = ((spec, why_unchecked(spec)) for spec in source.plan.indexes)
         found += [f"the index {spec}: {reason}" for spec, reason in reasons if reason is not None]

@@ -57,8 +57,15 @@ def views_of(catalog: Catalog) -> tuple[View, ...]:
     """The tables that a snapshot is shown as: one where a layout holds everything, else one for each layout.
 
     Raises:
-        PublicationError: there is no such layout in each partition, and the partitions' plans differ in their layouts.
+        PublicationError: there is no such layout in each partition, and the partitions' plans differ in their layouts;
+            or rows are deleted that data files still have.
     """
+    for entry in catalog.partitions:
+        if entry.deletes is not None:
+            raise PublicationError(
+                f"partition {entry.key!r} of {catalog.files.root!r} has {entry.deletes.rows} deleted rows that its "
+                "files still hold; run `layoutopt optimize --deleted-share 0` first, which writes it anew"
+            )
     schema, by = catalog.schema, _partition_column(catalog)
     plans = list(catalog.plans.values())
     if all(covering_layout(plan) is not None for plan in plans):

@@ -30,11 +30,18 @@ def print_append(console: Console, report: AppendReport) -> None:
 
 def print_change(console: Console, report: ChangeReport) -> None:
     """Print how many rows were deleted, updated and inserted, and what was written for it."""
-    if report.load is None:
+    if report.load is None and report.marked is None:
         console.print("No row is concerned: nothing to do")
     else:
         console.print(f"{report.deleted:,} rows deleted, {report.updated:,} updated, {report.inserted:,} inserted")
+    if report.load is not None:
         print_load(console, report.load)
+    if report.marked is not None:
+        console.print(
+            f"Snapshot {report.marked.snapshot}: marked in {report.marked.blocks:,} blocks of "
+            f"{len(report.marked.partitions):,} partitions, by {format_bytes(report.marked.bytes)} of deletion "
+            "vectors; the files hold these rows until `layoutopt optimize` or `delete --hard` writes them anew"
+        )
     if report.vacuum is not None:
         console.print(f"No copy is left: {len(report.vacuum.snapshots)} older snapshots were given up and removed")
 

@@ -25,7 +25,7 @@ _MOST_SHOWN = 40
 _MOST_FAMILIES = 10
 _LONGEST_EXAMPLE = 60
 _DIGITS = 12
-_NUMBERS = ("rows", "blocks", "bytes", "layouts", "features", "partitions")
+_NUMBERS = ("rows", "deleted", "blocks", "bytes", "layouts", "features", "partitions")
 
 
 def print_status(console: Console, status: Status) -> None:
@@ -40,9 +40,10 @@ def print_status(console: Console, status: Status) -> None:
             plan.digest[:_DIGITS], plan.method, *(f"{n:,}" for n in counts), "current" if plan.current else ""
         )
     hidden = max(0, len(status.partitions) - _MOST_SHOWN)
-    partitions = _table("partitions", "partition", "rows", "blocks", "bytes", "loads", "plan", "newest load")
+    partitions = _table("partitions", "partition", "rows", "deleted", "blocks", "bytes", "loads", "plan", "newest load")
     for each in status.partitions[hidden:]:
-        sizes = (f"{n:,}" for n in (each.rows, each.blocks, each.bytes, each.entries))
+        others = (f"{n:,}" for n in (each.blocks, each.bytes, each.entries))
+        sizes = (f"{each.rows:,}", f"{each.deleted_share:.1%}", *others)
         partitions.add_row(Text(printable(each.key)), *sizes, each.plan[:_DIGITS], each.load_id)
     loads = _table("last loads", "snapshot", "created at", "operation", "rows", "of partitions")
     for load in status.loads:

@@ -46,8 +46,9 @@ def dataset_of(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds.D
 
 
 def _stands_in_files(read: TableRead) -> bool:
-    """Whether every row is whole in one file; a scan without columns has only its number of rows."""
-    return bool(read.columns) and all(len(segment.layouts) == 1 for segment in read.segments)
+    """Whether every row is whole in one file, and none there is deleted; without columns there is only their number."""
+    whole = (len(segment.layouts) == 1 and not segment.has_deletes for segment in read.segments)
+    return bool(read.columns) and all(whole)
 
 
 def _dataset_of_files(files: TableFiles, read: TableRead) -> ds.Dataset:

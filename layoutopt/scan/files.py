@@ -8,6 +8,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,6 +17,7 @@ from layoutopt.catalog.storage.footers import coded_columns, footer_digest, meta
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
+from layoutopt.model.columns import PLACE
 from layoutopt.scan.segments import FileRead
 
 BATCH_ROWS = 65_536
@@ -23,6 +25,8 @@ _OPEN_AT_ONCE = 8
 # Of an object store: enough that neither decoding nor a request waits for the other; windows have some megabytes.
 _FOOTERS_AHEAD = 8
 _WINDOWS_AHEAD = 3
+
+_OfFiles = Iterator[tuple[FileRead, Iterator[pa.RecordBatch]]]
 
 
 def read_files(
@@ -34,7 +38,9 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the named columns, in that order, from the chosen row groups of some files, one after the other.
 
-    Of an object store footers and row groups are read ahead, while others are decoded.
+    Deleted rows are left out. Where :data:`~layoutopt.model.columns.PLACE` is named, it is a row's place among all rows
+    of the row groups of the files, deleted ones counted. Of an object store footers and row groups are read ahead,
+    while others are decoded.
 
     Args:
         files: the table's files.
@@ -47,10 +53,38 @@ def read_files(
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
     """
     wanted = [read for read in reads if read.row_groups]
-    if files.local_root is not None:
-        for read in wanted:
-            yield from _checked(read, names, _local_batches(files, read, names, batch_rows, coded))
-        return
+    stored = [name for name in names if name != PLACE]
+    if not stored:
+        raise ValueError("places are read along with a column")
+    found = _of_local(files, wanted, stored, batch_rows, coded) if files.local_root is not None else None
+    start = 0
+    for read, batches in found or _of_store(files, wanted, stored, batch_rows):
+        yield from _alive(read, names, start, _checked(read, stored, batches))
+        start += sum(read.rows)
+
+
+def _alive(
+    read: FileRead, names: Sequence[str], start: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The batches without deleted rows, with their rows' places from ``start`` on where these are named."""
+    alive, at = read.alive(), 0
+    for found in batches:
+        batch, rows = found, found.num_rows
+        if PLACE in names:
+            places = pa.array(np.arange(start + at, start + at + rows, dtype=np.int64))
+            batch = batch.append_column(PLACE, places).select(list(names))
+        yield batch if alive is None else batch.filter(pa.array(alive[at : at + rows]))
+        at += rows
+
+
+def _of_local(
+    files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str]
+) -> _OfFiles:
+    return ((read, _local_batches(files, read, names, batch_rows, coded)) for read in wanted)
+
+
+def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> _OfFiles:
+    """Of an object store: footers and row groups are read ahead."""
     opened = made_ahead(partial(_row_groups_of, files), wanted, _FOOTERS_AHEAD)
     windows = (
         (read, window)
@@ -59,7 +93,7 @@ def read_files(
     )
     fetched = made_ahead(partial(_fetched, files), windows, _WINDOWS_AHEAD)
     for read, of_file in groupby(fetched, key=itemgetter(0)):
-        yield from _checked(read, names, _fetched_batches(of_file, names, batch_rows))
+        yield read, _fetched_batches(of_file, names, batch_rows)
 
 
 def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:

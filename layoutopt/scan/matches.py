@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.errors import QueryError
+from layoutopt.errors import DataFileError, QueryError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import TID
 from layoutopt.model.predicates import TRUE, Node
@@ -27,7 +27,8 @@ from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.segments import FileRead, SegmentRead, segments_to_read
+from layoutopt.scan.reconstruct import present_everywhere
+from layoutopt.scan.segments import SegmentRead, file_reads, segments_to_read
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.plain_names import plain_name
@@ -174,26 +175,27 @@ class Matches:
         here = np.flatnonzero(self.source.segment_of == number)
         here = here[np.lexsort((blocks.row_group[here], blocks.file[here]))]
         if not self.source.plan.scheme.has_tids:
-            return {0: np.repeat(here, blocks.rows[here])}
+            return {0: np.repeat(here, blocks.live_rows[here])}
         by_layout = {layout: here[blocks.layout[here] == layout] for layout in np.unique(blocks.layout[here]).tolist()}
         tids = {layout: self._tids(table, mine) for layout, mine in by_layout.items()}
         # Rows of one layout come as they stand in its files, rows of several in the order of their tids.
-        order = tids[read.layouts[0].layout] if len(read.layouts) == 1 else np.arange(rows)
+        among = [tids[each.layout] for each in read.layouts]
+        order = among[0] if len(among) == 1 else present_everywhere(among)
+        if len(order) != rows:
+            raise DataFileError(
+                f"segment {read.segment} of partition {read.partition!r} has {len(order)} rows by their positions, not "
+                f"{rows}; load its partition again"
+            )
         found = {}
         for layout, mine in by_layout.items():
             block_of_tid = np.full(int(max(rows, *(t.max(initial=-1) + 1 for t in tids.values()))), -1, dtype=np.int64)
-            block_of_tid[tids[layout]] = np.repeat(mine, blocks.rows[mine])
+            block_of_tid[tids[layout]] = np.repeat(mine, blocks.live_rows[mine])
             found[layout] = block_of_tid[order]
         return found
 
     def _tids(self, table: OpenedTable, mine: Ints) -> Ints:
-        blocks = self.source.blocks
-        arrays = []
-        for file in np.unique(blocks.file[mine]).tolist():
-            members = mine[blocks.file[mine] == file]
-            groups, rows = blocks.row_group[members].tolist(), blocks.rows[members].tolist()
-            part = FileRead(blocks.files[file], tuple(groups), tuple(rows))
-            arrays += [batch.column(0) for batch in read_files(table.catalog.files, [part], [TID], BATCH_ROWS)]
+        parts = file_reads(self.source.blocks, mine)
+        arrays = [batch.column(0) for batch in read_files(table.catalog.files, parts, [TID], BATCH_ROWS)]
         return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 

@@ -39,7 +39,7 @@ class OpenedTable:
 
     @cached_property
     def rows(self) -> int:
-        """How many rows the snapshot has."""
+        """How many rows the snapshot has, without those that are deleted."""
         return self.catalog.snapshot.rows
 
     @cached_property
@@ -89,7 +89,29 @@ class OpenedTable:
         return False
 
     def files(self, layout: int = 0) -> tuple[str, ...]:
-        """The paths or URLs of the snapshot's data files of one layout, sorted.
+        """The paths or URLs of the snapshot's data files of one layout, sorted, for who reads them whole.
+
+        Raises:
+            QueryError: no plan of the table has such a layout, or rows are deleted that these files still have.
+        """
+        self.check_plain()
+        return self.data_files(layout)
+
+    def check_plain(self) -> None:
+        """Refuse a table whose files have deleted rows, which readers that know no vectors would bring back.
+
+        Raises:
+            QueryError: it is one.
+        """
+        for entry in self.catalog.partitions:
+            if entry.deletes is not None:
+                raise QueryError(
+                    f"partition {entry.key!r} has {entry.deletes.rows} deleted rows that its files still hold; run "
+                    "`layoutopt optimize --deleted-share 0` first, which writes it anew"
+                )
+
+    def data_files(self, layout: int) -> tuple[str, ...]:
+        """As :meth:`files`, with what is deleted still in them.
 
         Raises:
             QueryError: no plan of the table has such a layout.

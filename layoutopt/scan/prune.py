@@ -189,7 +189,8 @@ def prune(
     blocks, features, statistics = source.blocks, source.features_under(settings), source.statistics_under(settings)
     local = local_layouts(source.plan, root, features)
     by_partition = partition_out[source.entry_of]
-    by_statistics = cannot_match(root, statistics, None, by_indexes=False)
+    # What is deleted matches nothing, whatever it was.
+    by_statistics = cannot_match(root, statistics, None, by_indexes=False) | (blocks.live_rows == 0)
     by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
     if features is not None:
         by_features |= cannot_match(root, statistics, features, by_statistics=False, by_indexes=False)

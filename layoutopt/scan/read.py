@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.model.columns import PLACE, TID
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan import check_switch as switch
@@ -39,6 +40,8 @@ def read_segments(
         files: the table's files.
         segments: what pruning left.
         columns: the columns wanted, in order; none means one column :data:`ROWS_ONLY` with the right number of rows.
+            Positions, too, are given where they are wanted as columns: :data:`~layoutopt.model.columns.TID` of plans
+            with tids, :data:`~layoutopt.model.columns.PLACE` of others.
         batch_rows: rows of a batch, which bounds memory where a single layout is read.
         condition: rows for which it is not TRUE may be left out, which saves reading where there are several layouts.
         checked: whether to prove that no other rows are; by default where this process checks skipping.
@@ -55,7 +58,7 @@ def read_segments(
             continue
         # Columns that came after the segment's plan are in none of its layouts: NULL in every row.
         held = {name for layout in segment.layouts for name in layout.columns}
-        stored = [column for column in columns if column.name in held]
+        stored = [column for column in columns if column.name in held or column.name in (TID, PLACE)]
         if not stored:
             batches = _count_only(segment, batch_rows)
         elif len(segment.layouts) == 1:
@@ -79,7 +82,7 @@ def _with_absent(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordB
 
 def _count_only(segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches with no values of the table: the catalog alone says how many rows there are."""
-    remaining = sum(sum(file.rows) for file in segment.layouts[0].files)
+    remaining = sum(sum(file.live_rows) for file in segment.layouts[0].files)
     while remaining > 0:
         size = min(remaining, batch_rows)
         yield pa.RecordBatch.from_arrays([pa.nulls(size, pa.int8())], names=[ROWS_ONLY])

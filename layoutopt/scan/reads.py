@@ -6,14 +6,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
+from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Filter, disjunction
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
 from layoutopt.scan.files import BATCH_ROWS, coded_in_all, open_parquet
 from layoutopt.scan.opened import OpenedTable
-from layoutopt.scan.prune import PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.sql.scans import TableScan
@@ -42,6 +44,11 @@ class TableRead:
     def layouts(self) -> tuple[int, ...]:
         """The layouts that the segments are read from, ascending."""
         return tuple(sorted({choice.layout for pruned in self.pruned for choice in pruned.choice}))
+
+    @property
+    def rows(self) -> int:
+        """The rows of what is to be read of one layout, without deleted ones."""
+        return sum(int(plan.source.blocks.live_rows[plan.read].sum()) for plan in self.pruned)
 
     @cached_property
     def segments(self) -> list[SegmentRead]:
@@ -97,6 +104,25 @@ class TableRead:
             with open_parquet(self.table.catalog.files, file.path, file.footer) as parquet:
                 schema = _with_field(schema, parquet.schema_arrow.field(column.name))
         return schema
+
+
+def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:
+    """A read of the blocks without deleted rows, and one of those with some; None where there are none of these.
+
+    Only where each row is read from one layout: then blocks are independent of each other.
+    """
+    deleted = [plan.read & (plan.source.blocks.deleted_rows > 0) for plan in read.pruned]
+    if not any(one.any() for one in deleted):
+        return read, None
+    both = list(zip(read.pruned, deleted, strict=True))
+    clean = tuple(_without(plan, gone) for plan, gone in both)
+    return replace(read, pruned=clean), replace(read, pruned=tuple(_without(plan, ~gone) for plan, gone in both))
+
+
+def _without(plan: PrunedPlan, left_out: Bits) -> PrunedPlan:
+    """The plan's part of a read without some blocks, bool[n]."""
+    outcome = np.where(plan.read & left_out, PruneOutcome.OTHER_LAYOUT, plan.outcome).astype(np.int8)
+    return replace(plan, outcome=outcome)
 
 
 def merge_mentions(scans: Sequence[TableScan]) -> list[TableScan]:

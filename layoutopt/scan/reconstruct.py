@@ -33,7 +33,8 @@ _NOTHING = pa.table({})
 class _Rows:
     """One layout's row groups with their tids, and the columns already read of them.
 
-    Row group i has ``tids[offsets[i]:offsets[i + 1]]``. ``values`` has a row for each of ``of``, tids too.
+    Row group i has ``tids[offsets[i]:offsets[i + 1]]``, those of its rows that are not deleted. ``values`` has a row
+    for each of ``of``, tids too.
     """
 
     read: LayoutRead
@@ -55,7 +56,7 @@ def read_rows_by_tid(
     Args:
         files: the table's files.
         segment: what pruning left of it.
-        columns: the columns wanted.
+        columns: the columns wanted, perhaps :data:`~layoutopt.model.columns.TID` among them.
         condition: rows for which it is not TRUE need not be given; the parts of its AND that one layout's columns
             tell are tested, so others are given still.
         checked: whether to compare with what is read without the condition.
@@ -84,6 +85,7 @@ def _rows_by_tid(files: TableFiles, segment: SegmentRead, columns: Sequence[Colu
     values = {
         name: array for rows in layouts for name, array in _columns_of_rows(files, rows, columns, present).items()
     }
+    values[TID] = pa.chunked_array([pa.array(present)])
     return pa.Table.from_arrays([values[column.name] for column in columns], names=[c.name for c in columns])
 
 
@@ -160,7 +162,7 @@ def _read_tids(files: TableFiles, read: LayoutRead) -> _Rows:
     tids = np.concatenate([np.zeros(0, np.int64), *(_as_tids(array, read) for array in arrays)])
     if np.count_nonzero(_marked(tids, _length(tids))) != len(tids):
         raise DataFileError(f"the data file {read.files[0].path!r} repeats a row's position; load its partition again")
-    rows = [rows for file in read.files for rows in file.rows]
+    rows = [rows for file in read.files for rows in file.live_rows]
     return _Rows(read, tids, np.cumsum([0, *rows]), tids, _NOTHING)
 
 
@@ -182,8 +184,7 @@ def _only_groups_with(layout: _Rows, present: Ints) -> _Rows:
         kept = [i for i in range(len(file.row_groups)) if keep[position + i]]
         position += len(file.row_groups)
         if kept:
-            groups, rows = (tuple(values[i] for i in kept) for values in (file.row_groups, file.rows))
-            files.append(replace(file, row_groups=groups, rows=rows))
+            files.append(file.only(kept))
     lengths = np.diff(layout.offsets)
     tids = layout.tids[np.repeat(keep, lengths)]
     read = replace(layout.read, files=tuple(files))

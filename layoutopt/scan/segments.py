@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.deletes import places_in
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.scan.prune import PrunedPlan
 
 
@@ -14,13 +19,44 @@ from layoutopt.scan.prune import PrunedPlan
 class FileRead:
     """The row groups of one file to read, ascending, with the rows that the catalog says each holds.
 
-    ``footer`` is the digest of the file's footer, None where the catalog has none.
+    ``footer`` is the digest of the file's footer, None where the catalog has none. ``deleted`` has of each row group
+    the places of its deleted rows, a bitmap, None where none is; it is empty where no row group has any.
     """
 
     path: str
     row_groups: tuple[int, ...]
     rows: tuple[int, ...]
     footer: str | None = None
+    deleted: tuple[bytes | None, ...] = ()
+
+    @cached_property
+    def places(self) -> tuple[Ints, ...]:
+        """The places of the deleted rows of each row group, ascending."""
+        if not self.deleted:
+            return tuple(np.zeros(0, dtype=np.int64) for _ in self.rows)
+        return tuple(np.zeros(0, dtype=np.int64) if one is None else places_in(one) for one in self.deleted)
+
+    @property
+    def live_rows(self) -> tuple[int, ...]:
+        """How many rows of each row group are not deleted."""
+        if not self.deleted:
+            return self.rows
+        return tuple(rows - len(gone) for rows, gone in zip(self.rows, self.places, strict=True))
+
+    def alive(self) -> Bits | None:
+        """Which of the row groups' rows are not deleted, one after the other; None where all are."""
+        if not self.deleted:
+            return None
+        found = np.ones(sum(self.rows), dtype=np.bool_)
+        starts = np.cumsum((0, *self.rows))
+        for start, gone in zip(starts.tolist(), self.places, strict=False):
+            found[start + gone] = False
+        return found
+
+    def only(self, kept: Sequence[int]) -> FileRead:
+        """The same of some of the row groups, by their places here."""
+        groups, rows = (tuple(values[i] for i in kept) for values in (self.row_groups, self.rows))
+        return replace(self, row_groups=groups, rows=rows, deleted=tuple(self.deleted[i] for i in kept if self.deleted))
 
 
 @dataclass(frozen=True)
@@ -40,6 +76,11 @@ class SegmentRead:
     segment: int
     layouts: tuple[LayoutRead, ...]
 
+    @property
+    def has_deletes(self) -> bool:
+        """Whether a row group to be read has a deleted row."""
+        return any(file.deleted for layout in self.layouts for file in layout.files)
+
 
 def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
     """The surviving row groups of a plan's blocks, by segment, layout and file."""
@@ -58,16 +99,21 @@ def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
 def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
     blocks, choice = pruned.source.blocks, pruned.choice[index]
     mine = members[blocks.layout[members] == choice.layout]
-    files = tuple(
+    return LayoutRead(choice.layout, choice.columns, file_reads(blocks, mine))
+
+
+def file_reads(blocks: BlockTable, chosen: Ints) -> tuple[FileRead, ...]:
+    """The reads of some blocks, by their indices, in the order of files and row groups."""
+    return tuple(
         FileRead(
             blocks.files[blocks.file[run[0]]],
             tuple(blocks.row_group[run].tolist()),
             tuple(blocks.rows[run].tolist()),
             blocks.footers[blocks.file[run[0]]],
+            blocks.deleted_in(run),
         )
-        for run in _runs(mine, blocks.file[mine])
+        for run in _runs(chosen, blocks.file[chosen])
     )
-    return LayoutRead(choice.layout, choice.columns, files)
 
 
 def _runs(values: Any, labels: Any) -> list[Any]:

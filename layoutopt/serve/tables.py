@@ -199,11 +199,14 @@ class Tables:
         raise no_such_table(namespace, name)
 
     def older(self, namespace: tuple[str, ...], name: str, than: Shown) -> list[Shown]:
-        """The table of a name at the snapshots of its history before another, ascending; raises as above."""
+        """The table of a name at the snapshots of its history before another, ascending; raises as above.
+
+        Those that can't be shown are left out, as some with deletion vectors.
+        """
         before = than.table.catalog.snapshot.number
         for found, table in self._called(namespace, name) if self.history else ():
             numbers = sorted(number for number in table.snapshots() if number < before)[-self.history :]
-            return [each for number in numbers for each in table.shown(number) if _name_of(found, each.view) == name]
+            return [each for number in numbers for each in _shown(table, number) if _name_of(found, each.view) == name]
         return []
 
     def _called(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable]]:
@@ -220,6 +223,14 @@ class Tables:
 
     def _table(self, root: str) -> ServedTable:
         return self._served.setdefault(root, ServedTable(root, _KEPT + self.history))
+
+
+def _shown(table: ServedTable, number: int) -> tuple[Shown, ...]:
+    """The tables that show a snapshot; none where none can."""
+    try:
+        return table.shown(number)
+    except PublicationError:
+        return ()
 
 
 def _name_of(table: str, view: View) -> str:

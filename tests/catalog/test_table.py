@@ -172,7 +172,7 @@ def test_a_claimed_folder_without_a_load_says_so(tmp_path: Path) -> None:
 
 def test_a_newer_table_asks_for_a_newer_program(tmp_path: Path) -> None:
     (tmp_path / "_layoutopt").mkdir()
-    (tmp_path / "_layoutopt" / "table.json").write_text('{"format": "layoutopt-table", "version": 3}')
+    (tmp_path / "_layoutopt" / "table.json").write_text('{"format": "layoutopt-table", "version": 4}')
     with pytest.raises(CatalogError, match="newer"):
         Catalog.open(str(tmp_path))
     with pytest.raises(CatalogError, match="newer"):

@@ -20,6 +20,7 @@ from layoutopt.model.layout import Layout
 from layoutopt.scan import files as data_files
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building, by_position
+from tests.scan.deleting import delete_ids, kept
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.stores import REQUESTS, noting_store, put
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
@@ -167,3 +168,14 @@ def test_nothing_is_asked_for_where_no_block_is_left(tmp_path: Path) -> None:
     REQUESTS.clear()
     assert table.sql("SELECT id FROM t WHERE id > 10000000").num_rows == 0
     assert not [path for path, _, _ in REQUESTS if "/data/" in path]
+
+
+@pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
+def test_deleted_rows_are_left_out(tmp_path: Path, layouts: list[Layout] | None) -> None:
+    made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", footers=True, blocking=by_position(8))
+    build(tmp_path / "table", ROWS, made)
+    gone = [*range(0, 90, 7), 5]
+    delete_ids(str(tmp_path / "table"), gone)
+    table = open_table(put(tmp_path / "table", f"noting://{tmp_path.name}"))
+    for sql in SQL:
+        assert same(table.sql(sql).to_pylist(), expected(sql, kept(ROWS, gone)))

@@ -24,6 +24,7 @@ from layoutopt.catalog.paths import (
     BLOCKS,
     CATALOG,
     DATA,
+    DELETES,
     INDEXES,
     SNAPSHOTS,
     load_folder,
@@ -204,14 +205,15 @@ def _kept(
 
 
 def _named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
-    """Every blocks, index and data file that the snapshots name."""
+    """Every blocks, vectors, index and data file that the snapshots name."""
     partitions: dict[str, set[str]] = defaultdict(set)
+    named: set[str] = set()
     digests: dict[str, Snapshot] = {}
     for snapshot in kept:
         for entry in snapshot.partitions:
             partitions[entry.blocks_file].add(entry.key)
             digests[entry.blocks_file] = snapshot
-    named = set(partitions)
+            named |= set(entry.catalog_files)
     for path, keys in partitions.items():
         named |= _named_in(files, digests[path], path, keys)
     return frozenset(named)
@@ -231,9 +233,9 @@ def _named_in(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) 
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a file is one that a load writes: data, blocks, indexes, or unfinished; all else is left alone."""
+    """Whether a file is one that a load or a delete writes, or an unfinished one; all else is left alone."""
     folder, _, name = path.rpartition("/")
-    if load_of(path) is not None or (folder in (BLOCKS, INDEXES) and name.endswith(".parquet")):
+    if load_of(path) is not None or (folder in (BLOCKS, DELETES, INDEXES) and name.endswith(".parquet")):
         return True
     return name.startswith(TEMPORARY) and (folder == CATALOG or folder.startswith(f"{CATALOG}/"))
 

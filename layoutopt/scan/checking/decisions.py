@@ -68,9 +68,9 @@ def _check_coverage(table: OpenedTable, pruned: Sequence[PrunedPlan]) -> None:
     """Whether something was decided about every partition: what nobody looks at is skipped, too."""
     covered = {int(place) for plan in pruned for place in np.unique(plan.source.entry_of)}
     for place, entry in enumerate(table.catalog.partitions):
-        if entry.rows and place not in covered:
+        if entry.live_rows and place not in covered:
             raise SkippingError(
-                f"nothing was decided about the partition {entry.key!r}, which has {entry.rows} rows; "
+                f"nothing was decided about the partition {entry.key!r}, which has {entry.live_rows} rows; "
                 "run `layoutopt verify`, and report this where nothing is found"
             )
 

@@ -1,6 +1,7 @@
 """The rows of a segment as its files have them, whatever a query skips.
 
-Every row group of a layout is read. A row's place is its tid, or its position in the files where a plan has one layout.
+Every row group of a layout is read. A row's place is its tid, or its position in the files where a plan has one layout;
+of a segment with deleted rows its rank among those that are left.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.segments import FileRead
+from layoutopt.scan.segments import file_reads
 
 _MOST_BYTES: Final = 64 * 2**20
 """Of rows that are kept for the next query; one segment's may be more."""
@@ -41,6 +42,8 @@ class SegmentRows:
         self._members = {k: here[blocks.layout[here] == k] for k in range(len(source.plan.scheme.layouts))}
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._tids = {layout: self._tids_of(layout) for layout in self._members}
+        if blocks.deleted_rows[here].any():
+            self._tids = _dense(self._tids)
         self.rows = max((int(tids.max()) + 1 for tids in self._tids.values() if len(tids)), default=0)
         self._block_of = {layout: self._scattered(layout) for layout in self._members}
 
@@ -88,22 +91,24 @@ class SegmentRows:
     def _tids_of(self, layout: int) -> Ints:
         members = self._members[layout]
         if not self._source.plan.scheme.has_tids:
-            return np.arange(int(self._source.blocks.rows[members].sum()), dtype=np.int64)
+            return np.arange(int(self._source.blocks.live_rows[members].sum()), dtype=np.int64)
         arrays = [batch.column(0).to_numpy().astype(np.int64) for batch in self._read(layout, TID)]
         return np.concatenate([np.zeros(0, np.int64), *arrays])
 
     def _scattered(self, layout: int) -> Ints:
         found, members = np.full(self.rows, -1, dtype=np.int64), self._members[layout]
-        found[self._tids[layout]] = np.repeat(members, self._source.blocks.rows[members])
+        found[self._tids[layout]] = np.repeat(members, self._source.blocks.live_rows[members])
         return found
 
     def _read(self, layout: int, name: str) -> Iterable[pa.RecordBatch]:
-        blocks, members = self._source.blocks, self._members[layout]
-        for file in np.unique(blocks.file[members]).tolist():
-            mine = members[blocks.file[members] == file]
-            groups, rows = tuple(blocks.row_group[mine].tolist()), tuple(blocks.rows[mine].tolist())
-            part = FileRead(blocks.files[file], groups, rows, blocks.footers[file])
-            yield from read_files(self._files, [part], [name], BATCH_ROWS)
+        parts = file_reads(self._source.blocks, self._members[layout])
+        yield from read_files(self._files, parts, [name], BATCH_ROWS)
+
+
+def _dense(tids: dict[int, Ints]) -> dict[int, Ints]:
+    """Tids by layout, each as its rank among all of them."""
+    every = np.unique(np.concatenate(list(tids.values())))
+    return {layout: np.searchsorted(every, of_layout) for layout, of_layout in tids.items()}
 
 
 _KEPT: Final[WeakKeyDictionary[PlanBlocks, dict[int, SegmentRows]]] = WeakKeyDictionary()

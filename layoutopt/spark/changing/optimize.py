@@ -1,9 +1,9 @@
 """Optimize: partitions laid out anew where that pays, the best gain for each byte written first.
 
-A partition is worth writing anew where it lies in several entries (rows were appended), or in another plan than the one
-that is wanted: the table's newest, a given one, or one for the queries of a recent log. What queries read of it now is
-known from the catalog to the byte; what they would read afterwards is told by the partitions that are as wanted, or by
-the rehearsal of a fresh plan.
+A partition is worth writing anew where it lies in several entries (rows were appended), has many deleted rows in its
+files, or lies in another plan than the one that is wanted: the table's newest, a given one, or one for the queries of a
+recent log. What queries read of it now is known from the catalog to the byte; what they would read afterwards is told
+by the partitions that are as wanted, or by the rehearsal of a fresh plan.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.evolve.candidates import Candidate, best_first, regained, within
 from layoutopt.evolve.when import Rule
 from layoutopt.inspect.losses import Prospect, prospects
+from layoutopt.inspect.status import DELETED_SHARE
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publications_of, published_after
 from layoutopt.scan.table import Table, open_table
@@ -104,7 +105,7 @@ def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, lo
         found = _prospects(table, target, asked, settings)
         worth = [one for one in asked if _is_due(one, found[one.key], settings)]
     else:
-        worth = [one for one in asked if settings.partition or is_worth(one)]
+        worth = [one for one in asked if settings.partition or is_worth(one, settings.deleted_share)]
     total = sum(entry.bytes for entry in table.catalog.partitions)
     chosen = within(worth, _budget(total, settings))
     loads, overtaken = [], []
@@ -122,7 +123,7 @@ def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, lo
 
 
 def candidates_of(table: Table, target: Target) -> list[Candidate]:
-    """The partitions that lie in several entries, or in one of another plan, the best gain a byte first.
+    """The partitions that lie in several entries, have deleted rows, or another plan, the best gain a byte first.
 
     Args:
         table: at one snapshot.
@@ -136,23 +137,33 @@ def candidates_of(table: Table, target: Target) -> list[Candidate]:
         if is_as_wanted(mine, target.plan):
             continue
         places = [entries.index(entry) for entry in mine]
-        now, then = float(read[places].sum()), float(expected[places].sum())
+        rows, live = (sum(each) for each in zip(*((entry.rows, entry.live_rows) for entry in mine), strict=True))
+        left = live / max(1, rows)
+        now, then = float(read[places].sum()), float(expected[places].sum()) * left
         older = any(entry.plan != target.plan.digest for entry in mine)
-        found.append(
-            Candidate(key, len(mine), older, sum(entry.bytes for entry in mine), round(now - then), round(now))
-        )
+        size = round(sum(entry.bytes for entry in mine) * left)
+        found.append(Candidate(key, len(mine), older, size, round(now - then), round(now), 1 - left))
     return best_first(found)
 
 
 def is_as_wanted(entries: Sequence[PartitionEntry], plan: Plan) -> bool:
     """Whether a partition is what one load by a plan made of it."""
-    return len(entries) == 1 and (entries[0].plan == plan.digest or entries[0].rows == 0)
+    if len(entries) != 1 or entries[0].deletes is not None:
+        return False
+    return entries[0].plan == plan.digest or entries[0].rows == 0
 
 
-def is_worth(one: Candidate) -> bool:
-    """Whether to write a candidate anew where the budget has room for it."""
+def is_worth(one: Candidate, deleted_share: float = DELETED_SHARE) -> bool:
+    """Whether to write a candidate anew where the budget has room for it.
+
+    Args:
+        one: the candidate.
+        deleted_share: of its rows, above 0: from so many deleted ones on it is.
+    """
     # Entries are joined in any case: what many small files cost is not in the bytes of their columns.
-    return one.entries > 1 or one.gain > LEAST_GAIN * one.read
+    if one.entries > 1 or (one.deleted and one.deleted >= deleted_share):
+        return True
+    return one.older_plan and one.gain > LEAST_GAIN * one.read
 
 
 def _check(table: Table, settings: OptimizeSettings) -> None:
@@ -204,4 +215,5 @@ def _write_anew(spark: SparkSession, path: str, plan: Plan, key: str, watch: Sta
     rows = rows_of_entries(spark, place.table, entries)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
     content = content_of_entries(entries)
-    return rewrite(place, "optimize", place.values_in(rows), rows, content, watch, sources)
+    values = place.values_in(rows) if content.rows else place.values_of([key])
+    return rewrite(place, "optimize", values, rows, content, watch, sources)

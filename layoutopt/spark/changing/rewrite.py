@@ -7,8 +7,8 @@ the second are of different readings of the table, and a load is refused where t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,11 +18,12 @@ from layoutopt.catalog.retention.vacuum import VacuumReport
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
+from layoutopt.spark.changing.marking import MarkReport
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import LoadReport, load
-from layoutopt.spark.loading.same_rows import content_of_entries
+from layoutopt.spark.loading.same_rows import content_of_entries, rows_of_entries
 
 _VALUE = "_w_value"
 
@@ -34,7 +35,8 @@ class ChangeReport:
     Attributes:
         table: its path.
         deleted, updated, inserted: rows.
-        load: the commit; None where there was nothing to do.
+        load: the commit of what was written anew; None where nothing was.
+        marked: the commit of rows that were deleted by vectors; None where there was none.
         vacuum: what was removed, where no copy of a row was to be left.
     """
 
@@ -43,6 +45,7 @@ class ChangeReport:
     updated: int = 0
     inserted: int = 0
     load: LoadReport | None = None
+    marked: MarkReport | None = None
     vacuum: VacuumReport | None = None
 
     def to_json(self) -> dict[str, object]:
@@ -65,6 +68,14 @@ class Place:
             return (None,)
         column = partition_column(rows, self.plan.partition_by).alias(_VALUE)
         return tuple(row[_VALUE] for row in rows.select(column).distinct().collect())
+
+    def values_of(self, keys: Collection[str]) -> tuple[PlainValue, ...]:
+        """The values of some partitions, by what their files hold: deleted rows tell it where no other is left."""
+        catalog = self.table.catalog
+        stored = tuple(replace(entry, deletes=None) for entry in catalog.partitions)
+        whole = replace(self.table, catalog=replace(catalog, snapshot=replace(catalog.snapshot, partitions=stored)))
+        chosen = [entry for entry in stored if entry.key in keys]
+        return self.values_in(rows_of_entries(self.spark, whole, chosen)) if chosen else ()
 
     def entries(self, values: Sequence[PlainValue]) -> tuple[PartitionEntry, ...]:
         """What the table has of some partitions."""

@@ -1,12 +1,13 @@
 """Rows deleted, updated and merged by rewriting the partitions that have any of them, and no others.
 
 Which partitions these are is asked of the table as any query is, so skipping makes it cheap; what they keep is read
-whole. Statistics and union vectors are measured again from what is written.
+whole. Statistics and union vectors are measured again from what is written. A delete of few rows writes vectors
+instead, beside what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.checks import Content
+from layoutopt.catalog.retention.publications import publications
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSettings
@@ -24,12 +26,16 @@ from layoutopt.errors import PublicationError, SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.model.types import quoted
 from layoutopt.publish.publishing import published_after
+from layoutopt.scan.table import Scan
+from layoutopt.spark.changing.found import FoundIn, find_rows
+from layoutopt.spark.changing.marking import mark_deleted
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, Place, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conformed, measure_content, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.spark.session.read import reads_in_session, with_functions
 
 
 def delete_by(
@@ -37,8 +43,12 @@ def delete_by(
 ) -> ChangeReport:
     """Delete the rows that meet a condition; rows for which it is NULL stay.
 
-    A hard delete then gives up all older snapshots and removes their files, so that no copy of the rows is left, also
-    of those that were deleted before. Who reads an older snapshot meanwhile fails, and who loads may have to try again.
+    Where few rows of the partitions concerned are deleted then, vectors say which; else these are written anew. So they
+    are for a hard delete, and where the table is published, since readers of other formats know no vectors.
+
+    A hard delete also writes anew what has rows that were deleted before, and then gives up all older snapshots and
+    removes their files, so that no copy of any deleted row is left. Who reads an older snapshot meanwhile fails, and
+    who loads may have to try again.
 
     Raises:
         SettingError: the condition can't be understood.
@@ -65,9 +75,40 @@ def delete_by(
 def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
+        found = _found(place, settings)
+    if found is not None and not found:
+        return ChangeReport(settings.table_path)
+    if found is not None and _deleted_share(found) <= settings.rewrite_share:
+        done = mark_deleted(spark, place.table.catalog, found, watch)
+        return ChangeReport(settings.table_path, deleted=sum(one.rows for one in found), marked=done)
+    return _delete_by_rewriting(place, settings, watch)
+
+
+def _found(place: Place, settings: DeleteSettings) -> list[FoundIn] | None:
+    """The rows to delete, by their places; None where partitions have to be written anew whatever these are."""
+    if settings.hard or settings.publish or not settings.rewrite_share or publications(place.table.catalog.files):
+        return None
+    scan = _scan(place, settings.where)
+    reads = reads_in_session(place.spark, replace(scan, table=with_functions(place.spark, scan.table)))
+    return find_rows(place.spark, reads[0], _holds(settings.where)) if len(reads) == 1 else None
+
+
+def _deleted_share(found: Sequence[FoundIn]) -> float:
+    """Of the rows of the partitions concerned, as they were written, the share that is deleted then."""
+    entries = {(one.entry.key, one.entry.load_id): one.entry for one in found}.values()
+    gone = sum(one.rows for one in found) + sum(entry.rows - entry.live_rows for entry in entries)
+    return gone / sum(entry.rows for entry in entries)
+
+
+def _delete_by_rewriting(place: Place, settings: DeleteSettings, watch: Stages) -> ChangeReport:
+    spark = place.spark
+    with watch.stage("all", "looking for rows to delete"):
         matching = _matching(place, settings.where)
         values, gone = place.values_in(matching), _measured(matching, settings.table_path)
-    if not gone.rows:
+        if settings.hard:  # what was deleted before may be what is to leave no copy now
+            marked = {entry.key for entry in place.table.catalog.partitions if entry.deletes is not None}
+            values = tuple(dict.fromkeys((*values, *place.values_of(marked))))
+    if not values:
         return ChangeReport(settings.table_path)
     entries = place.entries(values)
     rows = rows_of_entries(spark, place.table, entries).where(~_holds(settings.where))
@@ -147,11 +188,19 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
 
 def _matching(place: Place, where: str) -> DataFrame:
     """The table's rows that meet a condition, read as a query reads them."""
-    names = place.table.schema.names
+    return _scan(place, where).to_spark(place.spark).select(*map(quoted, place.table.schema.names))
+
+
+def _scan(place: Place, where: str) -> Scan:
+    """All columns of the rows that meet a condition.
+
+    Raises:
+        SettingError: Spark can't understand it.
+    """
     empty = place.spark.createDataFrame([], _schema_text(place))
     with _understood("--where", where):
         _ = empty.where(F.expr(f"({where})")).schema
-    return place.table.scan(columns=names, where=f"({where})").to_spark(place.spark).select(*map(quoted, names))
+    return place.table.scan(columns=place.table.schema.names, where=f"({where})")
 
 
 def _schema_text(place: Place) -> str:

@@ -170,7 +170,16 @@ def content_columns(df: DataFrame) -> list[SparkColumn]:
 
 def checksum_column(name: str, type: DataType) -> SparkColumn:
     """The sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.writer.checksum` sums them."""
-    return F.expr(f"coalesce(sum(cast(hash({hashable_sql(quoted(name), type)}) AS bigint) & 4294967295), 0L)")
+    return F.expr(f"coalesce(sum({_hash_sql(name, type)}), 0L)")
+
+
+def hash_column(name: str, type: DataType) -> SparkColumn:
+    """The unsigned 32-bit hash of each value of a column, a bigint, as :func:`checksum_column` sums them."""
+    return F.expr(_hash_sql(name, type))
+
+
+def _hash_sql(name: str, type: DataType) -> str:
+    return f"cast(hash({hashable_sql(quoted(name), type)}) AS bigint) & 4294967295"
 
 
 def hashable_sql(value: str, type: DataType, depth: int = 0) -> str:

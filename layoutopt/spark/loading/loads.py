@@ -351,7 +351,7 @@ def _is_there(asked: _Asked, partition: SourcePartition) -> bool:
         AlreadyLoadedError: it has other rows in its place, or another plan's.
     """
     entries = asked.entries(partition)
-    rows = sum(entry.rows for entry in entries)
+    rows = sum(entry.live_rows for entry in entries)
     if asked.settings.replace or not entries or (rows == 0 and partition.files):
         return False
     if _is_same(asked, partition):
@@ -376,6 +376,6 @@ def _is_same(asked: _Asked, partition: SourcePartition) -> bool:
     if entries[0].source == partition.fingerprint:  # what was appended since is no reason to load the rest again
         return True
     if not partition.files:
-        return not any(entry.rows for entry in entries)
+        return not any(entry.live_rows for entry in entries)
     asked.say(f"comparing partition {entries[0].key} with the table")
     return holds_same_rows(asked.spark, _rows(asked, [partition]), asked.table, entries)

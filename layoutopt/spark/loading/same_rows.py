@@ -48,10 +48,11 @@ def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entries:
 
 
 def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
-    """What the entries hold together, of the columns that all of them have a checksum of."""
-    common = [name for name in entries[0].checksums if all(name in entry.checksums for entry in entries)]
-    sums = {name: sum(entry.checksums[name] for entry in entries) for name in common}
-    return Content(sum(entry.rows for entry in entries), sums)
+    """What the entries hold together without deleted rows, of the columns that all of them have a checksum of."""
+    sums = [entry.live_checksums for entry in entries]
+    common = [name for name in sums[0] if all(name in of_entry for of_entry in sums)]
+    rows = sum(entry.live_rows for entry in entries)
+    return Content(rows, {name: sum(of_entry[name] for of_entry in sums) for name in common})
 
 
 def rows_of_entries(spark: SparkSession, table: Table, entries: Sequence[PartitionEntry]) -> DataFrame:

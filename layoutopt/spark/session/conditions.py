@@ -101,8 +101,9 @@ def _of_plan(
     here = blocks.layout == (chosen if layout is None else layout)
     number = np.array([paths.setdefault(path, len(paths)) for path in blocks.files], dtype=np.int64)
     rows = blocks.rows * ~skipped_by_spark(read, pruned)
-    # Rows that are whole elsewhere lack columns here: the query's filter would say of them what it likes.
-    spare = ~pruned.read & (blocks.layout == chosen) & (blocks.part == 0)
+    # Rows that are whole elsewhere lack columns here: the query's filter would say of them what it likes. Rows that
+    # are deleted would come back.
+    spare = ~pruned.read & (blocks.layout == chosen) & (blocks.part == 0) & (blocks.deleted_rows == 0)
     return blocks.block_id[here], number[blocks.file[here]], rows[here], pruned.read[here], spare[here]
 
 

@@ -22,7 +22,7 @@ from layoutopt.model.types import quoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
-from layoutopt.scan.reads import TableRead, merge_mentions
+from layoutopt.scan.reads import TableRead, merge_mentions, split_by_deletes
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.sessions import Meaning, session_meaning
 from layoutopt.spark.session.checking import check_answer
@@ -240,7 +240,13 @@ def _relation(
         view = f"_layoutopt_{uuid.uuid4().hex}"
         views[view] = read
         return quoted(view)
-    return relation_of(spark, read, layout_views(spark, known, entry, layouts))
+    clean, rest = split_by_deletes(read) if read.columns else (read, None)
+    relation = relation_of(spark, clean, layout_views(spark, known, entry, layouts))
+    if rest is None:
+        return relation
+    view = f"_layoutopt_{uuid.uuid4().hex}"
+    views[view] = rest
+    return f"(SELECT * FROM {quoted(view)} UNION ALL SELECT * FROM {relation})"
 
 
 def _perhaps_named(spark: SparkSession, known: SessionTables, text: str, why: str) -> tuple[ScanMetrics, ...]:

@@ -29,7 +29,7 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.reads import TableRead
+from layoutopt.scan.reads import TableRead, split_by_deletes
 from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.functions import declare, declared, is_registered
@@ -69,15 +69,25 @@ def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
     """
     meaning = session_meaning(spark)
     scan = replace(scan, table=with_functions(spark, scan.table))
+    reads = reads_in_session(spark, scan)
+    answer = _answer(spark, scan, reads)
+    if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
+        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
+    return answer
+
+
+def reads_in_session(spark: SparkSession, scan: Scan) -> tuple[TableRead, ...]:
+    """What a scan's text reads of its table in a session: all, with a warning, where it may mean something else there.
+
+    Raises as :meth:`Table.scan`.
+    """
+    meaning = session_meaning(spark)
     reads = scan.table.reads_under(scan.sql, meaning.settings)
     why = meaning.unclear(scan.sql)
     if why:
         log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
         reads = tuple(map(_whole, reads))
-    answer = _answer(spark, scan, reads)
-    if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
-        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
-    return answer
+    return reads
 
 
 def with_functions(spark: SparkSession, table: Table) -> Table:
@@ -119,22 +129,41 @@ def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
 def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     """The rows that survive, under the table's whole schema, so that ``*`` means the same as on the source.
 
-    The native reader leaves unread columns to Spark, which prunes them; elsewhere they are NULL.
+    The native reader leaves unread columns to Spark, which prunes them; elsewhere they are NULL. It knows nothing of
+    deleted rows, so blocks that have some are read as rows of several layouts are.
     """
+    segments = read.segments
+    if read.columns and any(len(segment.layouts) > 1 for segment in segments):
+        return _with_all_columns(spark, read, _by_arrow(spark, read, segments))
+    clean, rest = split_by_deletes(read)
+    if rest is None:
+        return _of_one_layout(spark, read)
+    if not read.columns:
+        return _counted(spark, read)
+    rows = _with_all_columns(spark, rest, _by_arrow(spark, rest, rest.segments))
+    return rows.unionAll(_of_one_layout(spark, clean)) if clean.segments else rows
+
+
+def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
+    """The rows of a read of one layout, none of whose blocks has a deleted row."""
     if all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
-    segments = read.segments
     if not read.columns:
-        count = sum(sum(file.rows) for segment in segments for file in segment.layouts[0].files)
-        return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
-    if not segments:
+        return _counted(spark, read)
+    if not read.segments:
         return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
-    if any(len(segment.layouts) > 1 for segment in segments):
-        rows = _by_arrow(spark, read, segments)
-        present = {column.name for column in read.columns}
-        texts = [_or_null(column, present) for column in read.table.schema.columns]
-        return projected(spark, rows, texts)
     return _by_native_reader(spark, read)
+
+
+def _counted(spark: SparkSession, read: TableRead) -> DataFrame:
+    """As many rows as the catalog says are left, with no values."""
+    count = sum(sum(file.live_rows) for segment in read.segments for file in segment.layouts[0].files)
+    return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
+
+
+def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
+    present = {column.name for column in read.columns}
+    return projected(spark, rows, [_or_null(column, present) for column in read.table.schema.columns])
 
 
 def null_columns(columns: Sequence[SchemaColumn]) -> list[str]:
@@ -181,10 +210,15 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
     """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
-    numbers = spark.range(len(segments), numPartitions=_tasks(spark, segments))
+    numbers = segment_numbers(spark, segments)
     root = read.table.catalog.files.full_path("")  # executors have another current folder
     reader = _segment_reader(root, list(segments), list(read.columns), read.scan.filter.root)
     return map_in_workers(numbers, reader, schema_ddl(read.columns))
+
+
+def segment_numbers(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
+    """The places of some segments in their order, dealt out to tasks that read them."""
+    return spark.range(len(segments), numPartitions=_tasks(spark, segments))
 
 
 def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:

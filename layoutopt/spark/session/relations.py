@@ -72,7 +72,7 @@ class LayoutViews:
 
 def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutViews:
     """Lists the files of a layout, and makes views of all their rows."""
-    rows = parquet_files(spark, table.files(layout), table.schema.columns)
+    rows = parquet_files(spark, table.data_files(layout), table.schema.columns)
     texts = _readable(table, layout)
     # A column may be called _metadata, too. A file's path would be written in more than one way.
     with_file = rows.select("*", rows.metadataColumn("_metadata")["file_name"].alias(_FILE))
@@ -99,13 +99,12 @@ def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, Layout
 
     Args:
         spark: the session whose views they are.
-        read: what is left of the table; each of its segments is read from one layout.
+        read: what is left of the table; each of its segments is read from one layout, and has no deleted rows.
         views: those of each layout that is read.
     """
     schema = read.table.schema
     if not read.columns:
-        rows = sum(int(plan.source.blocks.rows[plan.read].sum()) for plan in read.pruned)
-        return f"({_nothing(schema)} FROM range({rows}))"
+        return f"({_nothing(schema)} FROM range({read.rows}))"
     arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(spark, read, layout, of)) is not None]
     if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)

@@ -20,7 +20,7 @@ from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.errors import QueryError
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.checked import table_read
-from layoutopt.scan.reads import TableRead
+from layoutopt.scan.reads import TableRead, split_by_deletes
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import session_settings
 from layoutopt.spark.session.metrics import ScanMetrics
@@ -229,7 +229,7 @@ def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
     """Makes the view of a whole table."""
     read, layouts = _whole(table, spark), {}
     only = layouts_read(read)
-    if only is None:
+    if only is None or split_by_deletes(read)[1] is not None:
         frame = read_to_dataframe(spark, read)
     else:
         layouts = {layout: make_layout_views(spark, table, layout) for layout in only}

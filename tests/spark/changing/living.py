@@ -105,12 +105,12 @@ class Living:
         self.next_id += count
         return [made(number) for number in range(self.next_id - count, self.next_id)]
 
-    def begin(self, scheme: Scheme | None, rows: int = 60) -> None:
+    def begin(self, scheme: Scheme | None, rows: int = 60, block_rows: int = 6) -> None:
         first = self.new_rows(rows)
         frame = self.frame(first)
         schema = schema_of(frame)
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
-        plan = plan_of(of, partition_by="day", scheme=scheme, block_rows=6)
+        plan = plan_of(of, partition_by="day", scheme=scheme, block_rows=block_rows)
         (self.root / "plan.json").write_bytes(plan.dumps())
         self.load(first)
 
@@ -130,8 +130,10 @@ class Living:
         self.model |= {row[0]: row for row in rows}
         return source
 
-    def delete(self, where: str) -> int:
-        report = delete_by(self.spark, DeleteSettings(table_path=self.path, where=where))
+    def delete(self, where: str, rewrite_share: float = 1.0) -> int:
+        settings = DeleteSettings(table_path=self.path, where=where, rewrite_share=rewrite_share)
+        report = delete_by(self.spark, settings)
+        assert (report.marked is not None) == (report.deleted > 0 and rewrite_share == 1.0)
         before = len(self.model)
         self.model = {key: row for key, row in self.model.items() if not CONDITIONS[where](row)}
         assert report.deleted == before - len(self.model)
@@ -187,11 +189,12 @@ class Living:
 
     def step(self, choice: random.Random) -> str:
         """One change, drawn at random."""
-        kind = choice.choice(("append", "append", "delete", "update", "merge", "optimize", "reload", "restore"))
+        kinds = ("append", "append", "delete", "delete", "update", "merge", "optimize", "reload", "restore")
+        kind = choice.choice(kinds)
         if kind == "append":
             self.append(choice.randint(1, 12))
         elif kind == "delete":
-            self.delete(choice.choice(list(CONDITIONS)))
+            self.delete(choice.choice(list(CONDITIONS)), choice.choice((0.0, 1.0, 1.0, 1.0)))
         elif kind == "update":
             self.update(choice.choice(list(CONDITIONS)))
         elif kind == "merge":

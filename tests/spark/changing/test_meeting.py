@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.commit import CRASH_POINTS, commit_load
+from layoutopt.catalog.deletes import commit_deletes
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.changing import (
     AppendSettings,
@@ -86,7 +87,7 @@ def changes(living: Living, number: int) -> list[Change]:
         return Change("update", lambda: update_by(spark, settings), model)
 
     def deleted(ids: list[int]) -> Change:
-        settings = DeleteSettings(table_path=path, where=where(ids))
+        settings = DeleteSettings(table_path=path, where=where(ids), rewrite_share=number % 2)
 
         def model(rows: dict[int, Row]) -> None:
             for key in ids:
@@ -157,15 +158,18 @@ class KilledError(BaseException):
 def killed_at(point: str) -> Iterator[None]:
     """Let the commit of a change die at a point; files that were written stay, as a dead process leaves them."""
 
+    points = {point, "vectors-written"} if point in ("plan-written", "blocks-written") else {point}
+
     def die(reached: str) -> None:
-        if reached == point:
+        if reached in points:
             raise KilledError(point)
 
-    def dying(*arguments: Any, **named: Any) -> Any:
-        return commit_load(*arguments, **{**named, "at": die})
+    def dying(commit: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments, **named: commit(*arguments, **{**named, "at": die})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.load.commit_load", dying)
+        patch.setattr("layoutopt.spark.loading.load.commit_load", dying(commit_load))
+        patch.setattr("layoutopt.spark.changing.marking.commit_deletes", dying(commit_deletes))
         yield
 
 

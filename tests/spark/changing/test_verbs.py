@@ -116,8 +116,9 @@ def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: 
         return honest(*arguments).where("id > 12")
 
     monkeypatch.setattr(rows, "_matching", losing)
+    anew = DeleteSettings(table_path=living.path, where="id BETWEEN 10 AND 30", rewrite_share=0)
     with pytest.raises(ContentMismatchError):
-        delete_by(living.spark, DeleteSettings(table_path=living.path, where="id BETWEEN 10 AND 30"))
+        delete_by(living.spark, anew)
     settings = UpdateSettings(table_path=living.path, assignments=("kind = -1",), where="id BETWEEN 10 AND 30")
     with pytest.raises(ContentMismatchError):
         update_by(living.spark, settings)
@@ -131,7 +132,7 @@ def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pyte
 
     monkeypatch.setattr("layoutopt.spark.changing.rewrite.load", late)
     with pytest.raises(CommitConflictError, match="by somebody else"):
-        delete_by(living.spark, DeleteSettings(table_path=living.path, where="kind = 2"))
+        delete_by(living.spark, DeleteSettings(table_path=living.path, where="kind = 2", rewrite_share=0))
     monkeypatch.undo()
     living.check()
     living.delete("kind = 2")
@@ -142,7 +143,7 @@ def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> 
     source = living.source(living.frame([(4711, 1, 0, 0.5, "needle")]))
     append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
     assert files_with(living.path, "needle")
-    delete_by(living.spark, DeleteSettings(table_path=living.path, where="id = 4711"))
+    delete_by(living.spark, DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=0))
     assert files_with(living.path, "needle")
     vacuum(TableFiles(living.path), 1, dt.timedelta(0))
     assert files_with(living.path, "needle") == []
@@ -152,9 +153,10 @@ def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> 
 def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
     source = living.source(living.frame([(4711, 1, 0, 0.5, "needle"), (4712, 2, 0, 0.5, "nail")]))
     append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="two rows"))
-    delete_by(living.spark, DeleteSettings(table_path=living.path, where="id = 4711"))
+    marking = DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=1)
+    assert delete_by(living.spark, marking).marked is not None
     assert files_with(living.path, "needle")
-    for number in (4711, 4712):  # the first is gone from the newest snapshot, but not from those before
+    for number in (4711, 4712):  # the first is only marked, in the newest snapshot's files
         report = delete_by(living.spark, DeleteSettings(table_path=living.path, where=f"id = {number}", hard=True))
         assert report.vacuum is not None
         assert report.vacuum.files

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.arrays import Bits
-from layoutopt.spark.session.conditions import Candidates, Choice, choose, range_tree
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.scan.reads import split_by_deletes
+from layoutopt.scan.table import Table
+from layoutopt.spark.session.conditions import Candidates, Choice, blocks_of, choose, range_tree
+from tests.scan.builder import build, building, by_position
+from tests.scan.deleting import delete_ids
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 pytestmark = pytest.mark.unshadowed("where skipping is checked, nothing is read in vain")
 
@@ -90,3 +96,27 @@ def test_a_tree_of_ranges_holds_for_just_these(chosen: set[int]) -> None:
     test = range_tree(numbers, numbers).replace(" = ", " == ").replace("AND", "and").replace("OR", "or")
     test = re.sub(r"BETWEEN (\d+) and (\d+)", r"in range(\1, \2 + 1)", test)
     assert {each for each in range(-2, 403) if eval(test, {"_block": each, "range": range})} == chosen
+
+
+@pytest.mark.parametrize("where", ["", " WHERE id >= 30", " WHERE kind = 'air'"])
+def test_blocks_with_deleted_rows_are_never_read_by_spark_itself(tmp_path: Path, where: str) -> None:
+    """Its reader knows no vectors: what is deleted would come back, in vain or not."""
+    build(tmp_path, some_rows(90), building(SCHEMA, CONDITIONS, blocking=by_position(9)))
+    table = delete_ids(str(tmp_path), [*range(10, 20), 41])
+    (read,) = table.scan(f"SELECT id FROM t{where}").reads
+    clean, rest = split_by_deletes(read)
+    blocks, _ = blocks_of(clean)
+    deleted = dict(zip(*(each.tolist() for each in _deleted(table)), strict=True))
+    has_some = np.array([deleted[block] > 0 for block in blocks.ids.tolist()])
+    assert has_some.any()
+    assert not (has_some & (blocks.needed | blocks.spare)).any()
+    assert rest is not None
+    (pruned,), (first,), (second,) = read.pruned, clean.pruned, rest.pruned
+    assert (first.read ^ second.read == pruned.read).all()
+    assert not (first.read & second.read).any()
+
+
+def _deleted(table: Table) -> tuple[Ints, Ints]:
+    """The numbers of a table's blocks, and how many of their rows are deleted."""
+    (source,) = table.sources
+    return source.blocks.block_id, source.blocks.deleted_rows

@@ -1,0 +1,240 @@
+"""Rows deleted by vectors: their places in the blocks of every layout, written beside these, which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.deletes import commit_deletes, packed, places_in, united, vectors_of
+from layoutopt.catalog.paths import deletes_path, new_load_id
+from layoutopt.catalog.snapshot import Deletes, PartitionEntry
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog
+from layoutopt.errors import ContentMismatchError
+from layoutopt.model.arrays import Ints
+from layoutopt.model.columns import TID
+from layoutopt.scan.files import BATCH_ROWS, read_files
+from layoutopt.scan.prune import PlanBlocks
+from layoutopt.scan.segments import FileRead, file_reads
+from layoutopt.spark.changing.found import FoundIn
+from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.stages import Stages
+from layoutopt.spark.core.workers import Batches, map_in_workers
+
+_MARKED = "work int, layout int, block bigint, rows bigint, places binary"
+
+
+@dataclass(frozen=True)
+class MarkReport:
+    """What a delete by vectors wrote.
+
+    Attributes:
+        load_id: of the change.
+        snapshot: that it committed.
+        partitions: their keys.
+        blocks: how many have a deleted row now.
+        bytes: of the vectors, which is all that was written beside the snapshot.
+    """
+
+    load_id: str
+    snapshot: int
+    partitions: tuple[str, ...]
+    blocks: int
+    bytes: int
+
+    def to_json(self) -> dict[str, object]:
+        """The report as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfLayout:
+    """A layout of a segment: all its row groups, deleted rows included, and the blocks' numbers in that order."""
+
+    layout: int
+    files: tuple[FileRead, ...]
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Rows of a segment, by their tids (a bitmap), to be looked up in its layouts."""
+
+    tids: bytes
+    layouts: tuple[_OfLayout, ...]
+
+
+def mark_deleted(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn], watch: Stages) -> MarkReport:
+    """Delete rows by vectors, in one commit; no data file is written.
+
+    Args:
+        spark: the session.
+        catalog: of the table in which the rows were found.
+        found: the rows.
+        watch: times the stages.
+
+    Raises:
+        ContentMismatchError: a layout lacks one of the rows, or two blocks have one number.
+        CommitConflictError: somebody else changed one of the partitions meanwhile.
+        DataFileError: a data file is missing or damaged.
+    """
+    of_entry: dict[tuple[str, str], list[FoundIn]] = {}
+    for one in found:
+        of_entry.setdefault((one.entry.key, one.entry.load_id), []).append(one)
+    with watch.stage("mark", "finding the rows in every layout") as counts:
+        _check_numbers([catalog.blocks(mine[0].entry) for mine in of_entry.values()])
+        before = (vectors_of(catalog.blocks(mine[0].entry)) for mine in of_entry.values())
+        vectors = _all_of([*before, *_new_vectors(spark, catalog, found)])
+        counts["blocks"] = len(vectors)
+    load_id = new_load_id()
+    deleted = {name: _deletes(mine[0].entry, mine, deletes_path(load_id)) for name, mine in of_entry.items()}
+    with watch.stage("commit", "committing") as counts:
+        snapshot = commit_deletes(catalog.files, catalog.snapshot, load_id, deleted, vectors)
+        counts["snapshot"] = snapshot.number
+    written = snapshot.files[deletes_path(load_id)].size
+    return MarkReport(load_id, snapshot.number, tuple(sorted({key for key, _ in of_entry})), len(vectors), written)
+
+
+def _check_numbers(tables: Sequence[BlockTable]) -> None:
+    """Refuse blocks that share a number, by which vectors are told apart.
+
+    Raises:
+        ContentMismatchError: some do.
+    """
+    numbers = np.concatenate([blocks.block_id for blocks in tables])
+    if len(np.unique(numbers)) < len(numbers):
+        raise ContentMismatchError(
+            "two blocks of the table have one number, so vectors can't tell them apart; give --rewrite-share 0"
+        )
+
+
+def _deletes(entry: PartitionEntry, found: Sequence[FoundIn], path: str) -> Deletes:
+    """What of an entry is deleted once more rows are."""
+    before = entry.deletes or Deletes(path, 0, dict.fromkeys(entry.checksums, 0))
+    sums = {name: sum + _sum_of(found, name) for name, sum in before.checksums.items()}
+    return Deletes(path, before.rows + _rows_of(found), sums)
+
+
+def _rows_of(found: Iterable[FoundIn]) -> int:
+    return sum(one.rows for one in found)
+
+
+def _sum_of(found: Iterable[FoundIn], name: str) -> int:
+    return sum(one.sums[name] for one in found)
+
+
+def _all_of(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
+    """Vectors of several origins, by the blocks' numbers; a row is deleted once."""
+    vectors: dict[int, bytes] = {}
+    for part in parts:
+        for block, places in part.items():
+            vectors[block] = united([vectors[block], places]) if block in vectors else places
+    return vectors
+
+
+def _new_vectors(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]) -> Iterator[dict[int, bytes]]:
+    """The vectors of the rows found, in every layout."""
+    with_tids = [one for one in found if one.source.plan.scheme.has_tids]
+    for one in found:
+        if not one.source.plan.scheme.has_tids:
+            yield _of_places(one)
+    if with_tids:
+        yield _of_tids(spark, catalog, with_tids)
+
+
+def _of_places(one: FoundIn) -> dict[int, bytes]:
+    """The vectors of rows whose places are those in the files read."""
+    places, files = places_in(one.places), one.read.layouts[0].files
+    ends = np.cumsum([rows for file in files for rows in file.rows])
+    cuts = np.searchsorted(places, ends)
+    starts = np.r_[0, ends[:-1]]
+    parts = zip(_numbers(one.source, files), np.split(places, cuts[:-1]), starts.tolist(), strict=True)
+    return {block: packed(part - start) for block, part, start in parts if len(part)}
+
+
+def _numbers(source: PlanBlocks, files: Sequence[FileRead]) -> list[int]:
+    """The blocks of the row groups of some files of one segment."""
+    blocks = source.blocks
+    number = {path: index for index, path in enumerate(blocks.files)}
+    first = np.flatnonzero(blocks.file == number[files[0].path])[0]
+    here = np.flatnonzero(source.segment_of == source.segment_of[first])
+    pairs = zip(blocks.file[here].tolist(), blocks.row_group[here].tolist(), strict=True)
+    of_pair = dict(zip(pairs, blocks.block_id[here].tolist(), strict=True))
+    return [of_pair[number[file.path], group] for file in files for group in file.row_groups]
+
+
+def _of_tids(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]) -> dict[int, bytes]:
+    """The vectors of rows that are known by their tids, by reading the tids of every layout of their segments.
+
+    Raises:
+        ContentMismatchError: a layout that has every row lacks one of them.
+    """
+    works = [_Work(one.places, _layouts_of(one)) for one in found]
+    root = catalog.files.full_path("")
+    numbers = spark.range(0, len(works), 1, min(len(works), 4 * spark.sparkContext.defaultParallelism))
+    with translate_spark_errors(repr(catalog.files.root)):
+        marked = map_in_workers(numbers, partial(_look_up, root, works), _MARKED).toArrow()
+    rows: dict[tuple[int, int], int] = {}
+    for work, layout, count in zip(*(marked[name].to_pylist() for name in ("work", "layout", "rows")), strict=True):
+        rows[work, layout] = rows.get((work, layout), 0) + count
+    for number, one in enumerate(found):
+        for index, layout in enumerate(one.source.plan.scheme.layouts):
+            there = rows.get((number, index), 0)
+            if there > one.rows or (layout.master and there != one.rows):
+                raise ContentMismatchError(
+                    f"layout {index} has {there} of {one.rows} rows to be deleted in segment {one.read.segment} of "
+                    f"partition {one.entry.key!r}; nothing was deleted, run `layoutopt verify`"
+                )
+    return dict(zip(marked["block"].to_pylist(), marked["places"].to_pylist(), strict=True))
+
+
+def _layouts_of(one: FoundIn) -> tuple[_OfLayout, ...]:
+    """All layouts of the segment in which rows were found."""
+    blocks, source = one.source.blocks, one.source
+    path = one.read.layouts[0].files[0].path
+    first = np.flatnonzero(blocks.file == blocks.files.index(path))[0]
+    here = np.flatnonzero(source.segment_of == source.segment_of[first])
+    here = here[np.lexsort((blocks.row_group[here], blocks.file[here]))]
+    layouts = np.unique(blocks.layout[here]).tolist()
+    return tuple(_of_layout(source, layout, here[blocks.layout[here] == layout]) for layout in layouts)
+
+
+def _of_layout(source: PlanBlocks, layout: int, mine: Ints) -> _OfLayout:
+    files = tuple(replace(file, deleted=()) for file in file_reads(source.blocks, mine))
+    return _OfLayout(layout, files, tuple(source.blocks.block_id[mine].tolist()))
+
+
+def _look_up(root: str, works: Sequence[_Work], batches: Batches) -> Iterator[pa.RecordBatch]:
+    """The task: where in each layout's blocks the rows of a segment lie."""
+    files = TableFiles(root)
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        wanted = places_in(works[number].tids)
+        for of in works[number].layouts:
+            yield _places_of_layout(files, number, wanted, of)
+
+
+def _places_of_layout(files: TableFiles, number: int, wanted: Ints, of: _OfLayout) -> pa.RecordBatch:
+    """The places of some tids (ascending) in the blocks of a layout, for those blocks that have any."""
+    read = [batch.column(0).to_numpy().astype(np.int64) for batch in read_files(files, of.files, [TID], BATCH_ROWS)]
+    tids = np.concatenate([np.zeros(0, np.int64), *read])
+    hits = np.flatnonzero(np.isin(tids, wanted))
+    ends = np.cumsum([rows for file in of.files for rows in file.rows])
+    starts = np.r_[0, ends[:-1]]
+    parts = np.split(hits, np.searchsorted(hits, ends[:-1]))
+    placed = zip(of.blocks, parts, starts.tolist(), strict=True)
+    found = [(block, part - start) for block, part, start in placed if len(part)]
+    return pa.RecordBatch.from_pydict(
+        {
+            "work": pa.array([number] * len(found), pa.int32()),
+            "layout": pa.array([of.layout] * len(found), pa.int32()),
+            "block": pa.array([block for block, _ in found], pa.int64()),
+            "rows": pa.array([len(places) for _, places in found], pa.int64()),
+            "places": pa.array([packed(places) for _, places in found], pa.binary()),
+        }
+    )
