@@ -16,6 +16,8 @@ from layoutopt.catalog.storage.footers import footer_digest, metadata_of
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
+from layoutopt.foreign.source_files import SourceFiles
+from layoutopt.scan.foreign.rows import source_batches
 from layoutopt.scan.segments import FileRead
 
 BATCH_ROWS = 65_536
@@ -35,6 +37,21 @@ def read_files(
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
     """
+    if isinstance(files, SourceFiles):
+        stored = partial(_read_stored, files, batch_rows=batch_rows)
+        return source_batches(files, reads, names, batch_rows, partial(footer_of, files), stored)
+    return _read_stored(files, reads, names, batch_rows)
+
+
+def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
+    """A file's footer, as the catalog knows it; raises as :func:`open_parquet`."""
+    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+        return parquet.metadata
+
+
+def _read_stored(
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
     wanted = [read for read in reads if read.row_groups]
     if files.local_root is not None:
         for read in wanted:

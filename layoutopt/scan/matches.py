@@ -80,7 +80,7 @@ def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Pr
     for source, segments in zip(table.sources, whole, strict=True):
         matches = Matches(source, len(questions))
         for number, segment in enumerate(segments):
-            batches = list(read_segments(table.catalog.files, [segment], columns))
+            batches = list(read_segments(table.catalog.data, [segment], columns))
             content = pa.Table.from_batches(batches, None if batches else empty_table(columns).schema)
             matches.add(table, questions, number, segment, content)
             done += 1
@@ -193,7 +193,7 @@ class Matches:
             members = mine[blocks.file[mine] == file]
             groups, rows = blocks.row_group[members].tolist(), blocks.rows[members].tolist()
             part = FileRead(blocks.files[file], tuple(groups), tuple(rows))
-            arrays += [batch.column(0) for batch in read_files(table.catalog.files, [part], [TID], BATCH_ROWS)]
+            arrays += [batch.column(0) for batch in read_files(table.catalog.data, [part], [TID], BATCH_ROWS)]
         return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 

@@ -101,4 +101,4 @@ class OpenedTable:
         for source in self.sources:
             used = np.unique(source.blocks.file[source.blocks.layout == layout])
             found |= {source.blocks.files[index] for index in used}
-        return tuple(self.catalog.files.full_path(path) for path in sorted(found))
+        return tuple(self.catalog.data.full_path(path) for path in sorted(found))

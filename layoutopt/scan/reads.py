@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.predicates import Filter, disjunction
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
@@ -56,7 +57,7 @@ class TableRead:
             DataFileError: a data file is missing or damaged.
         """
         condition = self.scan.filter.root
-        return read_segments(self.table.catalog.files, self.segments, self.columns, batch_rows, condition)
+        return read_segments(self.table.catalog.data, self.segments, self.columns, batch_rows, condition)
 
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema of the batches; nested types are looked up in a data file."""
@@ -67,12 +68,15 @@ class TableRead:
         layouts = (
             {name: layout for s in self.segments for layout in s.layouts for name in layout.columns} if unknown else {}
         )
+        data = self.table.catalog.data
+        if isinstance(data, SourceFiles):  # which are read as types of the source, whatever each file has
+            layouts = {}
         for column in unknown:
             if column.name not in layouts:  # no row is left, or the column came after all plans whose rows are
                 schema = _with_field(schema, pa.field(column.name, nested_type(column.type)))
                 continue
             file = layouts[column.name].files[0]
-            with open_parquet(self.table.catalog.files, file.path, file.footer) as parquet:
+            with open_parquet(data, file.path, file.footer) as parquet:
                 schema = _with_field(schema, parquet.schema_arrow.field(column.name))
         return schema
 

@@ -169,7 +169,7 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[S
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
     blocks, files = blocks_of(read)
     chosen = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False)
-    full_path = read.table.catalog.files.full_path
+    full_path = read.table.catalog.data.full_path
     rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
     present = {column.name for column in read.columns}
     texts = [

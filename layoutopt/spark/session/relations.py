@@ -62,7 +62,7 @@ class LayoutViews:
         key = tuple(sorted(paths))
         with self._making:
             if key not in self.of_few and len(self.of_few) < _MOST_VIEWS:
-                full_path, columns = read.table.catalog.files.full_path, read.table.schema.columns
+                full_path, columns = read.table.catalog.data.full_path, read.table.schema.columns
                 rows = parquet_files(spark, [full_path(path) for path in key], columns)
                 name = f"_layoutopt_{uuid.uuid4().hex}_few"
                 rows.selectExpr(*(readable(read.table, column, [layout]) for column in columns), BLOCK).createTempView(
