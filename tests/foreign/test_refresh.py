@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshots import source_of_index
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import (
     CommitConflictError,
     DataFileError,
@@ -202,3 +205,17 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="Spark computes"):
         index(tmp_path / "rows", into, ["n % 3:bloom"])
     assert not into.exists()
+
+
+def test_a_vacuum_removes_what_refreshes_left(folder: Path, tmp_path: Path) -> None:
+    into = tmp_path / "indexes"
+    index(folder, into, ["n:bloom"])
+    for number in range(3):
+        plain(folder / f"later-{number}.parquet", numbers(200 + 40 * number))
+        index(folder, into, None)
+    report = vacuum(TableFiles(str(into)), 1, timedelta(0))
+    assert (len(report.snapshots), len(report.files)) == (3, 6)
+    assert blocks_read(opened(into), "SELECT n FROM t WHERE n = 210") == (20, 1)
+    assert index(folder, into, None).measured == 0
+    plain(folder / "more.parquet", numbers(1000))
+    assert index(folder, into, None).measured == 1

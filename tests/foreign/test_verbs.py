@@ -50,7 +50,7 @@ def test_a_log_names_the_indexes(places: tuple[str, str], capsys: pytest.Capture
 @pytest.mark.parametrize(
     "verb",
     [
-        ["status", "{}"], ["verify", "{}"], ["history", "{}"], ["vacuum", "{}"], ["evaluate", "{}", "log.sql"],
+        ["status", "{}"], ["verify", "{}"], ["history", "{}"], ["evaluate", "{}", "log.sql"],
         ["publish", "{}", "--as", "delta"], ["restore", "{}", "--snapshot", "0"], ["drift", "{}", "log.sql"],
     ],
 )  # fmt: skip
