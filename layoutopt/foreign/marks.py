@@ -6,8 +6,22 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from layoutopt.foreign.listing import Listed
+from layoutopt.foreign.listing import Listed, Listing
 from layoutopt.model.schema import Schema
+
+
+def state_of(listing: Listing) -> str:
+    """A digest that is another one once a source has other files, columns or rows.
+
+    Args:
+        listing: the source as it is.
+    """
+    digest = hashlib.sha256(repr(listing.schema).encode())
+    for one in listing.files:
+        deleted = b"" if one.file.deleted is None else one.file.deleted.tobytes()
+        said = json.dumps([one.file.path, one.mark, one.file.stored, sorted(map(str, one.file.constants.items()))])
+        digest.update(hashlib.sha256(said.encode() + deleted).digest())
+    return digest.hexdigest()
 
 
 def mark_of(one: Listed, schema: Schema, names: Sequence[str]) -> str:

@@ -15,16 +15,16 @@ import pyarrow as pa
 from layoutopt.catalog.blocks import BlockTable, encode_blocks
 from layoutopt.catalog.evolution import is_older
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
-from layoutopt.catalog.snapshots import latest_snapshot
+from layoutopt.catalog.snapshots import latest_snapshot, source_of_index
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError
 from layoutopt.foreign.footers import Footer, merged_columns, read_footers
 from layoutopt.foreign.listing import Listed, Listing, list_source, with_columns
-from layoutopt.foreign.marks import mark_of
+from layoutopt.foreign.marks import mark_of, state_of
 from layoutopt.foreign.plans import grown, in_partitions, numbered
 from layoutopt.foreign.row_groups import blocks_of
-from layoutopt.foreign.source_files import file_key, source_files
+from layoutopt.foreign.source_files import SourceFiles, file_key, source_files
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 
@@ -37,6 +37,18 @@ UNKNOWN: Final = "not-indexed"
 def not_indexed(catalog: Catalog) -> int:
     """How many files of a source are read whole, since nobody has measured them as they are now."""
     return sum(len(catalog.blocks(entry).files) for entry in catalog.partitions if entry.key == UNKNOWN)
+
+
+def has_changed(catalog: Catalog) -> bool:
+    """Whether a source that was opened has other files or rows by now; never for a table.
+
+    Raises:
+        SourceError: the source can't be listed.
+    """
+    held = catalog.others
+    if not isinstance(held, SourceFiles):
+        return False
+    return state_of(list_source(source_of_index(catalog.files.root))) != held.state
 
 
 def open_indexed(
@@ -63,7 +75,7 @@ def open_indexed(
     plan = read_plan(files, snapshot, digest)
     listing = list_source(source)
     now = _told_apart(listing, snapshot, plan)
-    held = replace(source_files(listing.files, now.schema), read_through=read_through)
+    held = replace(source_files(listing.files, now.schema), read_through=read_through, state=state_of(listing))
     parts, plans = [_indexed(Catalog(files, snapshot, {digest: plan}), now.known)], [plan]
     if now.others:
         types = {column.name: type_of(column.type) for column in now.schema.columns}

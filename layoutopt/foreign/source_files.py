@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -34,10 +34,16 @@ class SourceFiles(TableFiles):
     Attributes:
         held: the files by key.
         schema: the source's columns.
+        state: a digest of what was listed, which is another one once the source has changed.
     """
 
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
     schema: Schema = field(default_factory=lambda: Schema(()), compare=False)
+    state: str = ""
+
+    def only(self, paths: Iterable[str]) -> SourceFiles:
+        """Some of the files, for a task elsewhere."""
+        return replace(self, held={path: self.held[path] for path in paths})
 
     def _full(self, path: str) -> str:
         if not path:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.scan.table import Table
 from tests.effort import examples
 from tests.foreign.folders import INDEXES, blocks_read, index, opened, write
 from tests.scan.generated import conditions
@@ -222,3 +223,42 @@ def test_nested_columns_are_read_as_one_type(tmp_path: Path) -> None:
     assert blocks_read(table, "SELECT n FROM t WHERE st.a = 3") == (4, 2)
     found = table.scan("SELECT st, m FROM t WHERE n = 3").to_arrow().to_pylist()
     assert found == [{"st": {"a": 3, "b": ["3"]}, "m": [("k", 3)]}] * 2
+
+
+def test_nan_null_and_columns_that_a_file_lacks(tmp_path: Path) -> None:
+    root, into = tmp_path / "rows", tmp_path / "indexes"
+    write(root / "a.parquet", pa.table({"n": [1, 2], "x": [0.25, float("nan")], "s": ["a", None]}))
+    write(root / "b.parquet", pa.table({"n": [3, 4], "x": [0.5, 0.75]}))
+    write(root / "c.parquet", pa.table({"n": [5, 6], "x": [None, None], "s": ["c", "d"]}, pa.schema(TYPES)))
+    index(root, into, ["s:bloom", "x:value-list"])
+    index(root, tmp_path / "bare", [])
+    for table in (opened(into), opened(tmp_path / "bare")):
+        name = table.name
+
+        def ids(where: str, table: Table = table, name: str = name) -> list[int]:
+            return sorted(table.sql(f"SELECT n FROM {name} WHERE {where}")["n"].to_pylist())
+
+        assert ids("x > 1") == [2]  # NaN is the largest
+        assert ids("NOT x <= 0.5") == [2, 4]
+        assert ids("x IS NULL") == [5, 6]
+        assert ids("s IS NULL") == [2, 3, 4]
+        assert ids("s = 'c' OR s IS NULL AND x < 0.6") == [3, 5]
+        assert ids("s <> 'a'") == [5, 6]
+        assert blocks_read(table, f"SELECT n FROM {name} WHERE s IS NULL") == (3, 2)
+
+
+TYPES = [("n", pa.int64()), ("x", pa.float64()), ("s", pa.string())]
+
+
+def test_a_folder_whose_values_become_texts(tmp_path: Path) -> None:
+    root, into = tmp_path / "rows", tmp_path / "indexes"
+    for value in ("1", "20"):
+        write(root / f"x={value}" / "a.parquet", pa.table({"n": range(20)}))
+    index(root, into, ["n:bloom"])
+    assert blocks_read(opened(into), "SELECT n FROM t WHERE x > 3") == (4, 2)
+    write(root / "x=1b" / "a.parquet", pa.table({"n": range(5)}))
+    table = opened(into)
+    assert table.schema.find("x").type == "string"
+    assert table.sql("SELECT count(*) AS c FROM t WHERE x < '1c'").to_pylist() == [{"c": 25}]
+    assert index(root, into, None).measured == 3
+    assert blocks_read(opened(into), "SELECT n FROM t WHERE x = '1'") == (5, 2)

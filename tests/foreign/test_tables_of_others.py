@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.table import Table as IcebergTable
 
 from layoutopt.errors import SettingError, SourceError
-from layoutopt.foreign.listing import canonical, list_source
+from layoutopt.foreign.listing import canonical
 from layoutopt.foreign.refreshing import RefreshReport, refresh
 from layoutopt.indexes.asking import indexes_asked
 from layoutopt.scan.arrow_types import any_arrow_type
@@ -82,18 +83,34 @@ def test_an_iceberg_table(tmp_path: Path) -> None:
     assert (read, total > read) == (1, True)
 
 
-def test_rows_of_iceberg_deleted_later_are_left_out(tmp_path: Path) -> None:
-    table = iceberg_table(tmp_path / "w")
-    folder, into = table.location(), tmp_path / "indexes"
-    index(f"iceberg:{table.metadata_location}", into, "id:bloom")
-    before = len(rows_of(open_table(str(into))))
+def hinted(table: IcebergTable) -> str:
+    """The table as a source whose newest version is what its folder says."""
+    folder = Path(table.location().removeprefix("file://"))
+    (folder / "metadata" / "version-hint.text").write_text(Path(table.metadata_location).name)
+    return f"iceberg:{folder}"
+
+
+def test_deletes_and_names_of_iceberg_that_come_later(tmp_path: Path) -> None:
+    table, into = iceberg_table(tmp_path / "w"), tmp_path / "indexes"
+    index(hinted(table), into, "id:bloom", "new:value-list", "gone:value-list")
     delete_positions(table, first_file(table), [1])
-    later = f"iceberg:{table.metadata_location}"
-    listing = list_source(canonical(later))
-    assert sum(0 if one.file.deleted is None else len(one.file.deleted) for one in listing.files) == 3
-    index(later, tmp_path / "later", "id:bloom")
-    assert len(rows_of(open_table(str(tmp_path / "later")))) == before - 1
-    assert folder
+    source = hinted(table)
+    assert rows_of(open_table(str(into))) == rows_by_library(table)
+    assert blocks_read(open_table(str(into)), "SELECT id FROM t WHERE new = 'h'")[1] == 1
+    assert index(source, into).measured == 0  # the files are as they were
+    for before, after in (("new", "newer"), ("gone", "new"), ("newer", "gone")):
+        with table.update_schema() as update:
+            update.rename_column(before, after)
+    table.append(pa.table({"id": pa.array([20]), "p": ["x"], "gone": ["k"], "new": ["9"]}))
+    hinted(table)
+    found = open_table(str(into))
+    assert rows_of(found) == rows_by_library(table)
+    assert found.sql("SELECT id FROM t WHERE new = '2' AND gone = 'h'").to_pylist() == [{"id": 7}]
+    assert index(source, into).kept == 0
+
+
+def rows_by_library(table: IcebergTable) -> list[dict[str, Any]]:
+    return iceberg_rows(table.metadata_location)
 
 
 def test_a_version_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
@@ -28,6 +29,8 @@ from layoutopt.model.types import quoted, type_sql
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
+from layoutopt.scan.files import footer_of
+from layoutopt.scan.foreign.rows import live_rows
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import SegmentRead
@@ -121,15 +124,18 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
     The native reader leaves unread columns to Spark, which prunes them; elsewhere they are NULL.
     """
-    if all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
+    data = read.table.catalog.data
+    is_foreign = isinstance(data, SourceFiles)
+    if not is_foreign and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     segments = read.segments
     if not read.columns:
-        count = sum(sum(file.rows) for segment in segments for file in segment.layouts[0].files)
+        files = (file for segment in segments for file in segment.layouts[0].files)
+        count = sum(live_rows(data, file, partial(footer_of, data)) for file in files)
         return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
     if not segments:
         return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
-    if any(len(segment.layouts) > 1 for segment in segments):
+    if is_foreign or any(len(segment.layouts) > 1 for segment in segments):
         rows = _by_arrow(spark, read, segments)
         present = {column.name for column in read.columns}
         texts = [_or_null(column, present) for column in read.table.schema.columns]
@@ -180,10 +186,14 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
-    """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
+    """Tasks put rows of segments together by tid, or read files of others; only row groups and paths travel."""
+    data = read.table.catalog.data
+    files = TableFiles(data.full_path(""))  # executors have another current folder
+    if isinstance(data, SourceFiles):
+        segments = by_file(segments)
+        files = data.only({file.path for one in segments for file in one.layouts[0].files})
     numbers = spark.range(len(segments), numPartitions=_tasks(spark, segments))
-    root = read.table.catalog.files.full_path("")  # executors have another current folder
-    reader = _segment_reader(root, list(segments), list(read.columns), read.scan.filter.root)
+    reader = _segment_reader(files, list(segments), list(read.columns), read.scan.filter.root)
     return map_in_workers(numbers, reader, schema_ddl(read.columns))
 
 
@@ -194,13 +204,25 @@ def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:
     return min(len(segments), max(cores, min(4 * cores, rows // _ROWS_A_TASK)))
 
 
-def _segment_reader(root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node) -> Task:
+def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
+    """Segments of one layout, cut into one for each file: what tasks share."""
+    return [
+        replace(segment, layouts=(replace(segment.layouts[0], files=(file,)),))
+        for segment in segments
+        for file in segment.layouts[0].files
+    ]
+
+
+def _segment_reader(
+    files: TableFiles, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
+) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        known = files if isinstance(files, SourceFiles) else _files(files.root)
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
-            yield from read_segments(_files(root), chosen, columns, condition=condition, checked=checked)
+            yield from read_segments(known, chosen, columns, condition=condition, checked=checked)
 
     return read
 

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from pyspark.sql import SparkSession
 
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
@@ -142,7 +143,7 @@ def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) 
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:
-    """The layouts that a scan reads, ascending; None where it puts rows together from several."""
-    if any(len(pruned.choice) > 1 for pruned in read.pruned):
+    """The layouts that a scan reads, ascending; None where rows are put together from several, or files are others'."""
+    if isinstance(read.table.catalog.data, SourceFiles) or any(len(pruned.choice) > 1 for pruned in read.pruned):
         return None
     return read.layouts
