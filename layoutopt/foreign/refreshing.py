@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from layoutopt.catalog.snapshots import claim_index_root, newest_of_index
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import naming, write_indexes
+from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CommitConflictError, SettingError, SourceError
 from layoutopt.foreign.footers import Footer, merged_columns, read_footers
@@ -42,7 +44,7 @@ from layoutopt.indexes.measuring import indexes_type
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
-from layoutopt.sources.snapshot import source_name
+from layoutopt.sources.snapshot import ending, source_name
 
 OPERATION: Final = "index"
 _WORKERS: Final = min(4, os.cpu_count() or 1)
@@ -116,7 +118,7 @@ def refresh(
         OSError: a store failed; the indexes are as they were.
     """
     files, before = TableFiles(root), None
-    if f"{files.full_path('')}/".startswith(f"{_place_of(source)}/"):
+    if _lies_in(root, _place_of(source)):
         raise SettingError(f"{root!r} lies in the source {source!r}, where nothing is written; name a folder elsewhere")
     base = newest_of_index(files, source)
     if base is not None:
@@ -151,6 +153,14 @@ def _place_of(source: str) -> str:
     """Where a source lies, as a path or URL; of a table in a catalog its name."""
     name = source_name(source)
     return source if name is None else name.place
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it, whichever way they are written."""
+    if protocol_of(path) != protocol_of(folder):
+        return False
+    inner, outer = (ending(one) if is_url(one) else str(Path(absolute(one)).resolve()) for one in (path, folder))
+    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _check_unchanged(before: Listing, after: Listing, measured: Sequence[Footer]) -> None:

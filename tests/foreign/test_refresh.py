@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,11 +23,16 @@ from layoutopt.errors import (
     SourceError,
     SourceIndexError,
 )
-from layoutopt.foreign.refreshing import RefreshReport
-from layoutopt.scan.table import open_own_table
+from layoutopt.foreign.refreshing import RefreshReport, refresh
+from layoutopt.indexes.asking import indexes_asked
+from layoutopt.scan.arrow_types import any_arrow_type
+from layoutopt.scan.table import open_own_table, open_table
 from tests.foreign.folders import blocks_read, index, opened, write
 from tests.scan.builder import build, building
+from tests.scan.stores import REQUESTS, NotingStore, noting_store, put
 from tests.scan.tables import SCHEMA, some_rows
+
+__all__ = ["noting_store"]
 
 
 def numbers(first: int) -> pa.Table:
@@ -219,3 +225,22 @@ def test_a_vacuum_removes_what_refreshes_left(folder: Path, tmp_path: Path) -> N
     assert index(folder, into, None).measured == 0
     plain(folder / "more.parquet", numbers(1000))
     assert index(folder, into, None).measured == 1
+
+
+@pytest.mark.usefixtures("noting_store")
+@pytest.mark.unshadowed("it looks at what is read")
+def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
+    write(folder / "day=2024-01-01" / "c.parquet", numbers(200))
+    source, into = put(folder, "noting://bucket/rows"), "noting://bucket/indexes"
+    choose = partial(indexes_asked, ["n:bloom"])
+    assert refresh(into, source, "t", choose, any_arrow_type).measured == 3
+    table = open_table(into)
+    REQUESTS.clear()
+    assert table.sql("SELECT n, day FROM t WHERE n = 103").to_pylist() == [{"n": 103, "day": None}]
+    assert {path.rsplit("/", 1)[-1] for path, _, _ in REQUESTS if "/rows/" in path} == {"b.parquet"}
+    plain(tmp_path / "later.parquet", numbers(1000))
+    NotingStore().pipe_file("/bucket/rows/a.parquet", (tmp_path / "later.parquet").read_bytes())
+    assert open_table(into).sql("SELECT n FROM t WHERE n IN (3, 1003)")["n"].to_pylist() == [1003]
+    assert refresh(into, source, None, None, any_arrow_type).measured == 1
+    with pytest.raises(SettingError, match="nothing is written"):
+        refresh(f"{source}/inside", source, "t", choose, any_arrow_type)
