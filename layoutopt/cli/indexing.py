@@ -8,8 +8,10 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.config.indexing import IndexSettings, RefreshSettings
+from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
+    from layoutopt.foreign.choosing import Trial
     from layoutopt.foreign.refreshing import ChooseIndexes
     from layoutopt.model.index_spec import IndexSpec
     from layoutopt.model.schema import Schema
@@ -52,22 +54,25 @@ def _refresh(session: Session, into: str, source: str, table: str | None, choose
 
 
 def _choice(settings: IndexSettings) -> ChooseIndexes | None:
-    """What builds the indexes that are asked for; None where nobody asks."""
+    """What names the indexes that are asked for; None where nobody asks."""
+    if settings.log is None and settings.index_budget is not None:
+        raise SettingError(f"--index-budget {settings.index_budget:g} chooses by a log, and there is none; give --log")
     if not settings.index and settings.log is None:
         return None
 
-    def choose(schema: Schema) -> tuple[IndexSpec, ...]:
+    def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
         from layoutopt.indexes.asking import indexes_asked
 
         asked = indexes_asked(settings.index, schema)
-        return tuple(dict.fromkeys((*asked, *_asked_by_log(settings, schema))))
+        return tuple(dict.fromkeys((*asked, *_asked_by_log(settings, schema, trial))))
 
     return choose
 
 
-def _asked_by_log(settings: IndexSettings, schema: Schema) -> tuple[IndexSpec, ...]:
+def _asked_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
     if settings.log is None:
         return ()
+    from layoutopt.foreign.choosing import within_budget
     from layoutopt.indexes.expressions import is_computed_here
     from layoutopt.indexes.suggesting import suggested_indexes
     from layoutopt.model.feature import FeatureSet
@@ -75,6 +80,8 @@ def _asked_by_log(settings: IndexSettings, schema: Schema) -> tuple[IndexSpec, .
     from layoutopt.workload.log import read_log
 
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
-    found = analyze(entries, schema, settings.table, settings.dialect)
-    suggested = suggested_indexes(found.queries, FeatureSet(()))
+    queries = analyze(entries, schema, settings.table, settings.dialect).queries
+    if settings.index_budget is not None:
+        return within_budget(queries, trial, settings.index_budget)
+    suggested = suggested_indexes(queries, FeatureSet(()))
     return tuple(one.spec for one in suggested if is_computed_here(one.spec.subject))

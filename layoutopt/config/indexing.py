@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from layoutopt.config.fields import Expressions, Place, Text, VerbSettings
+from layoutopt.config.fields import Expressions, Place, Share, Text, VerbSettings
 from layoutopt.config.settings import Dialect, Source, SqlColumn
 
 
@@ -23,6 +23,13 @@ class IndexSettings(VerbSettings):
     )
     log: Text | None = Field(
         None, description="a query log, .sql, .jsonl or .csv: also build the indexes that its queries ask for"
+    )
+    index_budget: Share | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="of the indexes that the log might use build those that save its queries the most bytes for each "
+        "of their own, of at most this share of the source's bytes, like 2% [default: whatever the texts ask for]",
     )
     dialect: Dialect = "spark"
     column: SqlColumn = None

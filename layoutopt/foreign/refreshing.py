@@ -32,6 +32,7 @@ from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CommitConflictError, SettingError, SourceError
+from layoutopt.foreign.choosing import TRIED, Trial
 from layoutopt.foreign.footers import Footer, merged_columns, read_footers
 from layoutopt.foreign.listing import Listing, list_source, with_columns
 from layoutopt.foreign.marks import mark_of
@@ -44,6 +45,7 @@ from layoutopt.indexes.measuring import indexes_type
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
+from layoutopt.model.sequences import spread
 from layoutopt.sources.snapshot import ending, source_name
 
 OPERATION: Final = "index"
@@ -52,7 +54,8 @@ _TICK: Final = 0.05
 """Seconds within which a local file system may give two changes of a file one time."""
 
 Step = Callable[[int, int], None]
-ChooseIndexes = Callable[[Schema], tuple[IndexSpec, ...]]
+ChooseIndexes = Callable[[Schema, Trial], tuple[IndexSpec, ...]]
+"""Names the indexes of a source with such columns; what there could be may be tried on a few of its files."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def refresh(
         root: the folder of the indexes.
         source: whose files are indexed, as :func:`~layoutopt.foreign.listing.canonical` has it.
         table: the name by which queries call the source; None for the one that it has, or its path's last part.
-        choose: the indexes to build of such columns; None for those that there are.
+        choose: names the indexes to build; None for those that there are.
         type_of: the Arrow type of a Spark type.
         step: told how many files of how many are measured.
         at: called at the points of the commit.
@@ -132,8 +135,16 @@ def refresh(
     merged = merged_columns(columns, footers) if listing.is_folder else columns
     schema = with_columns(listing, merged) if listing.is_folder else listing.schema
     held = replace(held, schema=schema)
-    plan = _plan(before, table or _name_of(source), table, schema, choose)
-    work = _Work(held, plan, {column.name: type_of(column.type) for column in schema.columns})
+    types = {column.name: type_of(column.type) for column in schema.columns}
+
+    def tried(specs: tuple[IndexSpec, ...]) -> BlockTable:
+        trial = plan_of("t", schema, specs)
+        parts = _Work(held, trial, types).measured(spread(footers, TRIED), lambda done, total: None)
+        return BlockTable.from_arrow(numbered(pa.concat_tables(parts)), trial)
+
+    specs = None if choose is None else choose(schema, tried)
+    plan = _plan(before, table or _name_of(source), table, schema, specs)
+    work = _Work(held, plan, types)
     marks = {file_key(one.file.path): mark_of(one, listing.schema, schema.names) for one in listing.files}
     kept = _kept(before, plan, marks)
     fresh = [footer for footer in footers if footer.key not in kept.keys]
@@ -185,12 +196,15 @@ def _name_of(source: str) -> str:
     return re.sub(r"\W", "_", last) or "t"
 
 
-def _plan(before: Catalog | None, name: str, asked: str | None, schema: Schema, choose: ChooseIndexes | None) -> Plan:
+def _plan(
+    before: Catalog | None, name: str, asked: str | None, schema: Schema, asked_for: tuple[IndexSpec, ...] | None
+) -> Plan:
     """What is measured of the source: its plan, which lays nothing out."""
     known = None if before is None else next(iter(before.plans.values()))
     if known is not None and asked is None:
         name = known.table
-    specs = choose(schema) if choose is not None else () if known is None else known.indexes
+    kept = () if known is None else known.indexes
+    specs = kept if asked_for is None else asked_for
     for spec in specs:
         if not is_computed_here(spec.subject):
             raise SettingError(

@@ -26,7 +26,7 @@ def write(path: Path, rows: pa.Table, row_group_size: int = 10, **how: Any) -> N
 
 def index(folder: Path, into: Path, indexes: Sequence[str] | None = INDEXES, **how: Any) -> RefreshReport:
     """Indexes a source under the name t; None brings up to date what there is."""
-    choose = None if indexes is None else lambda schema: indexes_asked(indexes, schema)
+    choose = None if indexes is None else lambda schema, trial: indexes_asked(indexes, schema)
     source = canonical(str(folder))
     return refresh(str(into), source, None if indexes is None else "t", choose, any_arrow_type, **how)
 

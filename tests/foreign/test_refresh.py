@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,8 +22,11 @@ from layoutopt.errors import (
     SourceError,
     SourceIndexError,
 )
+from layoutopt.foreign.choosing import Trial
 from layoutopt.foreign.refreshing import RefreshReport, refresh
 from layoutopt.indexes.asking import indexes_asked
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.table import open_own_table, open_table
 from tests.foreign.folders import blocks_read, index, opened, write
@@ -232,7 +234,10 @@ def test_a_vacuum_removes_what_refreshes_left(folder: Path, tmp_path: Path) -> N
 def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
     write(folder / "day=2024-01-01" / "c.parquet", numbers(200))
     source, into = put(folder, "noting://bucket/rows"), "noting://bucket/indexes"
-    choose = partial(indexes_asked, ["n:bloom"])
+
+    def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
+        return indexes_asked(["n:bloom"], schema)
+
     assert refresh(into, source, "t", choose, any_arrow_type).measured == 3
     table = open_table(into)
     REQUESTS.clear()

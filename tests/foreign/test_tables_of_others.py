@@ -21,7 +21,7 @@ from tests.sources.tables import by_id, delete_positions, delta_table, first_fil
 
 
 def index(source: str, into: Path, *indexes: str) -> RefreshReport:
-    choose = (lambda schema: indexes_asked(indexes, schema)) if indexes else None
+    choose = (lambda schema, trial: indexes_asked(indexes, schema)) if indexes else None
     return refresh(str(into), canonical(source), "t" if indexes else None, choose, any_arrow_type)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from layoutopt.cli.app import main
@@ -45,6 +47,23 @@ def test_a_log_names_the_indexes(places: tuple[str, str], capsys: pytest.Capture
     log.write_text("SELECT id FROM web_events WHERE kind LIKE '%rail%';\nSELECT id FROM web_events WHERE id = 3;\n")
     assert main(["index", source, "--into", into, "--log", str(log), "--json"]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["indexes"]) == ["id:bloom", "kind:ngrams"]
+
+
+def test_a_budget_takes_what_is_worth_its_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = np.random.default_rng(1).permutation(20_000)
+    for part in range(5):
+        held = numbers[part * 4000 : (part + 1) * 4000]
+        write(tmp_path / "rows" / f"{part}.parquet", pa.table({"n": held, "text": [f"{n} times" for n in held]}), 200)
+    log = tmp_path / "log.sql"
+    log.write_text("".join(f"SELECT text FROM rows WHERE n = {n};\n" for n in range(20)))
+    arguments = ["index", str(tmp_path / "rows"), "--log", str(log), "--json"]
+    assert main([*arguments, "--into", str(tmp_path / "a"), "--index-budget", "60%"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one.split(":")[0] for one in found["indexes"]] == ["n"]
+    assert main([*arguments, "--into", str(tmp_path / "b"), "--index-budget", "0.01%"]) == 0
+    assert json.loads(capsys.readouterr().out)["indexes"] == []
+    assert main([*arguments[:2], "--into", str(tmp_path / "c"), "--index-budget", "2%"]) == 2
+    assert "chooses by a log" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
