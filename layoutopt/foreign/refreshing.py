@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
 from layoutopt.catalog.table import Catalog, read_plan
-from layoutopt.errors import CommitConflictError, SettingError, SourceError
+from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.foreign.choosing import TRIED, Trial
 from layoutopt.foreign.footers import Footer, merged_columns, read_footers
 from layoutopt.foreign.listing import Listing, list_source, with_columns
@@ -120,44 +121,87 @@ def refresh(
         CommitConflictError: somebody else refreshed the indexes meanwhile.
         OSError: a store failed; the indexes are as they were.
     """
-    files, before = TableFiles(root), None
     if _lies_in(root, _place_of(source)):
         raise SettingError(f"{root!r} lies in the source {source!r}, where nothing is written; name a folder elsewhere")
-    base = newest_of_index(files, source)
-    if base is not None:
-        (digest,) = {entry.plan for entry in base.partitions}
-        before = Catalog(files, base, {digest: read_plan(files, base, digest)})
-    listing = list_source(source)
-    time.sleep(_TICK)  # what is read now was written before, or has another mark than the one just listed
-    columns = () if listing.is_folder else listing.schema.columns
-    held = source_files(listing.files, listing.schema)
-    footers = read_footers(held, listing.files)
-    merged = merged_columns(columns, footers) if listing.is_folder else columns
-    schema = with_columns(listing, merged) if listing.is_folder else listing.schema
-    held = replace(held, schema=schema)
-    types = {column.name: type_of(column.type) for column in schema.columns}
-
-    def tried(specs: tuple[IndexSpec, ...]) -> BlockTable:
-        trial = plan_of("t", schema, specs)
-        parts = _Work(held, trial, types).measured(spread(footers, TRIED), lambda done, total: None)
-        return BlockTable.from_arrow(numbered(pa.concat_tables(parts)), trial)
-
-    specs = None if choose is None else choose(schema, tried)
-    plan = _plan(before, table or _name_of(source), table, schema, specs)
-    work = _Work(held, plan, types)
-    marks = {file_key(one.file.path): mark_of(one, listing.schema, schema.names) for one in listing.files}
-    kept = _kept(before, plan, marks)
-    fresh = [footer for footer in footers if footer.key not in kept.keys]
-    was = set() if base is None else {entry.key for entry in base.partitions}
-    if before is not None and not fresh and was == kept.keys and plan.digest in before.plans and base is not None:
-        return _report(root, source, base, kept.table, plan, 0, 0, 0)
-    parts = [kept.table, *work.measured(fresh, step)]
-    _check_unchanged(listing, list_source(source), fresh)
+    files = TableFiles(root)
+    before = _newest(files, source)
+    found = _found(source, type_of)
+    specs = None if choose is None else choose(found.schema, found.tried)
+    plan = _plan(before, table or _name_of(source), table, found.schema, specs)
+    kept = _kept(before, plan, found.marks)
+    fresh = [footer for footer in found.footers if footer.key not in kept.keys]
+    was = frozenset() if before is None else frozenset(entry.key for entry in before.partitions)
+    if before is not None and not fresh and was == kept.keys:
+        return _report(root, source, before.snapshot, kept.table, plan, 0, 0, 0)
+    parts = [kept.table, *found.measured(plan, fresh, step)]
+    _check_unchanged(found.listing, list_source(source), fresh)
     blocks = numbered(pa.concat_tables(parts))
     claim_index_root(files, source)
-    snapshot, size = _commit(files, base, plan, blocks, marks, at)
-    gone = len(was - marks.keys())
-    return _report(root, source, snapshot, blocks, plan, len(fresh), gone, size)
+    snapshot, size = _commit(files, None if before is None else before.snapshot, plan, blocks, found.marks, at)
+    return _report(root, source, snapshot, blocks, plan, len(fresh), len(was - found.marks.keys()), size)
+
+
+def _newest(files: TableFiles, source: str) -> Catalog | None:
+    """What is known of a source already."""
+    base = newest_of_index(files, source)
+    if base is None:
+        return None
+    digest = base.partitions[0].plan
+    return Catalog(files, base, {digest: read_plan(files, base, digest)})
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A source as it is: its files, their footers in the same order, and the Arrow types of its columns."""
+
+    listing: Listing
+    footers: list[Footer]
+    files: SourceFiles
+    types: ArrowTypes
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.files.schema
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """The files' marks, by their keys."""
+        names = self.schema.names
+        return {file_key(one.file.path): mark_of(one, self.listing.schema, names) for one in self.listing.files}
+
+    def tried(self, specs: tuple[IndexSpec, ...]) -> BlockTable:
+        """The blocks of a few files, with some indexes."""
+        trial = plan_of("t", self.schema, specs)
+        parts = self.measured(trial, spread(self.footers, TRIED), lambda done, total: None)
+        return BlockTable.from_arrow(numbered(pa.concat_tables(parts)), trial)
+
+    def measured(self, plan: Plan, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
+        """The blocks of each file with a plan's indexes; some files at a time."""
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            for done, blocks in enumerate(pool.map(partial(self._measured, plan), footers), 1):
+                step(done, len(footers))
+                yield blocks
+
+    def _measured(self, plan: Plan, footer: Footer) -> pa.Table:
+        blocks, form = blocks_of(footer, self.schema, self.types), _form(plan)
+        if plan.indexes:
+            indexes = measured_indexes(self.files, footer, plan.indexes, self.types)
+            blocks = blocks.append_column(form.field(INDEXES), indexes)
+        return blocks.cast(form)
+
+
+def _found(source: str, type_of: Callable[[str], pa.DataType]) -> _Found:
+    listing = list_source(source)
+    if not listing.files:
+        raise SourceError(f"{source!r} has no file yet; index it when it has rows")
+    time.sleep(_TICK)  # what is read now was written before, or has another mark than the one just listed
+    files = source_files(listing.files, listing.schema)
+    footers, schema = read_footers(files, listing.files), listing.schema
+    if listing.is_folder:
+        schema = with_columns(listing, merged_columns((), footers))
+    types = {column.name: type_of(column.type) for column in schema.columns}
+    return _Found(listing, footers, replace(files, schema=schema), types)
 
 
 def _place_of(source: str) -> str:
@@ -226,7 +270,10 @@ def _kept(before: Catalog | None, plan: Plan, marks: Mapping[str, str]) -> _Kept
     form = _form(plan)
     if before is None or plan.digest not in before.plans:
         return _Kept(frozenset(), form.empty_table())
-    blocks = before.file_blocks(before.partitions[0])
+    try:
+        blocks = before.file_blocks(before.partitions[0])
+    except CatalogError:  # what is damaged is measured again
+        return _Kept(frozenset(), form.empty_table())
     stored = [blocks.stored_index(spec) for spec in plan.indexes]
     types = [field.type for field in indexes_type(plan.indexes)]
     if types != [None if one is None else one.type for one in stored]:
@@ -251,30 +298,6 @@ def _as_table(blocks: BlockTable, plan: Plan, form: pa.Schema) -> pa.Table:
         stored = [blocks.stored_index(spec) for spec in plan.indexes]
         arrays[INDEXES] = pa.StructArray.from_arrays(stored, fields=list(indexes_type(plan.indexes)))
     return pa.table([arrays[name] for name in form.names], schema=form)
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """What is measured of files."""
-
-    files: SourceFiles
-    plan: Plan
-    types: ArrowTypes
-
-    def measured(self, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
-        """The blocks of each file with their indexes; some files at a time."""
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            for done, blocks in enumerate(pool.map(self._measured, footers), 1):
-                step(done, len(footers))
-                yield blocks
-
-    def _measured(self, footer: Footer) -> pa.Table:
-        blocks, specs = blocks_of(footer, self.plan.schema, self.types), self.plan.indexes
-        if specs:
-            blocks = blocks.append_column(
-                _form(self.plan).field(INDEXES), measured_indexes(self.files, footer, specs, self.types)
-            )
-        return blocks.cast(_form(self.plan))
 
 
 def _commit(

@@ -14,6 +14,7 @@ from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshots import source_of_index
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import (
+    CatalogError,
     CommitConflictError,
     DataFileError,
     NotATableError,
@@ -140,6 +141,16 @@ def test_a_file_that_is_written_meanwhile_is_refused(folder: Path, tmp_path: Pat
     with pytest.raises(SourceError, match=r"a\.parquet' was written while"):
         index(folder, tmp_path / "indexes", ["n:bloom"], step=meanwhile)
     assert not (tmp_path / "indexes").exists()
+
+
+def test_damaged_blocks_are_measured_again(folder: Path, tmp_path: Path) -> None:
+    index(folder, tmp_path / "indexes", ["n:bloom"])
+    (file,) = (tmp_path / "indexes" / "_layoutopt" / "blocks").iterdir()
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(CatalogError, match="damaged"):
+        opened(tmp_path / "indexes")
+    assert index(folder, tmp_path / "indexes", None).measured == 2
+    assert blocks_read(opened(tmp_path / "indexes"), "SELECT n FROM t WHERE n = 7") == (8, 1)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])

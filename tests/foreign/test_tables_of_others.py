@@ -113,6 +113,19 @@ def rows_by_library(table: IcebergTable) -> list[dict[str, Any]]:
     return iceberg_rows(table.metadata_location)
 
 
+def test_a_table_that_is_emptied(tmp_path: Path) -> None:
+    place, into = str(tmp_path / "t"), tmp_path / "indexes"
+    write_deltalake(place, pa.table({"id": range(50)}))
+    DeltaTable(place).delete()
+    with pytest.raises(SourceError, match="no file yet"):
+        index(f"delta:{place}", into, "id:bloom")
+    write_deltalake(place, pa.table({"id": range(50)}), mode="append")
+    index(f"delta:{place}", into, "id:bloom")
+    DeltaTable(place).delete()
+    assert open_table(str(into)).sql("SELECT count(*) AS c FROM t").to_pylist() == [{"c": 0}]
+    assert open_table(str(into)).sql("SELECT id FROM t WHERE id > 3").num_rows == 0
+
+
 def test_a_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="leave @7 out"):
         canonical(f"delta:{tmp_path}@7")
