@@ -5,13 +5,15 @@ from __future__ import annotations
 from pydantic import Field
 
 from layoutopt.config.fields import Expressions, Place, Share, Text, VerbSettings
-from layoutopt.config.settings import Dialect, Source, SqlColumn
+from layoutopt.config.settings import Dialect, SqlColumn
 
 
 class IndexSettings(VerbSettings):
     """Indexes of files that somebody else keeps."""
 
-    source: Source
+    source: Place = Field(
+        description="whose files: a folder or URL of Parquet, delta:FOLDER or iceberg:CATALOG/NAMESPACE.TABLE"
+    )
     into: Text = Field(description="the folder or URL of the indexes; nothing is written into the source's own")
     table: Text | None = Field(
         None, description="the name that queries call the source by [default: the last part of its path or name]"

@@ -9,7 +9,7 @@ from typing import Any
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.local_store import is_url, protocol_of
-from layoutopt.errors import CatalogError, SourceError
+from layoutopt.errors import CatalogError, QueryError, SourceError
 from layoutopt.foreign.folder_values import UNNAMED
 from layoutopt.foreign.listing import Listed, local_path
 from layoutopt.model.schema import Schema
@@ -44,6 +44,18 @@ class SourceFiles(TableFiles):
     def only(self, paths: Iterable[str]) -> SourceFiles:
         """Some of the files, for a task elsewhere."""
         return replace(self, held={path: self.held[path] for path in paths})
+
+    def check_plain(self) -> None:
+        """Refuse files of which a reader of plain Parquet would read other rows than there are.
+
+        Raises:
+            QueryError: rows of one were deleted; names it.
+        """
+        for file in self.held.values():
+            if file.deleted is not None and len(file.deleted):
+                raise QueryError(
+                    f"rows of {file.path!r} were deleted, which only the table's metadata says; read the table as such"
+                )
 
     def _full(self, path: str) -> str:
         if not path:

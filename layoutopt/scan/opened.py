@@ -10,6 +10,7 @@ import numpy as np
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
@@ -92,7 +93,7 @@ class OpenedTable:
         """The paths or URLs of the snapshot's data files of one layout, sorted.
 
         Raises:
-            QueryError: no plan of the table has such a layout.
+            QueryError: no plan of the table has such a layout, or rows of a source's file were deleted.
         """
         known = max((len(plan.scheme.layouts) for plan in self.catalog.plans.values()), default=1)
         if not 0 <= layout < known:
@@ -101,4 +102,7 @@ class OpenedTable:
         for source in self.sources:
             used = np.unique(source.blocks.file[source.blocks.layout == layout])
             found |= {source.blocks.files[index] for index in used}
-        return tuple(self.catalog.data.full_path(path) for path in sorted(found))
+        data = self.catalog.data
+        if isinstance(data, SourceFiles):
+            data.check_plain()
+        return tuple(data.full_path(path) for path in sorted(found))

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import Table as IcebergTable
 
-from layoutopt.errors import SettingError, SourceError
+from layoutopt.errors import QueryError, SettingError, SourceError
 from layoutopt.foreign.listing import canonical
 from layoutopt.foreign.refreshing import RefreshReport, refresh
 from layoutopt.indexes.asking import indexes_asked
@@ -56,6 +56,8 @@ def test_deletion_vectors_and_names_of_delta(tmp_path: Path) -> None:
     assert table.sql("SELECT id FROM t WHERE id IN (1, 2) AND p = 'a b'").to_pylist() == [{"id": 2}]
     assert table.sql("SELECT count(*) AS c FROM t WHERE p IS NULL").to_pylist() == [{"c": 3}]
     assert blocks_read(table, "SELECT id FROM t WHERE id = 8") == (2, 1)
+    with pytest.raises(QueryError, match="deleted"):
+        table.files()
     dataset = table.scan("SELECT id FROM t WHERE id = 8").to_dataset()
     assert sorted(dataset.to_table()["id"].to_pylist()) == [7, 8, 9]
 

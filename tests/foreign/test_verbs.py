@@ -83,6 +83,14 @@ def test_other_verbs_ask_for_a_table(
     assert f"holds the indexes of '{source}'" in capsys.readouterr().err
 
 
+def test_there_is_no_condition_on_blocks(places: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    source, into = places
+    assert main(["index", source, "--into", into]) == 0
+    assert main(["explain", into, "id = 5", "--predicate"]) == 2
+    assert "leave --predicate out" in capsys.readouterr().err
+    assert main(["explain", into, "id = 5", "--bytes"]) == 0
+
+
 def test_a_snapshot_is_refused(places: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     source, into = places
     assert main(["index", source, "--into", into]) == 0
