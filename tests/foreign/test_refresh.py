@@ -26,6 +26,7 @@ from layoutopt.errors import (
 from layoutopt.foreign.choosing import Trial
 from layoutopt.foreign.refreshing import RefreshReport, refresh
 from layoutopt.indexes.asking import indexes_asked
+from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
@@ -201,6 +202,8 @@ def test_what_is_no_place_for_indexes_is_refused(folder: Path, tmp_path: Path) -
         index(tmp_path / "more", tmp_path / "indexes", ["n:bloom"])
     with pytest.raises(SourceIndexError, match="asks for a table of layoutopt's own"):
         open_own_table(str(tmp_path / "indexes"))
+    with pytest.raises(SourceIndexError, match="asks for a table of layoutopt's own"):
+        verify(opened(tmp_path / "indexes"))
 
 
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
