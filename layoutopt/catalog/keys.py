@@ -17,7 +17,7 @@ from layoutopt.model.values import float_keys, key_kind
 
 FLOATS = ("float", "double")
 _WIDE_DECIMAL = pa.decimal128(38, 0)
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # A decimal of at most 18 digits has its unscaled value in the low word of its 128 bits.
 _NARROW_DIGITS = 18
 
@@ -111,7 +111,7 @@ def _stored_keys(array: ArrowValues, type: str) -> pa.Array:
         return one_chunk(array.cast(pa.large_binary()))
     if type == "boolean":
         return one_chunk(array.cast(pa.bool_()).cast(pa.int64()))
-    if type in _INTEGERS:
+    if type in INTEGERS:
         return one_chunk(array.cast(pa.int64()))
     if type == "date":
         return one_chunk(array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()))

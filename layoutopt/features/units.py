@@ -15,7 +15,7 @@ import numpy as np
 
 from layoutopt.features.implications import Implications, single_parts
 from layoutopt.model.arrays import Bytes, Floats, Ints
-from layoutopt.model.predicates import And, Node, Or
+from layoutopt.model.predicates import Node, Or, conjuncts
 
 MOST_UNITS = 64
 """A filter has at most so many; of longer lists evenly spread parts stand for all."""
@@ -59,17 +59,13 @@ def units_of(nodes: Sequence[Node], relation: Implications, n_items: int) -> Uni
     shares: list[float] = []
     factors: list[Bytes] = []
     for number, node in enumerate(nodes):
-        disjunctions = [parts for conjunct in _conjuncts(node) if len(parts := _parts(conjunct)) > 1]
+        disjunctions = [parts for conjunct in conjuncts(node) if len(parts := _parts(conjunct)) > 1]
         units = [_factors(node, chosen, relation) for chosen in product(*_representatives(disjunctions))]
         of_filter += [number] * len(units)
         shares += [1.0 / len(units)] * len(units)
         factors += units
     stacked = np.stack(factors) if factors else np.zeros((0, n_items), dtype=np.uint8)
     return Units(np.array(of_filter, dtype=np.int64), np.array(shares, dtype=np.float64), stacked)
-
-
-def _conjuncts(node: Node) -> Sequence[Node]:
-    return node.children if isinstance(node, And) else (node,)
 
 
 def _parts(node: Node) -> Sequence[Node]:

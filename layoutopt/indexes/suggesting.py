@@ -17,7 +17,7 @@ from layoutopt.indexes.expressions import is_worth_indexing
 from layoutopt.indexes.registry import find_index
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.predicates import And, InSet, Like, Node, Or
+from layoutopt.model.predicates import InSet, Like, Node, Or, conjuncts
 from layoutopt.model.query import Query
 
 _KINDS: Final = ("bloom", "prefix", "suffix", "ngrams")
@@ -52,7 +52,7 @@ def suggested_indexes(queries: Sequence[Query], features: FeatureSet) -> tuple[S
 
 def _specs(root: Node) -> Iterator[IndexSpec]:
     """The indexes that could deny the filter to a block: those that serve every part of one of its conditions."""
-    for condition in root.children if isinstance(root, And) else (root,):
+    for condition in conjuncts(root):
         parts = condition.children if isinstance(condition, Or) else (condition,)
         literals = [part for part in parts if isinstance(part, InSet | Like)]
         if len(literals) < len(parts) or len({literal.subject for literal in literals}) > 1:

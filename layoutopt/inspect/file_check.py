@@ -11,11 +11,11 @@ from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.footers import coded_columns
 from layoutopt.errors import DataFileError, SchemaError
 from layoutopt.indexes.block_values import BlockValues, block_values
 from layoutopt.inspect.block_matches import BlockMatches
@@ -38,8 +38,6 @@ Finding = tuple[str, str]
 # Read and checked at once: numpy's and Arrow's calls cost nothing beside so many, and they fit in memory often.
 _CELLS = 1 << 21
 _MOST_ROWS = 1 << 18
-# Pages of a text column hold codes and few texts where they have at most so many bytes a value.
-_CODED_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +110,7 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
     expected = file.expected
     try:
         # A changed footer says nothing that is worth a look, and reading by it may take any memory.
-        with open_parquet(files, file.path, file.footer, coded=_coded_columns) as parquet:
+        with open_parquet(files, file.path, file.footer, coded=coded_columns) as parquet:
             metadata = parquet.metadata
             found = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             in_order = expected.row_group[file.blocks].tolist() == list(range(len(found)))
@@ -167,25 +165,6 @@ class _Part:
     def positions(self) -> Positions:
         """The rows' tids."""
         return Positions(np.asarray(self.rows.column(TID).fill_null(0)))
-
-
-def _coded_columns(metadata: pq.FileMetaData) -> list[str]:
-    """The text columns that lie in a file as dictionaries and codes."""
-    columns = [(i, metadata.schema.column(i)) for i in range(metadata.num_columns)]
-    texts = [(i, column) for i, column in columns if column.physical_type == "BYTE_ARRAY"]
-    flat = [(i, column) for i, column in texts if column.max_repetition_level == 0 and column.max_definition_level < 2]
-    return [column.path for i, column in flat if _is_coded(metadata, i)]
-
-
-def _is_coded(metadata: pq.FileMetaData, column: int) -> bool:
-    size = values = 0
-    for i in range(metadata.num_row_groups):
-        chunk = metadata.row_group(i).column(column)
-        encodings = set(chunk.encodings)
-        if "RLE_DICTIONARY" not in encodings or encodings - {"PLAIN", "RLE", "RLE_DICTIONARY"}:
-            return False
-        size, values = size + chunk.total_uncompressed_size, values + chunk.num_values
-    return size < _CODED_BYTES * values
 
 
 def _rounds(rows: list[int], n_columns: int) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -42,6 +43,10 @@ def arrow_type(type_name: str) -> pa.DataType | None:
     return _SIMPLE.get(type_name)
 
 
+CODED: Final = pa.dictionary(pa.int32(), pa.string())
+"""The Arrow type of a text column that is handed on as dictionaries and codes."""
+
+
 def nested_type(type_name: str) -> pa.DataType:
     """The Arrow type of any Spark type that is made of arrays, maps and structs, as Spark writes it to Parquet.
 
@@ -78,10 +83,12 @@ def conform(
     Raises:
         pyarrow.ArrowInvalid: a value does not fit its type.
     """
-    return [_cast(array, arrow_type(column.type)) for array, column in zip(columns, wanted, strict=True)]
+    return [conform_one(array, column) for array, column in zip(columns, wanted, strict=True)]
 
 
-def _cast(array: pa.Array | pa.ChunkedArray, target: pa.DataType | None) -> pa.Array | pa.ChunkedArray:
+def conform_one(array: pa.Array | pa.ChunkedArray, wanted: Column) -> pa.Array | pa.ChunkedArray:
+    """One array, as :func:`conform` casts several."""
+    target = arrow_type(wanted.type)
     return array if target is None or array.type == target else array.cast(target)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import duckdb
@@ -20,7 +21,8 @@ from duckdb.func import FunctionNullHandling
 from layoutopt.errors import LayoutoptError, QueryError, recovered
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quoted
-from layoutopt.scan.arrow_types import conform
+from layoutopt.scan.arrow_types import conform, empty_table
+from layoutopt.scan.reads import TableRead
 from layoutopt.sql.duckdb.functions import PortableFunction
 from layoutopt.sql.plain_names import is_stand_in, plain_name
 
@@ -32,6 +34,12 @@ class Source:
     view: str
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def source_of(view: str, read: TableRead) -> Source:
+    """What a mention of a table reads, under the name of a view: texts as dictionaries where all files have them so."""
+    coded = read.coded
+    return Source(view, read.arrow_schema(coded), partial(read.batches, coded=coded))
 
 
 @dataclass(frozen=True)
@@ -72,14 +80,31 @@ def run(query: EngineQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         QueryError: DuckDB gave up on the text (for example an overflow); Spark may do better.
         DataFileError: a data file is missing or damaged.
     """
+    with _answering(query) as found:
+        for batch in found.to_arrow_reader(batch_rows):
+            yield _in_spark_types(batch.columns, batch.num_rows, query.columns)
+
+
+def answer(query: EngineQuery) -> pa.Table:
+    """The whole answer, which DuckDB collects with all its threads; raises as :func:`run`."""
+    with _answering(query) as found:
+        batches = found.to_arrow_table().to_batches()
+        return (
+            pa.Table.from_batches([_in_spark_types(batch.columns, batch.num_rows, query.columns) for batch in batches])
+            if batches
+            else empty_table(query.columns)
+        )
+
+
+@contextmanager
+def _answering(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The answer as DuckDB's own, before anything is computed; failures are ours."""
     failures = _Failures()
     # Python's functions belong to a database of their own: one that lives on would keep them as Python ends.
     with _open(query.time_zone) if query.functions else connect(query.time_zone) as connection:
         try:
             register(connection, query, failures)
-            reader = connection.sql(query.sql).to_arrow_reader(batch_rows)
-            for batch in reader:
-                yield _in_spark_types(batch.columns, batch.num_rows, query.columns)
+            yield connection.sql(query.sql)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if failures.first is not None:
                 raise failures.first from error

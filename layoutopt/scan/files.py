@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.footers import footer_digest, metadata_of
+from layoutopt.catalog.storage.footers import coded_columns, footer_digest, metadata_of
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
@@ -28,11 +28,22 @@ _WINDOWS_AHEAD = 3
 
 
 def read_files(
-    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
+    files: TableFiles,
+    reads: Sequence[FileRead],
+    names: Sequence[str],
+    batch_rows: int,
+    coded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the named columns, in that order, from the chosen row groups of some files, one after the other.
 
     Of an object store footers and row groups are read ahead, while others are decoded.
+
+    Args:
+        files: the table's files.
+        reads: the files' row groups.
+        names: the columns.
+        batch_rows: rows of a batch, at most.
+        coded: columns to be given as dictionaries and codes, some of :func:`coded_in_all`.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
@@ -40,7 +51,7 @@ def read_files(
     if isinstance(files, SourceFiles):
         stored = partial(_read_stored, files, batch_rows=batch_rows)
         return source_batches(files, reads, names, batch_rows, partial(footer_of, files), stored)
-    return _read_stored(files, reads, names, batch_rows)
+    return _read_stored(files, reads, names, batch_rows, coded)
 
 
 def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
@@ -50,12 +61,16 @@ def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
 
 
 def _read_stored(
-    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
+    files: TableFiles,
+    reads: Sequence[FileRead],
+    names: Sequence[str],
+    batch_rows: int,
+    coded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     wanted = [read for read in reads if read.row_groups]
     if files.local_root is not None:
         for read in wanted:
-            yield from _checked(read, names, _local_batches(files, read, names, batch_rows))
+            yield from _checked(read, names, _local_batches(files, read, names, batch_rows, coded))
         return
     opened = made_ahead(partial(_row_groups_of, files), wanted, _FOOTERS_AHEAD)
     windows = (
@@ -66,6 +81,26 @@ def _read_stored(
     fetched = made_ahead(partial(_fetched, files), windows, _WINDOWS_AHEAD)
     for read, of_file in groupby(fetched, key=itemgetter(0)):
         yield from _checked(read, names, _fetched_batches(of_file, names, batch_rows))
+
+
+def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
+    """The named columns that all row groups to read have as dictionaries and codes; none of a store's or others' files.
+
+    Raises:
+        DataFileError: a file is missing or damaged.
+    """
+    coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
+    for read in reads:
+        if not coded or files.local_root is None or read.footer is None:
+            return frozenset()
+        try:
+            metadata = _metadata(files, read.path, read.footer, remember=True)
+        except FileNotFoundError as error:
+            raise missing(read.path) from error
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(read.path, error) from error
+        coded = coded.intersection(coded_columns(metadata, coded, read.row_groups))
+    return coded
 
 
 def _row_groups_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
@@ -97,9 +132,9 @@ def _fetched_batches(
 
 
 def _local_batches(
-    files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int
+    files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+    with open_parquet(files, read.path, read.footer, remember=True, coded=lambda _: list(coded)) as parquet:
         check_row_groups(parquet.metadata, read)
         yield from parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names))
 

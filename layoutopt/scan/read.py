@@ -7,7 +7,7 @@ only the row groups that pruning left are opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
+from layoutopt.scan.arrow_types import arrow_type, conform_one, nested_type
 from layoutopt.scan.files import BATCH_ROWS, footer_of, read_files
 from layoutopt.scan.foreign.rows import live_batches, live_rows
 from layoutopt.scan.reconstruct import read_rows_by_tid
@@ -33,6 +33,7 @@ def read_segments(
     batch_rows: int = BATCH_ROWS,
     condition: Node = TRUE,
     checked: bool | None = None,
+    coded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The surviving rows, segment by segment, as batches of at most ``batch_rows`` rows.
 
@@ -43,6 +44,7 @@ def read_segments(
         batch_rows: rows of a batch, which bounds memory where a single layout is read.
         condition: rows for which it is not TRUE may be left out, which saves reading where there are several layouts.
         checked: whether to prove that no other rows are; by default where this process checks skipping.
+        coded: columns to be given as dictionaries and codes, which all the files have so; each segment has one layout.
 
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
@@ -59,7 +61,7 @@ def read_segments(
         if not stored:
             batches = _count_only(files, segment, batch_rows)
         elif len(segment.layouts) == 1:
-            batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows)
+            batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows, coded)
         else:
             whole = read_rows_by_tid(files, segment, stored, condition, checked)
             batches = iter(whole.to_batches(max_chunksize=batch_rows))
@@ -87,9 +89,13 @@ def _count_only(files: TableFiles, segment: SegmentRead, batch_rows: int) -> Ite
 
 
 def _read_one_layout(
-    files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int
+    files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
-    reading = partial(read_files, files, names=names, batch_rows=batch_rows)
+    reading = partial(read_files, files, names=names, batch_rows=batch_rows, coded=coded)
     for batch in live_batches(files, read.files, partial(footer_of, files), reading):
-        yield pa.RecordBatch.from_arrays(conform(batch.columns, columns), names=names)
+        arrays = [
+            array if column.name in coded else conform_one(array, column)
+            for array, column in zip(batch.columns, columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)

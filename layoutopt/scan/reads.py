@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.predicates import Filter, disjunction
 from layoutopt.model.schema import Column
-from layoutopt.scan.arrow_types import arrow_type, empty_table, nested_type
-from layoutopt.scan.files import BATCH_ROWS, open_parquet
+from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
+from layoutopt.scan.files import BATCH_ROWS, coded_in_all, open_parquet
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.read import ROWS_ONLY, read_segments
@@ -43,28 +44,49 @@ class TableRead:
         """The layouts that the segments are read from, ascending."""
         return tuple(sorted({choice.layout for pruned in self.pruned for choice in pruned.choice}))
 
-    @property
+    @cached_property
     def segments(self) -> list[SegmentRead]:
         """What is to be read, in the table's order."""
         return [segment for pruned in self.pruned for segment in segments_to_read(pruned)]
 
-    def batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    @property
+    def coded(self) -> frozenset[str]:
+        """The text columns that all files to read have as dictionaries and codes, where each segment has one layout.
+
+        Raises:
+            DataFileError: a data file is missing or damaged.
+        """
+        segments = self.segments
+        if any(len(segment.layouts) > 1 for segment in segments):
+            return frozenset()
+        layouts = [segment.layouts[0] for segment in segments]
+        texts = {column.name for column in self.columns if arrow_type(column.type) == pa.string()}
+        texts = texts.intersection(*(layout.columns for layout in layouts))
+        return coded_in_all(self.table.catalog.data, (file for layout in layouts for file in layout.files), texts)
+
+    def batches(self, batch_rows: int = BATCH_ROWS, coded: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
         """The surviving rows: all that match the filter, and others of the same blocks.
 
         Where rows are put together from several layouts, those are left out that one layout's columns exclude.
+
+        Args:
+            batch_rows: rows of a batch, at most.
+            coded: of :attr:`coded`, the columns to be given so.
 
         Raises:
             DataFileError: a data file is missing or damaged.
         """
         condition = self.scan.filter.root
-        return read_segments(self.table.catalog.data, self.segments, self.columns, batch_rows, condition)
+        return read_segments(self.table.catalog.data, self.segments, self.columns, batch_rows, condition, coded=coded)
 
-    def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the batches; nested types are looked up in a data file."""
+    def arrow_schema(self, coded: Collection[str] = ()) -> pa.Schema:
+        """The Arrow schema of the batches, some columns coded; nested types are looked up in a data file."""
         if not self.columns:
             return pa.schema([pa.field(ROWS_ONLY, pa.int8())])
         unknown = [column for column in self.columns if arrow_type(column.type) is None]
         schema = empty_table(self.columns).schema
+        for name in coded:
+            schema = _with_field(schema, pa.field(name, CODED))
         layouts = (
             {name: layout for s in self.segments for layout in s.layouts for name in layout.columns} if unknown else {}
         )

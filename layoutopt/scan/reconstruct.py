@@ -18,7 +18,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import TID
-from layoutopt.model.predicates import TRUE, And, Node, columns_of, describe
+from layoutopt.model.predicates import TRUE, Node, columns_of, conjuncts, describe
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
 from layoutopt.scan.check_switch import TALLY
@@ -71,7 +71,7 @@ def read_rows_by_tid(
 
 
 def _rows_by_tid(files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node) -> pa.Table:
-    parts = condition.children if isinstance(condition, And) else (condition,)
+    parts = conjuncts(condition)
     layouts: list[_Rows] = []
     present: Ints | None = None
     for read in sorted(segment.layouts, key=lambda read: not _testable(parts, read)):

@@ -18,7 +18,7 @@ from layoutopt.model.predicates import Node
 from layoutopt.model.types import quoted
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import any_arrow_type, empty_table
+from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.checked import prune_checked, table_read
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened import OpenedTable
@@ -189,11 +189,9 @@ class Scan:
         """
         if engine != DUCKDB:
             return extensions.find("engines", engine, _ENGINES, "engine")(self)
-        from layoutopt.scan.engine import run
+        from layoutopt.scan.engine import answer
 
-        query = self._engine_query()
-        batches = list(run(query, BATCH_ROWS))
-        return pa.Table.from_batches(batches) if batches else empty_table(query.columns)
+        return answer(self._engine_query())
 
     def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The answer as a stream; raises as :meth:`to_arrow`, perhaps after some batches."""
@@ -239,13 +237,13 @@ class Scan:
 
     def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
         # Only now: DuckDB and the typing of whole texts take longer to import than pruning takes.
-        from layoutopt.scan.engine import EngineQuery, Source
+        from layoutopt.scan.engine import EngineQuery, source_of
         from layoutopt.sql.duckdb.translate import portable_sql
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         zone = self.table.settings.time_zone
         portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone, self.table.udfs)
-        sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in self.reads)
+        sources = tuple(source_of(views[read.start], read) for read in self.reads)
         return EngineQuery(
             portable.sql, portable.columns, sources, zone, portable.is_flat and not keep, portable.functions
         )

@@ -19,6 +19,7 @@ from layoutopt.model.predicates import (
     Literal,
     Node,
     Or,
+    conjuncts,
     describe,
     describe_all,
 )
@@ -60,7 +61,7 @@ def conjuncts_of(root: Node) -> tuple[Node, ...]:
     """The parts of a filter that must all hold; none where there is no filter."""
     if isinstance(root, Constant) and root.value:
         return ()
-    return root.children if isinstance(root, And) else (root,)
+    return conjuncts(root)
 
 
 def unusable_conjunct(problem: UnusableCondition) -> Conjunct:

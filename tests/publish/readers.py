@@ -196,3 +196,21 @@ def right_answers(
         "duckdb": duckdb_ids(connection, rows, filter),
         "polars": polars_ids(frame.lazy(), filter),
     }
+
+
+def check_delta(
+    connection: duckdb.DuckDBPyConnection, location: str, rows: pa.Table, files: list[str], filter: Filter
+) -> None:
+    """Compares every reader of a Delta table with its own engine on the rows that are right."""
+    right = right_answers(connection, rows, files, filter)
+    for name, found in delta_answers(connection, location, filter).items():
+        assert found == right[name], name
+
+
+def check_iceberg(
+    connection: duckdb.DuckDBPyConnection, table: StaticTable, rows: pa.Table, files: list[str], filter: Filter
+) -> None:
+    """Compares every reader of an Iceberg table with its own engine on the rows that are right."""
+    right = right_answers(connection, rows, files, filter)
+    for name, found in iceberg_answers(table, filter).items():
+        assert found == right[name], name

@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 from layoutopt.catalog.retention.publications import Publication
 from layoutopt.publish.publishing import publish
 from tests.effort import examples
-from tests.publish.readers import Filter, delta_answers, filters, iceberg_answers, is_plain, right_answers
+from tests.publish.readers import Filter, check_delta, check_iceberg, filters, is_plain
 from tests.publish.typed import POOLS, SCHEMA, typed_rows
 from tests.scan.builder import build, building, by_position
 
@@ -56,42 +56,30 @@ def test_every_reader_reads_every_value(case: Case) -> None:
             assert str(there[name].to_pylist()) == str(by_id[name].to_pylist()), name
 
 
-def check_delta(case: Case, filter: Filter) -> None:
-    right = right_answers(case.connection, case.rows, case.files, filter)
-    for name, found in delta_answers(case.connection, case.location, filter).items():
-        assert found == right[name], name
-
-
-def check_iceberg(case: Case, filter: Filter) -> None:
-    right = right_answers(case.connection, case.rows, case.files, filter)
-    for name, found in iceberg_answers(case.iceberg, filter).items():
-        assert found == right[name], name
-
-
 @settings(max_examples=examples(10))
 @given(filters(COMPARABLE))
 def test_readers_of_delta_skip_no_row_that_they_ask_for(case: Case, filter: Filter) -> None:
-    check_delta(case, filter)
+    check_delta(case.connection, case.location, case.rows, case.files, filter)
 
 
 @settings(max_examples=examples(10))
 @given(filters(COMPARABLE).filter(is_plain))
 def test_readers_of_iceberg_skip_no_row_that_they_ask_for(case: Case, filter: Filter) -> None:
-    check_iceberg(case, filter)
+    check_iceberg(case.connection, case.iceberg, case.rows, case.files, filter)
 
 
 @pytest.mark.long
 @settings(max_examples=2000)
 @given(filters(COMPARABLE))
 def test_readers_of_delta_skip_no_row_for_many_filters(case: Case, filter: Filter) -> None:
-    check_delta(case, filter)
+    check_delta(case.connection, case.location, case.rows, case.files, filter)
 
 
 @pytest.mark.long
 @settings(max_examples=2000)
 @given(filters(COMPARABLE).filter(is_plain))
 def test_readers_of_iceberg_skip_no_row_for_many_filters(case: Case, filter: Filter) -> None:
-    check_iceberg(case, filter)
+    check_iceberg(case.connection, case.iceberg, case.rows, case.files, filter)
 
 
 def test_readers_skip_files(case: Case) -> None:

@@ -23,7 +23,7 @@ from pyiceberg.utils.config import Config
 
 from layoutopt.cli.app import main
 from tests.effort import examples
-from tests.publish.readers import Filter, delta_answers, filters, iceberg_answers, is_plain, right_answers
+from tests.publish.readers import Filter, check_delta, check_iceberg, filters, is_plain
 from tests.publish.typed import POOLS
 from tests.sources.lived_in import events, lived_in_delta, lived_in_iceberg
 from tests.sources.tables import delta_rows
@@ -132,39 +132,27 @@ def test_advice_is_given_for_both(walked: Walked, capsys: pytest.CaptureFixture[
     assert "Recommended" in Path("advice.html").read_text()
 
 
-def check_delta(walked: Walked, filter: Filter) -> None:
-    right = right_answers(walked.connection, walked.sources["delta"], walked.files["delta"], filter)
-    for name, found in delta_answers(walked.connection, walked.delta, filter).items():
-        assert found == right[name], name
-
-
-def check_iceberg(walked: Walked, filter: Filter) -> None:
-    right = right_answers(walked.connection, walked.sources["iceberg"], walked.files["iceberg"], filter)
-    for name, found in iceberg_answers(walked.iceberg, filter).items():
-        assert found == right[name], name
-
-
 @settings(max_examples=examples(500))
 @given(filters(COMPARABLE))
 def test_readers_of_delta_answer_as_the_source(walked: Walked, filter: Filter) -> None:
-    check_delta(walked, filter)
+    check_delta(walked.connection, walked.delta, walked.sources["delta"], walked.files["delta"], filter)
 
 
 @settings(max_examples=examples(500))
 @given(filters(COMPARABLE).filter(is_plain))
 def test_readers_of_iceberg_answer_as_the_source(walked: Walked, filter: Filter) -> None:
-    check_iceberg(walked, filter)
+    check_iceberg(walked.connection, walked.iceberg, walked.sources["iceberg"], walked.files["iceberg"], filter)
 
 
 @pytest.mark.long
 @settings(max_examples=4000)
 @given(filters(COMPARABLE))
 def test_readers_of_delta_answer_many_filters_as_the_source(walked: Walked, filter: Filter) -> None:
-    check_delta(walked, filter)
+    check_delta(walked.connection, walked.delta, walked.sources["delta"], walked.files["delta"], filter)
 
 
 @pytest.mark.long
 @settings(max_examples=4000)
 @given(filters(COMPARABLE).filter(is_plain))
 def test_readers_of_iceberg_answer_many_filters_as_the_source(walked: Walked, filter: Filter) -> None:
-    check_iceberg(walked, filter)
+    check_iceberg(walked.connection, walked.iceberg, walked.sources["iceberg"], walked.files["iceberg"], filter)

@@ -11,7 +11,7 @@ from layoutopt.bench.steps import Step
 from layoutopt.bench.thesis import measuring, tables, timing
 from layoutopt.bench.thesis.figure import Claim, Figure, Measured, Point, Products
 from layoutopt.bench.thesis.months import EVERY, months_step, some_months
-from layoutopt.bench.thesis.tables import FULL_SCAN, MATCHING, RANGES, by_month, by_year, rehearsals
+from layoutopt.bench.thesis.tables import FULL_SCAN, MATCHING, RANGES, UNSORTED, by_month, by_year, rehearsals
 from layoutopt.bench.tpch.experiment import Bench, Variant, features_step
 from layoutopt.partitioning.balance import min_rows_for
 
@@ -97,7 +97,7 @@ def _sizes(scale: float) -> dict[int, Variant]:
     months = {size: round(size * scale / 100) for size in MIN_SIZES}
     mean = min_rows_for(1_000_000) / 1_000_000
     return {
-        size: by_month(scale, f"SOP, minSize {size:,}", "sop", block_rows=round(rows / mean))
+        size: by_month(scale, f"SOP, minSize {size:,}", "sop", block_rows=round(rows / mean), **UNSORTED)
         for size, rows in months.items()
         if rows >= LEAST_SIZE
     }
@@ -127,9 +127,8 @@ def _read_sizes(bench: Bench, products: Products) -> Measured:
 
 
 def _numbers(scale: float) -> dict[int, Variant]:
-    return {
-        count: by_month(scale, f"SOP, {count} features", "sop", num_features=count) for count in NUMBERS_OF_FEATURES
-    }
+    labels = {count: f"SOP, {count} features" for count in NUMBERS_OF_FEATURES}
+    return {count: by_month(scale, label, "sop", num_features=count, **UNSORTED) for count, label in labels.items()}
 
 
 def _number_steps(bench: Bench, stream: str) -> dict[str, Step]:

@@ -24,6 +24,8 @@ from layoutopt.bench.tpch.variants import RANGE_2
 MONTH: Final = "o_month"
 YEAR: Final = "o_year"
 LEAST_MONTH_BLOCK: Final = 70
+UNSORTED: Final[Mapping[str, Any]] = MappingProxyType({"row_order": ("none",)})
+"""Of variants whose rows or cells are counted, not their bytes: planning need not look for an order within blocks."""
 RANGES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "range1": {"method": "range", "by": ("o_orderdate",), "features": False},

@@ -57,6 +57,7 @@ class Variant:
             same, bytes are estimated from an encoded sample.
         budget: the storage budget of methods with copies.
         num_features: the table has only so many of the stream's features, the heaviest; None is all.
+        row_order: as `--row-order` takes it; None is the method's own.
     """
 
     label: str
@@ -69,6 +70,7 @@ class Variant:
     written: bool = True
     budget: float | None = None
     num_features: int | None = None
+    row_order: tuple[str, ...] | None = None
 
 
 SOP_BY_MONTH: Final = Variant("SOP", "sop", "o_month", MONTH_BLOCK_ROWS)
@@ -170,9 +172,9 @@ def _planned_for(stream: str, variant: Variant) -> str:
 def table_folder(bench: Bench, stream: str, variant: Variant) -> Path:
     """Name the folder of a variant's products: different for different parameters."""
     stream = _planned_for(stream, variant)
-    parameters = {**asdict(variant), "stream": stream}
-    if variant.num_features is None:  # folders are called as they were before there was such a parameter
-        del parameters["num_features"]
+    since = [name for name in ("num_features", "row_order") if getattr(variant, name) is None]
+    # Folders are called as they were before there were such parameters.
+    parameters = {name: value for name, value in asdict(variant).items() if name not in since} | {"stream": stream}
     return bench.folder / key_of(f"{variant.label} {stream}", parameters)
 
 
@@ -233,6 +235,7 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
             seed=SEED,
             storage_budgets=(variant.budget or 1.0,),
             copies=int(variant.budget or 2),
+            row_order=variant.row_order,
         ),
         lambda sentence: said.append((sentence, time.perf_counter())),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,8 @@ MAGIC = b"PAR1"
 _END = 8  # the footer's length as a little-endian int32, and the magic bytes
 FIRST_READ = 64 * 1024
 """Bytes of a file's end that are read first: most footers fit."""
+# Pages of a text column hold codes and few texts where they have at most so many bytes a value.
+_CODED_BYTES = 16
 _MOST_KEPT = 32 * 2**20  # bytes of footers; decoded they take some times as many
 
 
@@ -141,6 +143,32 @@ def metadata_of(footer: bytes) -> pq.FileMetaData:
         pyarrow.ArrowException, OSError: it can't be understood.
     """
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))
+
+
+def coded_columns(
+    metadata: pq.FileMetaData, names: Collection[str] | None = None, row_groups: Collection[int] | None = None
+) -> list[str]:
+    """Of some text columns those that some row groups have as dictionaries and codes, with few bytes a value.
+
+    Columns and row groups are all by default.
+    """
+    groups = range(metadata.num_row_groups) if row_groups is None else row_groups
+    named = [i for i, name in enumerate(metadata.schema.names) if names is None or name in names]
+    columns = [(i, metadata.schema.column(i)) for i in named]
+    texts = [(i, column) for i, column in columns if column.physical_type == "BYTE_ARRAY"]
+    flat = [(i, column) for i, column in texts if column.max_repetition_level == 0 and column.max_definition_level < 2]
+    return [column.path for i, column in flat if _is_coded(metadata, i, groups)]
+
+
+def _is_coded(metadata: pq.FileMetaData, column: int, row_groups: Collection[int]) -> bool:
+    size = values = 0
+    for i in row_groups:
+        chunk = metadata.row_group(i).column(column)
+        encodings = set(chunk.encodings)
+        if "RLE_DICTIONARY" not in encodings or encodings - {"PLAIN", "RLE", "RLE_DICTIONARY"}:
+            return False
+        size, values = size + chunk.total_uncompressed_size, values + chunk.num_values
+    return size < _CODED_BYTES * values
 
 
 class DecodedFooters:

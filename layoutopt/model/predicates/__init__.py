@@ -20,7 +20,7 @@ from layoutopt.model.predicates.nodes import (
     columns_of,
     order_of,
 )
-from layoutopt.model.predicates.normal import conjunction, disjunction, like, negate, simplified
+from layoutopt.model.predicates.normal import conjunction, conjuncts, disjunction, like, negate, simplified
 from layoutopt.model.predicates.patterns import (
     ANY_CHAR,
     ANY_STRING,
@@ -62,6 +62,7 @@ __all__ = [
     "canonical_pattern",
     "columns_of",
     "conjunction",
+    "conjuncts",
     "describe",
     "describe_all",
     "disjunction",

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.nodes import FALSE, And, Columns, Constant, Node, Or, Predicate, order_of
-from layoutopt.model.predicates.normal import conjunction, disjunction
+from layoutopt.model.predicates.normal import conjunction, conjuncts, disjunction
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.records import As, Form, Record
 
@@ -92,9 +92,7 @@ def _clauses(node: Node, bound: int) -> list[Node]:
 
 def _bounded(clauses: Iterable[Node], bound: int) -> list[Node]:
     """The distinct clauses, those about fewest columns first; sets of one subject are intersected."""
-    merged = conjunction(clauses)
-    children = merged.children if isinstance(merged, And) else (merged,)
-    useful = [child for child in children if child != Constant(True)]
+    useful = [clause for clause in conjuncts(conjunction(clauses)) if clause != Constant(True)]
     return sorted(useful, key=_usefulness)[:bound]
 
 

@@ -84,6 +84,11 @@ def conjunction(nodes: Iterable[Node]) -> Node:
     return _joined(nodes, And, absorbing=FALSE, neutral=TRUE, merge=_intersection)
 
 
+def conjuncts(node: Node) -> tuple[Node, ...]:
+    """The nodes of which a node is the conjunction; itself alone, where it is none."""
+    return node.children if isinstance(node, And) else (node,)
+
+
 def disjunction(nodes: Iterable[Node]) -> Node:
     """The rows for which some node is TRUE: flattened, sets of one subject united, sorted.
 

@@ -47,8 +47,7 @@ class SegmentRows:
     @property
     def nbytes(self) -> int:
         """The memory that the rows take."""
-        columns = list(self._columns.values())  # at once: another thread may read one more meanwhile
-        arrays = [*self._tids.values(), *self._block_of.values(), *columns]
+        arrays = [*self._tids.values(), *self._block_of.values(), *self._columns.values()]
         return sum(int(array.nbytes) for array in arrays)
 
     def block_of(self, layout: int) -> Ints:

@@ -22,7 +22,7 @@ from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.checking.conditions import compiled_condition, matching_text
 from layoutopt.scan.checking.decisions import delivered, report_lost, segments_with_skips
 from layoutopt.scan.checking.rows import segment_rows
-from layoutopt.scan.engine import EngineQuery, Source, run
+from layoutopt.scan.engine import EngineQuery, run, source_of
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.path import choose_layouts
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PruneOutcome
@@ -117,7 +117,7 @@ def _views(reads: Sequence[TableRead]) -> Mapping[int, str]:
 
 def _answer(portable: PortableSql, reads: Sequence[TableRead], zone: str) -> pa.Table:
     views = _views(reads)
-    sources = tuple(Source(views[read.start], read.arrow_schema(), read.batches) for read in reads)
+    sources = tuple(source_of(views[read.start], read) for read in reads)
     batches = list(
         run(EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions), BATCH_ROWS)
     )

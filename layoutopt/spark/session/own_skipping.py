@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.catalog.keys import FLOATS
+from layoutopt.catalog.keys import FLOATS, INTEGERS
 from layoutopt.model.arrays import Bits
-from layoutopt.model.predicates import And, Col, InSet, Node, Or, conjunction
+from layoutopt.model.predicates import And, Col, InSet, Node, Or, conjunction, conjuncts
 from layoutopt.model.values import ValueSet
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.reads import TableRead
@@ -22,13 +22,12 @@ from layoutopt.spark.session.pushdown import is_pushable
 
 _MOST_VALUES: Final = 10
 """Of longer lists Spark pushes the least and the greatest value alone (``parquet.pushdown.inFilterThreshold``)."""
-_INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def skipped_by_spark(read: TableRead, pruned: PrunedPlan) -> Bits:
     """The blocks of a plan that Spark skips by itself where it opens their files, bool[n]."""
     source, root = pruned.source, read.scan.filter.root
-    pushed = [part for part in (root.children if isinstance(root, And) else (root,)) if _is_pushed(part, read)]
+    pushed = [part for part in conjuncts(root) if _is_pushed(part, read)]
     if not pushed:
         return np.zeros(source.blocks.n, dtype=np.bool_)
     skipped = cannot_match(conjunction(pushed), source.block_statistics, None, by_indexes=False)
@@ -60,7 +59,7 @@ def _asks_for_few(node: Node) -> bool:
     points = node.values.points()
     if points is not None:
         return len(points) <= _MOST_VALUES
-    return node.subject.type in _INTEGERS and _width(node.values) <= _MOST_VALUES
+    return node.subject.type in INTEGERS and _width(node.values) <= _MOST_VALUES
 
 
 def _width(values: ValueSet) -> float:

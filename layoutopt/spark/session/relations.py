@@ -17,13 +17,14 @@ from threading import Lock
 from typing import Final
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.model.values.constants import text_sql
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.conditions import blocks_of, choose
@@ -61,30 +62,37 @@ class LayoutViews:
     def view_of(self, spark: SparkSession, read: TableRead, layout: int, paths: Sequence[str]) -> str | None:
         """The view of a few files of the layout; None where there are too many views."""
         key = tuple(sorted(paths))
+        table = read.table
         with self._making:
             if key not in self.of_few and len(self.of_few) < _MOST_VIEWS:
-                full_path, columns = read.table.catalog.data.full_path, read.table.schema.columns
-                rows = parquet_files(spark, [full_path(path) for path in key], columns)
-                name = f"_layoutopt_{uuid.uuid4().hex}_few"
-                rows.selectExpr(*(readable(read.table, column, [layout]) for column in columns), BLOCK).createTempView(
-                    name
-                )
-                self.of_few[key] = name
+                full_paths = [table.catalog.data.full_path(path) for path in key]
+                rows = parquet_files(spark, full_paths, table.schema.columns)
+                self.of_few[key] = _make_view(rows, [*_readable(table, layout), BLOCK])
             return self.of_few.get(key)
 
 
 def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutViews:
     """Lists the files of a layout, and makes views of all their rows."""
     rows = parquet_files(spark, table.files(layout), table.schema.columns)
-    texts = [readable(table, column, [layout]) for column in table.schema.columns]
-    name = f"_layoutopt_{uuid.uuid4().hex}"
-    views = LayoutViews(f"{name}_rows", f"{name}_blocks", f"{name}_files")
-    rows.selectExpr(*texts).createTempView(views.rows)
-    rows.selectExpr(*texts, BLOCK).createTempView(views.blocks)
+    texts = _readable(table, layout)
     # A column may be called _metadata, too. A file's path would be written in more than one way.
     with_file = rows.select("*", rows.metadataColumn("_metadata")["file_name"].alias(_FILE))
-    with_file.selectExpr(*texts, BLOCK, _FILE).createTempView(views.files)
-    return views
+    return LayoutViews(
+        rows=_make_view(rows, texts),
+        blocks=_make_view(rows, [*texts, BLOCK]),
+        files=_make_view(with_file, [*texts, BLOCK, _FILE]),
+    )
+
+
+def _readable(table: OpenedTable, layout: int) -> list[str]:
+    return [readable(table, column, [layout]) for column in table.schema.columns]
+
+
+def _make_view(rows: DataFrame, texts: Sequence[str]) -> str:
+    """Makes a view of some expressions over rows; returns its name."""
+    name = f"_layoutopt_{uuid.uuid4().hex}"
+    rows.selectExpr(*texts).createTempView(name)
+    return name
 
 
 def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, LayoutViews]) -> str:

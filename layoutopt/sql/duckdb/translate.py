@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
+from sqlglot.schema import MappingSchema
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
@@ -126,14 +128,20 @@ def _spelled(tree: exp.Query, schemas: Iterable[Schema]) -> dict[str, str]:
 
 
 def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
-    schema: dict[str, object] = {
-        name: {column.name: _parser_type(column.type) for column in s.columns} for name, s in tables.items()
-    }
     try:
-        return qualify(tree, schema=schema, dialect=Spark4)
+        return qualify(tree, schema=_parser_schema(tuple(tables.items())), dialect=Spark4)
     except SqlglotError as error:
         message = re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip().rstrip(".")
         raise QueryError(f"{short(sql)!r} can't be read as Spark SQL ({message}); correct the query") from error
+
+
+@lru_cache(maxsize=64)
+def _parser_schema(tables: tuple[tuple[str, Schema], ...]) -> MappingSchema:
+    """The tables as the parser knows them: making this takes as long as many a text."""
+    columns: dict[str, object] = {
+        name: {column.name: _parser_type(column.type) for column in of.columns} for name, of in tables
+    }
+    return MappingSchema(columns, dialect=Spark4)
 
 
 def _parser_type(name: str) -> str:
