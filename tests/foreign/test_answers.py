@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +264,40 @@ def test_a_folder_whose_values_become_texts(tmp_path: Path) -> None:
     assert table.sql("SELECT count(*) AS c FROM t WHERE x < '1c'").to_pylist() == [{"c": 25}]
     assert index(root, into, None).measured == 3
     assert blocks_read(opened(into), "SELECT n FROM t WHERE x = '1'") == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("where", "found", "read"),
+    [
+        ("u8 = 7", 2, 2), ("u32 = 4294967290", 2, 2), ("u32 > 4294967290", 10, 8), ("u64 = 18446744073709551610", 2, 2),
+        ("d9 = 0.05", 2, 2), ("d9 < 0", 20, 4), ("d38 = -200000000000000000000", 2, 2), ("d38 > 0", 18, 4),
+        ("day < date '1500-01-04'", 6, 2), ("f = 0", 2, 2), ("f < 2", 4, 2), ("s > 'é'", 40, 8), ("cat = '7'", 2, 2),
+    ],
+)  # fmt: skip
+def test_types_that_others_write(types: Table, where: str, found: int, read: int) -> None:
+    assert types.sql(f"SELECT count(*) AS n FROM t WHERE {where}").to_pylist() == [{"n": found}]
+    assert blocks_read(types, f"SELECT u8 FROM t WHERE {where}") == (8, read)
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Twenty rows, twice, in row groups of five: the second time decimals are stored as whole numbers."""
+    n = range(20)
+    rows = pa.table(
+        {
+            "u8": pa.array(n, pa.uint8()),
+            "u32": pa.array([2**32 - 1 - i for i in n], pa.uint32()),
+            "u64": pa.array([2**64 - 1 - i for i in n], pa.uint64()),
+            "d9": pa.array([Decimal(i - 10) / 100 for i in n], pa.decimal128(9, 2)),
+            "d38": pa.array([Decimal(i - 10) * 10**20 for i in n], pa.decimal128(38, 2)),
+            "day": [dt.date(1500, 1, 1) + dt.timedelta(days=i) for i in n],
+            "f": pa.array([-0.0, *map(float, n[1:])], pa.float32()),
+            "s": ["é" * 80 + chr(97 + i) for i in n],
+            "cat": pa.array([str(i) for i in n]).dictionary_encode(),
+        }
+    )
+    folder = tmp_path_factory.mktemp("types")
+    for whole in (False, True):
+        write(folder / "rows" / f"{whole}.parquet", rows, 5, store_decimal_as_integer=whole)
+    index(folder / "rows", folder / "indexes", [f"{name}:bloom" for name in rows.column_names])
+    return opened(folder / "indexes")
