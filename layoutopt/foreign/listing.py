@@ -123,7 +123,7 @@ def _local_files(root: Path) -> Iterator[tuple[str, str]]:
     if not root.is_dir():
         raise SourceError(f"there is nothing at {str(root)!r}; name a folder of Parquet, or a table")
     seen: set[tuple[int, int]] = set()
-    for folder, inside, names in os.walk(root, followlinks=True):
+    for folder, inside, names in os.walk(root, onerror=_unlisted, followlinks=True):
         status = Path(folder).stat()
         if (status.st_dev, status.st_ino) in seen:  # a link back to a folder above
             inside.clear()
@@ -137,6 +137,13 @@ def _local_files(root: Path) -> Iterator[tuple[str, str]]:
                     yield str(path), _local_mark(path.stat())
                 except FileNotFoundError:
                     continue  # removed since
+
+
+def _unlisted(error: OSError) -> None:
+    """Refuse a source of which a folder can't be listed: its rows would be missing."""
+    raise SourceError(
+        f"the source's folder {str(error.filename)!r} can't be listed ({error.strerror}); see to its permissions"
+    ) from error
 
 
 def _is_shown(name: str) -> bool:

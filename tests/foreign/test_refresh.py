@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -204,6 +205,23 @@ def test_what_is_no_place_for_indexes_is_refused(folder: Path, tmp_path: Path) -
         open_own_table(str(tmp_path / "indexes"))
     with pytest.raises(SourceIndexError, match="asks for a table of layoutopt's own"):
         verify(opened(tmp_path / "indexes"))
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder / "inside" / "c.parquet", numbers(200))
+    index(folder, tmp_path / "indexes", ["n:bloom"])
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if str(path).endswith("inside"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(SourceError, match=r"inside' can't be listed"):
+        opened(tmp_path / "indexes")
 
 
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
