@@ -27,8 +27,8 @@ verbs = typer.Typer()
 def index(settings: IndexSettings, session: Session) -> None:
     """Index files that somebody else writes and keeps, so that `query` skips their row groups; they stay as they are.
 
-    SOURCE is a folder of Parquet (files that end in .parquet, Hive-style folders too), or a Delta or Iceberg table at
-    its newest version. Files that are written later are read whole until `refresh` has measured them.
+    SOURCE is a folder of Parquet (names end in .parquet, .parq or .pq; Hive-style folders too), or a Delta or Iceberg
+    table at its newest version. Files that are written later are read whole until `refresh` has measured them.
     """
     from layoutopt.foreign.listing import canonical
 

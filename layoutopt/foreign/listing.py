@@ -22,7 +22,9 @@ from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import SnapshotFile, source_name
 
 _AT_ONCE: Final = 16
-_ENDING: Final = ".parquet"
+_ENDINGS: Final = (".parquet", ".parq", ".pq")
+_UNTOLD: Final = ("", ".snappy", ".gz", ".zstd", ".lz4", ".lzo", ".brotli")
+"""Endings of names that may be of Parquet files or of others, as some writers leave them."""
 _TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _TAGS: Final = ("ETag", "etag", "md5Hash", "generation", "version_id", "checksum")
 
@@ -105,7 +107,7 @@ def local_path(path: str) -> str:
 def _folder(source: str) -> Listing:
     marked = dict(_local_files(Path(source)) if protocol_of(source) == "file" else _remote_files(source))
     if not marked:
-        raise SourceError(f"{source!r} holds no file that ends in {_ENDING}; name a folder of Parquet, or a table")
+        raise SourceError(f"{source!r} holds no file that ends in .parquet; name a folder of Parquet, or a table")
     values = {path: values_in_folders(path.removeprefix(source)) for path in marked}
     by = folder_columns(values.values())
     names = {column.name for column in by}
@@ -131,8 +133,8 @@ def _local_files(root: Path) -> Iterator[tuple[str, str]]:
         seen.add((status.st_dev, status.st_ino))
         inside[:] = [name for name in inside if _is_shown(name)]
         for name in names:
-            if _is_shown(name) and name.endswith(_ENDING):
-                path = Path(folder, name)
+            path = Path(folder, name)
+            if _is_data(str(path)):
                 try:
                     yield str(path), _local_mark(path.stat())
                 except FileNotFoundError:
@@ -144,6 +146,22 @@ def _unlisted(error: OSError) -> None:
     raise SourceError(
         f"the source's folder {str(error.filename)!r} can't be listed ({error.strerror}); see to its permissions"
     ) from error
+
+
+def _is_data(path: str) -> bool:
+    """Whether a file is Parquet, by its name.
+
+    Raises:
+        SourceError: nobody can tell by that, and Spark would read it as such.
+    """
+    name = path.rpartition("/")[2]
+    if not _is_shown(name) or name.endswith(_ENDINGS):
+        return _is_shown(name)
+    if Path(name).suffix in _UNTOLD:
+        raise SourceError(
+            f"the source's file {path!r} may be Parquet or not; let its name end in .parquet, or begin with _ or ."
+        )
+    return False
 
 
 def _is_shown(name: str) -> bool:
@@ -164,7 +182,7 @@ def _remote_files(source: str) -> Iterator[tuple[str, str]]:
         found = {}
     for path, info in found.items():
         parts = str(path).strip("/").removeprefix(str(root).strip("/")).split("/")
-        if str(path).endswith(_ENDING) and all(_is_shown(part) for part in parts if part):
+        if all(_is_shown(part) for part in parts if part) and _is_data(str(path)):
             yield str(store.unstrip_protocol(path)), _remote_mark(info, str(path))
 
 

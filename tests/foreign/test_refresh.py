@@ -231,6 +231,14 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     with pytest.raises(SourceError, match=r"no file that ends in \.parquet"):
         index(tmp_path / "rows", into)
+    for name in ("notes.txt", "_SUCCESS", ".a.crc"):
+        (tmp_path / "rows" / name).touch()
+    with pytest.raises(SourceError, match=r"no file that ends in \.parquet"):
+        index(tmp_path / "rows", into)
+    (tmp_path / "rows" / "000000_0").touch()
+    with pytest.raises(SourceError, match="may be Parquet or not"):
+        index(tmp_path / "rows", into)
+    (tmp_path / "rows" / "000000_0").unlink()
     (tmp_path / "rows" / "a.parquet").write_bytes(b"no Parquet at all")
     with pytest.raises(SourceError, match=r"a\.parquet' can't be read"):
         index(tmp_path / "rows", into)
