@@ -134,6 +134,8 @@ class AnalyzeSettings(VerbSettings):
     plot: Path | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
+FILE_BYTES: Final = 32_000_000
+"""How large a data file may grow, where nobody says otherwise (docs/decisions/0037)."""
 _AS_WRITTEN: Final = MappingProxyType(
     {"guides": "features", "weights": "subsumed", "slices": False, "partitioner": "ward", "row_order": ("none",)}
 )
@@ -222,11 +224,11 @@ class PlanSettings(VerbSettings):
         description="the most distinct feature vectors of a segment; features beyond that are given up",
     )
     file_bytes: ByteSize = Field(
-        ByteSize(128_000_000),
+        ByteSize(FILE_BYTES),
         ge=1,
         le=LARGEST_COUNT,
         description="how large a data file may grow, as 128MB, before the next block goes to another; engines that "
-        "skip files as a whole skip more of smaller ones",
+        "skip files as a whole skip more of smaller ones, and Spark reads less of their footers",
     )
     seed: int = Field(0, ge=0, le=LARGEST_COUNT, description="the seed of everything that draws at random")
     codec: Codec = Field("zstd", description="the Parquet compression")

@@ -210,6 +210,7 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
 
 def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
     """Make a variant's `plan.json` in `folder`; returns what it took, by stage too, and predicts."""
+    from layoutopt.config.settings import FILE_BYTES
     from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
     from layoutopt.model.feature import FeatureSet
@@ -222,7 +223,7 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
     if variant.num_features is not None:
         document = replace(document, features=heaviest(document.features, variant.num_features))
     said = [("starting", time.perf_counter())]
-    plan = make_plan(
+    planned = make_plan(
         bench.spark(),
         str(bench.data.denormalised),
         document,
@@ -239,6 +240,7 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
         ),
         lambda sentence: said.append((sentence, time.perf_counter())),
     )
+    plan = replace(planned, file_bytes=FILE_BYTES)
     said.append(("done", time.perf_counter()))
     stages = {name: round(end - start, 3) for (name, start), (_, end) in pairwise(said)}
     folder.mkdir(parents=True, exist_ok=True)
