@@ -150,7 +150,8 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
     """The rows of a read of one layout, none of whose blocks has a deleted row."""
-    if all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
+    is_foreign = isinstance(read.table.catalog.data, SourceFiles)
+    if not is_foreign and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     if not read.columns:
         return _counted(spark, read)
