@@ -14,6 +14,7 @@
     │       └── MissingPartitionError  the source has no rows (yet) for a partition (exit 1)
     └── TableError                the table itself
         ├── NotATableError        the path holds something else, or nothing
+        │   └── SourceIndexError    the path holds the indexes of files that somebody else keeps
         ├── CatalogError          a catalog file is missing, damaged or of an unknown version
         ├── DataFileError         a data file is missing or damaged
         ├── CommitConflictError   somebody else committed the same partition first (exit 3)
@@ -86,6 +87,14 @@ class NotATableError(TableError):
     """The path holds something else than a layoutopt table, or nothing."""
 
     exit_code = 2
+
+
+class SourceIndexError(NotATableError):
+    """The path holds the indexes of files that somebody else keeps; ``source`` names these."""
+
+    def __init__(self, message: str, source: str = "") -> None:
+        super().__init__(message)
+        self.source = source
 
 
 class CatalogError(TableError):

@@ -37,7 +37,7 @@ MODULE_LIMIT = 20  # a folder with more of them is two rooms
 VERBS = [
     "analyze", "advise", "plan", "load", "reload", "append", "delete", "update", "merge", "optimize", "status", "drift",
     "query", "explain", "evaluate", "verify", "files", "history", "restore", "vacuum", "publish", "serve",
-    "bench",
+    "index", "refresh", "bench",
 ]  # fmt: skip
 TARGETS = ["help", "install", "demo", "tpch", "bench", "check", "test", "test-long", "lint", "docs", "clean"]
 

@@ -105,13 +105,13 @@ def commit_load(
         return committed
     _next_snapshot(load, latest_snapshot(files), {})  # refuse early what can't succeed
     at("started")
-    digests = dict([_write_plan(files, plan)])
+    digests = dict([write_plan(files, plan)])
     at("plan-written")
     indexes: tuple[IndexFile, ...] = ()
     if plan.indexes:
         indexes = write_indexes(files, load_id, plan.indexes, blocks[INDEXES])
         blocks = naming(blocks.drop_columns([INDEXES]), indexes)
-    path, digest = _write_blocks(files, load_id, encode_blocks(blocks))
+    path, digest = write_blocks(files, load_id, encode_blocks(blocks))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest
@@ -139,7 +139,7 @@ def _check_agreement(load: _Load, blocks: pa.Table) -> None:
             )
 
 
-def _write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
+def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
     """Write the plan where it is not there yet: equal digests are equal plans."""
     path, data = plan_path(plan.digest), plan.dumps()
     try:
@@ -150,7 +150,7 @@ def _write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
     return path, FileDigest.of(data)
 
 
-def _write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
+def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
     """Write the blocks under a name that nobody has.
 
     What an attempt that crashed left stays as it is: it may be of another attempt that still runs.

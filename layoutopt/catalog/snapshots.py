@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from layoutopt.catalog import snapshot_json
+from layoutopt.catalog.fields import Text, read_field
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.versions import FORMAT, OLDEST_SUPPORTED, check_version
-from layoutopt.errors import CatalogError, NotATableError, SettingError
+from layoutopt.errors import CatalogError, NotATableError, SettingError, SourceIndexError
 
 
 def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
@@ -171,9 +172,26 @@ def check_is_table(files: TableFiles) -> None:
     _check_marker(files)
 
 
+INDEX_FORMAT: Final = "layoutopt-index"
+"""What the marker of a folder says that holds indexes of files which somebody else keeps."""
+
+
+def not_a_table(root: str, source: str) -> SourceIndexError:
+    """The error for who asks for a table and names the indexes of a source."""
+    return SourceIndexError(
+        f"{root!r} holds the indexes of {source!r}, which `query`, `explain`, `files`, `refresh`, `vacuum` and Spark "
+        "sessions take; this asks for a table of layoutopt's own",
+        source,
+    )
+
+
 def _check_marker(files: TableFiles) -> None:
     where = files.full_path(MARKER)
     content = snapshot_json.parse_json(files.read_bytes(MARKER), where)
+    if content.get("format") == INDEX_FORMAT:
+        check_version(content.get("version"), where, 1, 1)
+        source = read_field(Text, content.get("source"), f"the source of {where}")
+        raise not_a_table(files.root, source)
     if content.get("format") != FORMAT:
         raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
     check_version(content.get("version"), where)
@@ -199,6 +217,54 @@ def _check_exclusive(files: TableFiles) -> None:
         f"the store of {files.root!r} overwrites files that should be created exclusively; put the table on one that "
         "can't, such as a local disk or a store with conditional puts"
     )
+
+
+def source_of_index(root: str) -> str:
+    """The source whose indexes a folder holds.
+
+    Raises:
+        NotATableError: it holds something else, a table too.
+        CatalogError: its marker is damaged or of a version that can't be read.
+    """
+    try:
+        check_is_table(TableFiles(root))
+    except SourceIndexError as found:
+        return found.source
+    raise NotATableError(f"{root!r} is a table, not the indexes of a source; `layoutopt index` makes such a folder")
+
+
+def newest_of_index(files: TableFiles, source: str) -> Snapshot | None:
+    """What a folder holds of the indexes of a source: the newest snapshot, None where it is empty or not there.
+
+    Raises:
+        NotATableError: it holds something else, a table too.
+        SourceIndexError: it holds the indexes of another source.
+        CatalogError: the newest snapshot is damaged or of a version that can't be read.
+    """
+    if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
+        raise NotATableError(f"{files.root!r} holds something else than indexes; name an empty or a new folder")
+    if not files.exists(MARKER):
+        return None
+    held = source_of_index(files.root)
+    if held != source:
+        raise SourceIndexError(
+            f"{files.root!r} holds the indexes of {held!r}, not of {source!r}; name an empty or a new folder", held
+        )
+    return latest_snapshot(files)
+
+
+def claim_index_root(files: TableFiles, source: str) -> None:
+    """Claim an empty folder for the indexes of a source.
+
+    Raises:
+        NotATableError, SourceIndexError: as :func:`newest_of_index`.
+        CatalogError: the store can't create files exclusively.
+    """
+    marker = json.dumps({"format": INDEX_FORMAT, "version": 1, "source": source}).encode()
+    with suppress(FileExistsError):
+        files.write_new(MARKER, marker)
+    newest_of_index(files, source)
+    _check_exclusive(files)
 
 
 def ensure_table_root(files: TableFiles) -> Snapshot | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,13 +33,14 @@ class Catalog:
     """What a table knows of itself at one snapshot. Blocks are read when they are first asked for, then kept.
 
     ``plans`` has every plan that the snapshot's partitions name, by digest. ``written`` is False where there are no
-    files, see :meth:`rehearsed`.
+    files, see :meth:`rehearsed`. ``others`` are the data files where somebody else keeps them, see :meth:`over_files`.
     """
 
     files: TableFiles
     snapshot: Snapshot
     plans: Mapping[str, Plan]
     written: bool = True
+    others: TableFiles | None = None
 
     @classmethod
     def open(
@@ -86,6 +87,30 @@ class Catalog:
         for entry in snapshot.partitions:
             catalog._tables[entry.blocks_file, plan.digest] = blocks
         return catalog
+
+    @classmethod
+    def over_files(
+        cls, files: TableFiles, snapshot: Snapshot, plans: Mapping[str, Plan], blocks: Sequence[BlockTable],
+        others: TableFiles,
+    ) -> Catalog:  # fmt: skip
+        """The catalog of files that somebody else keeps, from what was measured of them.
+
+        Args:
+            files: the folder of what was measured.
+            snapshot: what there is; it was never committed so.
+            plans: those of its partitions, by digest.
+            blocks: those of its partitions, one item each.
+            others: where the blocks' files are.
+        """
+        catalog = cls(files, snapshot, plans, others=others)
+        for entry, part in zip(snapshot.partitions, blocks, strict=True):
+            catalog._parts[entry.key, entry.load_id] = part
+        return catalog
+
+    @property
+    def data(self) -> TableFiles:
+        """Where the data files are, as blocks name them."""
+        return self.files if self.others is None else self.others
 
     @property
     def schema(self) -> Schema:

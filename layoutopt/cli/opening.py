@@ -18,15 +18,26 @@ if TYPE_CHECKING:
     from layoutopt.workload.analyze import Analysis
 
 
-def open_at(session: Session, path: str, at: SnapshotSettings | None = None, **how: int) -> Table:
-    """A table with the user's functions, at the snapshot asked for or the newest; ``how`` as ``open_table`` has it."""
+def open_at(
+    session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: int
+) -> Table:
+    """A table with the user's functions, at the snapshot asked for or the newest; ``how`` as ``open_table`` has it.
+
+    Args:
+        session: has the functions.
+        path: the table's.
+        at: which snapshot.
+        indexed: whether the indexes of a source will do.
+        how: as ``open_table`` has it.
+    """
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
-    from layoutopt.scan.table import open_table
+    from layoutopt.scan.table import open_own_table, open_table
 
     snapshot, as_of = (None, None) if at is None else (at.snapshot, at.as_of)
-    return open_table(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **how)
+    opened = open_table if indexed else open_own_table
+    return opened(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **how)
 
 
 def calibration_of(path: Path | None) -> Calibration | None:

@@ -31,7 +31,7 @@ verbs = typer.Typer()
 def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query, reading only the blocks that may match."""
     how = {} if settings.read_through is None else {"read_through": settings.read_through}
-    table = open_at(session, settings.table_path, settings, **how)
+    table = open_at(session, settings.table_path, settings, indexed=True, **how)
     from layoutopt.report.tables import answer_report, print_answer
 
     scan = table.scan(settings.sql)
@@ -76,7 +76,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
 
     Of the query only what it reads matters, so a bare condition will do.
     """
-    table = open_at(session, settings.table_path, settings)
+    table = open_at(session, settings.table_path, settings, indexed=True)
     scan = _scan(table, settings.sql)
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
@@ -99,6 +99,12 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     if table.catalog.files.local_root is None and not settings.predicate and not settings.bytes:
         asked = _asked(table)
         value, text = {**value, "traffic": {"catalog": asked.to_json()}}, f"{text}\nthe catalog took {asked}"
+    if table.catalog.others is not None:
+        from layoutopt.foreign.opening import not_indexed
+
+        count = not_indexed(table.catalog)
+        value = {**value, "files_not_indexed": count}
+        text += f"\n{count:,} files are newer than the indexes and read whole; `refresh` measures them" if count else ""
     session.show(value, text)
 
 
@@ -111,5 +117,5 @@ def _scan(table: Table, text: str) -> Scan:
 @add_verb(verbs, FilesSettings, example="layoutopt files tables/events")
 def files(settings: FilesSettings, session: Session) -> None:
     """List the current snapshot's data files of one layout, for engines that read plain Parquet."""
-    paths = open_at(session, settings.table_path).files(settings.layout)
+    paths = open_at(session, settings.table_path, indexed=True).files(settings.layout)
     session.show(list(paths), "\n".join(paths))

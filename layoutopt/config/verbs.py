@@ -15,6 +15,7 @@ from layoutopt.config.changing import (
     UpdateSettings,
 )
 from layoutopt.config.fields import VerbSettings
+from layoutopt.config.indexing import IndexSettings, RefreshSettings
 from layoutopt.config.keeping import (
     DriftSettings,
     FilesSettings,
@@ -40,7 +41,7 @@ _KINDS: Final[tuple[type[VerbSettings], ...]] = (
     AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings,
     UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings,
     EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, PublishSettings,
-    ServeSettings, BenchSettings,
+    IndexSettings, RefreshSettings, ServeSettings, BenchSettings,
 )  # fmt: skip
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
 """The verbs that take settings, by the names of the command line."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import BLOCK
 from layoutopt.scan.prune import PrunedPlan
@@ -73,8 +74,13 @@ def block_conditions(scan: Scan) -> BlockConditions:
     """The conditions under which engines that know nothing of layoutopt skip what a scan skips.
 
     Raises:
-        QueryError: rows are deleted that the table's files still have.
+        QueryError: rows are deleted that the table's files still have; or the files are others', without that column.
     """
+    if scan.table.catalog.others is not None:
+        raise QueryError(
+            f"the files of {scan.table.name!r} are others', which have no column {BLOCK} that a condition could be "
+            "about; leave --predicate out"
+        )
     scan.table.check_plain()
     found = tuple(
         condition for mention, read in enumerate(scan.reads) for condition in _of_mention(mention, read.pruned)

@@ -190,7 +190,7 @@ class _Footers:
     """The sizes of data files' footers, each looked up once."""
 
     def __init__(self, table: Table) -> None:
-        self._files = table.catalog.files
+        self._files = table.catalog.data
         self._written = table.catalog.written
         self._known: dict[str, int] = {}
 

@@ -60,7 +60,7 @@ def _checked(
     table: Table, chosen: Sequence[tuple[PlanBlocks, int]], workers: int, use_threads: bool
 ) -> Iterator[tuple[PlanBlocks, FileToCheck, CheckedFile]]:
     """The files with what came of them, in their order; with several workers some are read ahead, side by side."""
-    files = table.catalog.files
+    files = table.catalog.data
     if workers == 1:
         for source, file in _to_check(chosen):
             yield source, file, check_file(files, file, use_threads)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from layoutopt.catalog.entries import written_content
+from layoutopt.catalog.snapshots import not_a_table
 from layoutopt.errors import SettingError
 from layoutopt.inspect.file_runs import FileVerdict, check_files
 from layoutopt.inspect.index_check import unreadable, why_unchecked
@@ -122,8 +123,11 @@ def verify(
 
     Raises:
         SettingError: the share is not in (0, 1].
+        SourceIndexError: the files are others'; a refresh measures those that changed.
         CatalogError: a catalog file is damaged.
     """
+    if table.catalog.others is not None:
+        raise not_a_table(table.catalog.files.root, table.catalog.others.root)
     if not 0 < sample <= 1:
         raise SettingError(f"--sample is {sample}, which is no share; give a number above 0 and up to 1")
     paths = [path for source in table.sources for path in source.blocks.files]

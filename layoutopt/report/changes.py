@@ -13,10 +13,23 @@ from layoutopt.report.texts import format_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.foreign.refreshing import RefreshReport
     from layoutopt.publish.publishing import PublishReport
     from layoutopt.spark.changing.append import AppendReport
     from layoutopt.spark.changing.optimize import OptimizeReport
     from layoutopt.spark.changing.rewrite import ChangeReport
+
+
+def print_refresh(console: Console, report: RefreshReport) -> None:
+    """Print how many files were measured, and what the indexes take."""
+    said = [f"{report.measured:,} files measured", f"{report.kept:,} as they were", f"{report.gone:,} gone"]
+    console.print(Text(printable(f"{report.source}: {', '.join(said)}")))
+    console.print(f"{report.row_groups:,} row groups of {report.files:,} files, {report.rows:,} rows")
+    named = ", ".join(report.indexes) or "the minima and maxima of footers alone"
+    console.print(Text(printable(f"indexed by {named}")))
+    if report.bytes:
+        share = report.bytes / max(1, report.source_bytes)
+        console.print(f"{format_bytes(report.bytes)} written, {share:.1%} of the source's")
 
 
 def print_append(console: Console, report: AppendReport) -> None:

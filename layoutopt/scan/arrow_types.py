@@ -70,6 +70,11 @@ def nested_type(type_name: str) -> pa.DataType:
     return found
 
 
+def any_arrow_type(type_name: str) -> pa.DataType:
+    """The Arrow type of any Spark type; raises as :func:`nested_type`."""
+    return arrow_type(type_name) or nested_type(type_name)
+
+
 def conform(
     columns: Sequence[pa.Array | pa.ChunkedArray], wanted: Sequence[Column]
 ) -> list[pa.Array | pa.ChunkedArray]:

@@ -17,7 +17,9 @@ from layoutopt.catalog.storage.footers import coded_columns, footer_digest, meta
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import PLACE
+from layoutopt.scan.foreign.rows import source_batches
 from layoutopt.scan.segments import FileRead
 
 BATCH_ROWS = 65_536
@@ -52,6 +54,25 @@ def read_files(
     Raises:
         DataFileError: a file is missing or damaged, or holds something else than the catalog says.
     """
+    if isinstance(files, SourceFiles):
+        stored = partial(_read_stored, files, batch_rows=batch_rows)
+        return source_batches(files, reads, names, batch_rows, partial(footer_of, files), stored)
+    return _read_stored(files, reads, names, batch_rows, coded)
+
+
+def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
+    """A file's footer, as the catalog knows it; raises as :func:`open_parquet`."""
+    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+        return parquet.metadata
+
+
+def _read_stored(
+    files: TableFiles,
+    reads: Sequence[FileRead],
+    names: Sequence[str],
+    batch_rows: int,
+    coded: Collection[str] = (),
+) -> Iterator[pa.RecordBatch]:
     wanted = [read for read in reads if read.row_groups]
     stored = [name for name in names if name != PLACE]
     if not stored:
@@ -97,12 +118,12 @@ def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str
 
 
 def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
-    """The named columns that all row groups to read have as dictionaries and codes; none of an object store's files.
+    """The named columns that all row groups to read have as dictionaries and codes; none of a store's or others' files.
 
     Raises:
         DataFileError: a file is missing or damaged.
     """
-    coded = frozenset(names)
+    coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
     for read in reads:
         if not coded or files.local_root is None or read.footer is None:
             return frozenset()

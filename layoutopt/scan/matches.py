@@ -81,7 +81,7 @@ def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Pr
     for source, segments in zip(table.sources, whole, strict=True):
         matches = Matches(source, len(questions))
         for number, segment in enumerate(segments):
-            batches = list(read_segments(table.catalog.files, [segment], columns))
+            batches = list(read_segments(table.catalog.data, [segment], columns))
             content = pa.Table.from_batches(batches, None if batches else empty_table(columns).schema)
             matches.add(table, questions, number, segment, content)
             done += 1
@@ -195,7 +195,7 @@ class Matches:
 
     def _tids(self, table: OpenedTable, mine: Ints) -> Ints:
         parts = file_reads(self.source.blocks, mine)
-        arrays = [batch.column(0) for batch in read_files(table.catalog.files, parts, [TID], BATCH_ROWS)]
+        arrays = [batch.column(0) for batch in read_files(table.catalog.data, parts, [TID], BATCH_ROWS)]
         return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
@@ -114,7 +115,7 @@ class OpenedTable:
         """As :meth:`files`, with what is deleted still in them.
 
         Raises:
-            QueryError: no plan of the table has such a layout.
+            QueryError: no plan of the table has such a layout, or rows of a source's file were deleted.
         """
         known = max((len(plan.scheme.layouts) for plan in self.catalog.plans.values()), default=1)
         if not 0 <= layout < known:
@@ -123,4 +124,7 @@ class OpenedTable:
         for source in self.sources:
             used = np.unique(source.blocks.file[source.blocks.layout == layout])
             found |= {source.blocks.files[index] for index in used}
-        return tuple(self.catalog.files.full_path(path) for path in sorted(found))
+        data = self.catalog.data
+        if isinstance(data, SourceFiles):
+            data.check_plain()
+        return tuple(data.full_path(path) for path in sorted(found))

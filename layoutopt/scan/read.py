@@ -8,6 +8,7 @@ only the row groups that pruning left are opened.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -17,7 +18,8 @@ from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import arrow_type, conform_one, nested_type
-from layoutopt.scan.files import BATCH_ROWS, read_files
+from layoutopt.scan.files import BATCH_ROWS, footer_of, read_files
+from layoutopt.scan.foreign.rows import live_batches, live_rows
 from layoutopt.scan.reconstruct import read_rows_by_tid
 from layoutopt.scan.segments import LayoutRead, SegmentRead
 
@@ -54,13 +56,13 @@ def read_segments(
     checked = switch.is_on() if checked is None else checked
     for segment in segments:
         if not columns:
-            yield from _count_only(segment, batch_rows)
+            yield from _count_only(files, segment, batch_rows)
             continue
         # Columns that came after the segment's plan are in none of its layouts: NULL in every row.
         held = {name for layout in segment.layouts for name in layout.columns}
         stored = [column for column in columns if column.name in held or column.name in (TID, PLACE)]
         if not stored:
-            batches = _count_only(segment, batch_rows)
+            batches = _count_only(files, segment, batch_rows)
         elif len(segment.layouts) == 1:
             batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows, coded)
         else:
@@ -80,9 +82,9 @@ def _with_absent(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordB
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def _count_only(segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _count_only(files: TableFiles, segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches with no values of the table: the catalog alone says how many rows there are."""
-    remaining = sum(sum(file.live_rows) for file in segment.layouts[0].files)
+    remaining = sum(live_rows(files, file, partial(footer_of, files)) for file in segment.layouts[0].files)
     while remaining > 0:
         size = min(remaining, batch_rows)
         yield pa.RecordBatch.from_arrays([pa.nulls(size, pa.int8())], names=[ROWS_ONLY])
@@ -93,7 +95,8 @@ def _read_one_layout(
     files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
-    for batch in read_files(files, read.files, names, batch_rows, coded):
+    reading = partial(read_files, files, names=names, batch_rows=batch_rows, coded=coded)
+    for batch in live_batches(files, read.files, partial(footer_of, files), reading):
         arrays = [
             array if column.name in coded else conform_one(array, column)
             for array, column in zip(batch.columns, columns, strict=True)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Filter, disjunction
 from layoutopt.model.schema import Column
@@ -68,7 +69,7 @@ class TableRead:
         layouts = [segment.layouts[0] for segment in segments]
         texts = {column.name for column in self.columns if arrow_type(column.type) == pa.string()}
         texts = texts.intersection(*(layout.columns for layout in layouts))
-        return coded_in_all(self.table.catalog.files, (file for layout in layouts for file in layout.files), texts)
+        return coded_in_all(self.table.catalog.data, (file for layout in layouts for file in layout.files), texts)
 
     def batches(self, batch_rows: int = BATCH_ROWS, coded: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
         """The surviving rows: all that match the filter, and others of the same blocks.
@@ -83,7 +84,7 @@ class TableRead:
             DataFileError: a data file is missing or damaged.
         """
         condition = self.scan.filter.root
-        return read_segments(self.table.catalog.files, self.segments, self.columns, batch_rows, condition, coded=coded)
+        return read_segments(self.table.catalog.data, self.segments, self.columns, batch_rows, condition, coded=coded)
 
     def arrow_schema(self, coded: Collection[str] = ()) -> pa.Schema:
         """The Arrow schema of the batches, some columns coded; nested types are looked up in a data file."""
@@ -96,12 +97,15 @@ class TableRead:
         layouts = (
             {name: layout for s in self.segments for layout in s.layouts for name in layout.columns} if unknown else {}
         )
+        data = self.table.catalog.data
+        if isinstance(data, SourceFiles):  # which are read as types of the source, whatever each file has
+            layouts = {}
         for column in unknown:
             if column.name not in layouts:  # no row is left, or the column came after all plans whose rows are
                 schema = _with_field(schema, pa.field(column.name, nested_type(column.type)))
                 continue
             file = layouts[column.name].files[0]
-            with open_parquet(self.table.catalog.files, file.path, file.footer) as parquet:
+            with open_parquet(data, file.path, file.footer) as parquet:
                 schema = _with_field(schema, parquet.schema_arrow.field(column.name))
         return schema
 

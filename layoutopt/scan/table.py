@@ -12,12 +12,13 @@ import pyarrow as pa
 from layoutopt import extensions
 from layoutopt.catalog.storage.filesystem import READ_THROUGH
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import QueryError
+from layoutopt.errors import QueryError, SettingError, SourceIndexError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
 from layoutopt.model.types import quoted
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
+from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.checked import prune_checked, table_read
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened import OpenedTable
@@ -49,6 +50,8 @@ def open_table(
 ) -> Table:
     """Opens a table at its newest snapshot, at the snapshot of a number, or as of a time (ISO 8601).
 
+    Of a folder that ``layoutopt index`` made it opens the source, as its files are now.
+
     Args:
         path: a local path, or a URL as ``s3://bucket/events``.
         snapshot: its number.
@@ -61,6 +64,29 @@ def open_table(
         NotATableError: the path holds something else, or nothing.
         CatalogError: a catalog file is missing, damaged or of an unknown version.
         SettingError: two functions have one name.
+        SourceError, SchemaError: an indexed source can't be read.
+    """
+    try:
+        catalog = Catalog.open(str(path), snapshot, as_of, read_through)
+    except SourceIndexError as found:
+        if snapshot is not None or as_of is not None:
+            raise SettingError(
+                f"the indexes {str(path)!r} know {found.source!r} only as it is now; leave the snapshot and time out"
+            ) from found
+        from layoutopt.foreign.opening import open_indexed
+
+        catalog = open_indexed(str(path), found.source, any_arrow_type, read_through)
+    return Table(catalog, by_name(udfs))
+
+
+def open_own_table(
+    path: str, *, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH,
+    udfs: Sequence[Udf] = (),
+) -> Table:  # fmt: skip
+    """As :func:`open_table`, but a table that layoutopt wrote.
+
+    Raises:
+        SourceIndexError: the path holds the indexes of a source.
     """
     return Table(Catalog.open(str(path), snapshot, as_of, read_through), by_name(udfs))
 
@@ -201,7 +227,7 @@ class Scan:
         """
         from layoutopt.scan.dataset import dataset_of
 
-        return dataset_of(self.table.catalog.files, self.table.name, self.reads)
+        return dataset_of(self.table.catalog.data, self.table.name, self.reads)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The answer as a Spark DataFrame; Spark itself runs the text over the surviving row groups."""

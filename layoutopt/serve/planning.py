@@ -121,7 +121,7 @@ class Planner:
             "spec-id": 0,
             "partition": [],
             "content": "data",
-            "file-path": self.table.catalog.files.full_path(path),
+            "file-path": self.table.catalog.data.full_path(path),
             "file-format": "parquet",
             "file-size-in-bytes": size,
             "record-count": rows,

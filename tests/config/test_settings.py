@@ -10,6 +10,7 @@ from layoutopt.config.benching import BenchSettings
 from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.functions import find_udfs
+from layoutopt.config.indexing import IndexSettings, RefreshSettings
 from layoutopt.config.keeping import PublishSettings, RestoreSettings
 from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings, VerifySettings
@@ -30,9 +31,10 @@ def test_every_setting_has_a_description_and_a_default_or_is_required(kind: type
     for name, field in kind.model_fields.items():
         assert field.description, name
         needed = key_of(name, field) in REQUIRED or (kind is RestoreSettings and name == "snapshot")
-        needed &= (kind, name) not in ((VerifySettings, "source"), (OptimizeSettings, "log"))  # others read these
+        others_read = ((VerifySettings, "source"), (OptimizeSettings, "log"), (IndexSettings, "log"))
+        needed &= (kind, name) not in others_read
         needed &= kind is not BenchSettings or name == "experiment"  # one experiment needs the others
-        needed |= (kind, name) == (PublishSettings, "format")
+        needed |= (kind, name) in ((PublishSettings, "format"), (IndexSettings, "into"), (RefreshSettings, "index"))
         assert field.is_required() == (needed and name != "table"), name
 
 

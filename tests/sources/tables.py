@@ -33,13 +33,18 @@ def deletion_vector(positions: list[int]) -> dict[str, Any]:
     return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(positions)}
 
 
-def delta_table(root: Path) -> str:
-    """Ten rows in two partitions, a blank and a percent sign in a name: renamed columns, and four rows deleted."""
+def delta_table(root: Path, nested: bool = True) -> str:
+    """Ten rows in two partitions, a blank and a percent sign in a name: renamed columns, and four rows deleted.
+
+    ``nested``: whether there is a struct whose field is renamed, too.
+    """
     fields = [("id", "phys-1", "long"), ("p", "phys-2", "string"), ("inner", "phys-3", None)]
     inner = {"type": "struct", "fields": [_delta_field("a", "phys-4", 4, "integer")]}
     schema = {
         "type": "struct",
-        "fields": [_delta_field(name, of, n + 1, type or inner) for n, (name, of, type) in enumerate(fields)],
+        "fields": [
+            _delta_field(name, of, n + 1, type or inner) for n, (name, of, type) in enumerate(fields[: 2 + nested])
+        ],
     }
     features = ["deletionVectors", "columnMapping"]
     actions: list[dict[str, Any]] = [

@@ -15,6 +15,7 @@ from layoutopt.config.changing import AppendSettings
 from layoutopt.config.reading import make_settings
 from layoutopt.errors import SettingError
 from layoutopt.features.choose import mine_all
+from layoutopt.indexes.asking import indexes_asked
 from layoutopt.inspect.verify import verify
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
@@ -26,7 +27,6 @@ from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.indexes import indexes_asked
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.spark.tables import plan_of
@@ -85,7 +85,9 @@ def plan_for(session: SparkSession, texts: tuple[str, ...] = INDEXED) -> Plan:
     zone = str(session.conf.get("spark.sql.session.timeZone"))
     features = replace(mine_all(queries, schema, threshold=1, num_features=1), settings=Settings(time_zone=zone))
     document = FeaturesDocument("t", schema, features, queries)
-    return replace(plan_of(document, block_rows=50), indexes=indexes_asked(texts, document, declared(session)))
+    return replace(
+        plan_of(document, block_rows=50), indexes=indexes_asked(texts, schema, features.settings, declared(session))
+    )
 
 
 def answers(session: SparkSession, path: Path, *sources: Path) -> dict[str, int]:

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 from layoutopt.features.choose import mine_all
+from layoutopt.indexes.asking import indexes_asked
 from layoutopt.inspect.verify import verify
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.indexes import indexes_asked
 from layoutopt.sql.scans import scans_of
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
@@ -76,7 +76,7 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
     document = FeaturesDocument("t", schema, features, found.queries)
     assert any("array_contains" in to_sql(feature.node) for feature in features)
     plan = plan_of(document, block_rows=50)
-    indexes = indexes_asked(("st.a:gap-list", "st.deep.word:value-list", "lower(st.deep.word):bloom"), document)
+    indexes = indexes_asked(("st.a:gap-list", "st.deep.word:value-list", "lower(st.deep.word):bloom"), document.schema)
     load(spark, rows, str(tmp_path / "t"), replace(plan, indexes=indexes))
     table = layoutopt.open_table(str(tmp_path / "t"))
     checked = verify(table)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 
@@ -39,7 +40,7 @@ from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.catalog.storage.index_files import named_indexes
 from layoutopt.catalog.table import read_checked
-from layoutopt.errors import CommitConflictError, NotATableError, SettingError
+from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError
 
 OPERATION = "vacuum"
 VACUUM_POINTS = ("planned", "before-snapshot", "snapshot-created", "snapshot-removed", "file-removed", "finished")
@@ -112,7 +113,7 @@ def vacuum(
     is published as a table of another format is kept, too, until ``older_than`` after a later one took its place there.
 
     Args:
-        files: the table's folder.
+        files: the table's folder, or that of a source's indexes.
         retain_snapshots: at least 1.
         older_than: should be longer than any load or query takes; a load that is slower is refused, not broken.
         dry_run: only report.
@@ -129,7 +130,8 @@ def vacuum(
             f"a vacuum that retains {retain_snapshots} snapshots and what is younger than {older_than} can't be; "
             "retain 1 or more, and give no negative time"
         )
-    check_is_table(files)
+    with suppress(SourceIndexError):  # a catalog like a table's, without data files
+        check_is_table(files)
     for _ in range(_MOST_ATTEMPTS):
         removal = _plan(files, retain_snapshots, older_than)
         at("planned")

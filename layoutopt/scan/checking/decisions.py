@@ -50,7 +50,7 @@ def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan])
         TALLY["blocks"] += int(np.count_nonzero(skipped))
         TALLY["rows"] += int(blocks.rows[skipped].sum())
         for segment in segments_with_skips(plan):
-            rows = segment_rows(table.catalog.files, plan.source, segment)
+            rows = segment_rows(table.catalog.data, plan.source, segment)
             content = _content(rows, rows.table(columns))
             surely, maybe = bounds_of_matches(root, content)
             lacking = ~delivered(plan, rows)

@@ -68,7 +68,7 @@ def _check_condition(sql: str, read: TableRead, zone: str) -> bool:
         return False
     for plan in read.pruned:
         for segment in segments_with_skips(plan):
-            rows = segment_rows(read.table.catalog.files, plan.source, segment)
+            rows = segment_rows(read.table.catalog.data, plan.source, segment)
             found = matching_text(schema, condition, rows.table(columns), zone)
             if found is None:
                 return False

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from layoutopt.errors import NotATableError
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
-from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.core.functions import check_plan, declared
 
 
@@ -18,7 +18,7 @@ def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
         NotATableError: there is no table, or none with a partition.
         SettingError: the session's settings or functions are not those of the table's plans.
     """
-    table = open_table(path, udfs=tuple(declared(spark).values()))
+    table = open_own_table(path, udfs=tuple(declared(spark).values()))
     if not table.catalog.partitions:
         raise NotATableError(f"the table at {path!r} has no partition yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():

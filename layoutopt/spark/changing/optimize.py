@@ -25,7 +25,7 @@ from layoutopt.inspect.losses import Prospect, prospects
 from layoutopt.inspect.status import DELETED_SHARE
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publications_of, published_after
-from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.changing.rewrite import Place, rewrite
 from layoutopt.spark.changing.target import Target, target_of
@@ -208,7 +208,7 @@ def _write_anew(spark: SparkSession, path: str, plan: Plan, key: str, watch: Sta
     Raises:
         CommitConflictError: somebody else changed the partition meanwhile.
     """
-    place = Place(spark, path, open_table(path), plan)
+    place = Place(spark, path, open_own_table(path), plan)
     entries = place.table.catalog.snapshot.by_key.get(key, ())
     if not entries or is_as_wanted(entries, plan):
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,15 +18,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
-from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SettingError
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.workers import own_python
-from layoutopt.spark.session.read import schema_ddl
+from layoutopt.spark.session.read import by_file, schema_ddl
 
 _MOST_PARTITIONS: Final = 64
 
@@ -112,14 +112,16 @@ class LayoutoptReader(ds.DataSourceReader):
 
     def __init__(self, table: Table, columns: Sequence[Column]) -> None:
         self._table: Table | None = table
-        self._root = table.catalog.files.root
+        self._segments: list[SegmentRead] = []
+        self._files = replace(table.catalog.data)  # without what this process has of the store
         self._columns = tuple(columns)
+
+        if isinstance(self._files, SourceFiles):  # whose listing, held in memory, does not travel
+            self._segments, self._table = by_file(_segments_of(table, columns)), None
 
     def partitions(self) -> Sequence[ds.InputPartition]:
         """The segments, dealt out to a bounded number of tasks."""
-        assert self._table is not None, "Spark asks once"
-        pruned = self._table.prune(TRUE, [column.name for column in self._columns])
-        segments = [segment for each in pruned for segment in segments_to_read(each)]
+        segments = self._segments if self._table is None else _segments_of(self._table, self._columns)
         self._table = None  # tasks need the catalog no more
         tasks = max(min(len(segments), _MOST_PARTITIONS), 1)
         return [SegmentsPartition(tuple(segments[first::tasks])) for first in range(tasks)]
@@ -131,4 +133,10 @@ class LayoutoptReader(ds.DataSourceReader):
             DataFileError: a data file is missing or damaged.
         """
         assert isinstance(partition, SegmentsPartition)
-        yield from read_segments(TableFiles(self._root), partition.segments, self._columns)
+        yield from read_segments(self._files, partition.segments, self._columns)
+
+
+def _segments_of(table: Table, columns: Sequence[Column]) -> list[SegmentRead]:
+    """All segments, as some columns are read of them."""
+    pruned = table.prune(TRUE, [column.name for column in columns])
+    return [segment for each in pruned for segment in segments_to_read(each)]

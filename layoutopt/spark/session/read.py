@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
@@ -28,6 +29,8 @@ from layoutopt.model.types import quoted, type_sql
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
+from layoutopt.scan.files import footer_of
+from layoutopt.scan.foreign.rows import live_rows
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.reads import TableRead, split_by_deletes
 from layoutopt.scan.segments import SegmentRead
@@ -133,7 +136,8 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     deleted rows, so blocks that have some are read as rows of several layouts are.
     """
     segments = read.segments
-    if read.columns and any(len(segment.layouts) > 1 for segment in segments):
+    several = any(len(segment.layouts) > 1 for segment in segments)
+    if read.columns and segments and (several or isinstance(read.table.catalog.data, SourceFiles)):
         return _with_all_columns(spark, read, _by_arrow(spark, read, segments))
     clean, rest = split_by_deletes(read)
     if rest is None:
@@ -146,7 +150,8 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
     """The rows of a read of one layout, none of whose blocks has a deleted row."""
-    if all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
+    is_foreign = isinstance(read.table.catalog.data, SourceFiles)
+    if not is_foreign and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     if not read.columns:
         return _counted(spark, read)
@@ -157,7 +162,9 @@ def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _counted(spark: SparkSession, read: TableRead) -> DataFrame:
     """As many rows as the catalog says are left, with no values."""
-    count = sum(sum(file.live_rows) for segment in read.segments for file in segment.layouts[0].files)
+    data = read.table.catalog.data
+    files = (file for segment in read.segments for file in segment.layouts[0].files)
+    count = sum(live_rows(data, file, partial(footer_of, data)) for file in files)
     return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
 
 
@@ -198,7 +205,7 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[S
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
     blocks, files = blocks_of(read)
     chosen = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False)
-    full_path = read.table.catalog.files.full_path
+    full_path = read.table.catalog.data.full_path
     rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
     present = {column.name for column in read.columns}
     texts = [
@@ -209,10 +216,14 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
-    """One task a segment puts rows together by tid; only a segment's row groups and the table's path travel."""
+    """Tasks put rows of segments together by tid, or read files of others; only row groups and paths travel."""
+    data = read.table.catalog.data
+    files = TableFiles(data.full_path(""))  # executors have another current folder
+    if isinstance(data, SourceFiles):
+        segments = by_file(segments)
+        files = data.only({file.path for one in segments for file in one.layouts[0].files})
     numbers = segment_numbers(spark, segments)
-    root = read.table.catalog.files.full_path("")  # executors have another current folder
-    reader = _segment_reader(root, list(segments), list(read.columns), read.scan.filter.root)
+    reader = _segment_reader(files, list(segments), list(read.columns), read.scan.filter.root)
     return map_in_workers(numbers, reader, schema_ddl(read.columns))
 
 
@@ -228,13 +239,25 @@ def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:
     return min(len(segments), max(cores, min(4 * cores, rows // _ROWS_A_TASK)))
 
 
-def _segment_reader(root: str, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node) -> Task:
+def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
+    """Segments of one layout, cut into one for each file: what tasks share."""
+    return [
+        replace(segment, layouts=(replace(segment.layouts[0], files=(file,)),))
+        for segment in segments
+        for file in segment.layouts[0].files
+    ]
+
+
+def _segment_reader(
+    files: TableFiles, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
+) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        known = files if isinstance(files, SourceFiles) else _files(files.root)
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
-            yield from read_segments(_files(root), chosen, columns, condition=condition, checked=checked)
+            yield from read_segments(known, chosen, columns, condition=condition, checked=checked)
 
     return read
 

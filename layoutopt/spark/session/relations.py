@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
@@ -64,7 +65,7 @@ class LayoutViews:
         table = read.table
         with self._making:
             if key not in self.of_few and len(self.of_few) < _MOST_VIEWS:
-                full_paths = [table.catalog.files.full_path(path) for path in key]
+                full_paths = [table.catalog.data.full_path(path) for path in key]
                 rows = parquet_files(spark, full_paths, table.schema.columns)
                 self.of_few[key] = _make_view(rows, [*_readable(table, layout), BLOCK])
             return self.of_few.get(key)
@@ -149,7 +150,7 @@ def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) 
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:
-    """The layouts that a scan reads, ascending; None where it puts rows together from several."""
-    if any(len(pruned.choice) > 1 for pruned in read.pruned):
+    """The layouts that a scan reads, ascending; None where rows are put together from several, or files are others'."""
+    if isinstance(read.table.catalog.data, SourceFiles) or any(len(pruned.choice) > 1 for pruned in read.pruned):
         return None
     return read.layouts

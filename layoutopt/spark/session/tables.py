@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.errors import QueryError
+from layoutopt.foreign.opening import has_changed
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.reads import TableRead, split_by_deletes
@@ -172,7 +173,7 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
             return None
         catalog = entry.table.catalog
         newest = snapshot_numbers(catalog.files)[-1:]
-        if newest and newest[0] != catalog.snapshot.number:
+        if (newest and newest[0] != catalog.snapshot.number) or has_changed(catalog):
             _forget(spark, entry)
             entry = _with_view(spark, entry.name, open_table(catalog.files.full_path("")))
             known.tables[name.lower()] = entry

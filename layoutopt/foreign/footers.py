@@ -1,0 +1,112 @@
+"""Footers of a source's files: which columns a file holds, under which names and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layoutopt.catalog.storage.footers import footer_digest, metadata_of
+from layoutopt.errors import LayoutoptError, SchemaError, SourceError
+from layoutopt.foreign.listing import Listed
+from layoutopt.foreign.source_files import SourceFiles, file_key
+from layoutopt.model.schema import Column
+from layoutopt.model.types import INTEGER_BITS
+from layoutopt.sql.collations import collations_of
+from layoutopt.sql.schema import arrow_type_name
+
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Footer:
+    """A file's footer: the file, and the digest and content of its end."""
+
+    listed: Listed
+    digest: str
+    metadata: pq.FileMetaData
+
+    @property
+    def key(self) -> str:
+        """The file's."""
+        return file_key(self.listed.file.path)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The columns that the file holds."""
+        return self.metadata.schema.to_arrow_schema()
+
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the file holds, by Spark's types.
+
+        Raises:
+            SchemaError: a type can't be read; names the file.
+        """
+        path = self.listed.file.path
+        try:
+            collated = collations_of(self.arrow)
+            return tuple(Column(f.name, arrow_type_name(f.type, collated.get(f.name, {}), f.name)) for f in self.arrow)
+        except SchemaError as error:
+            raise SchemaError(f"the source's file {path!r} can't be indexed: {error}") from error
+
+
+def read_footers(files: SourceFiles, listed: Iterable[Listed]) -> list[Footer]:
+    """The footers of some files, in their order.
+
+    Raises:
+        SourceError: a file is gone, or is no Parquet.
+    """
+
+    def read(one: Listed) -> Footer:
+        key = file_key(one.file.path)
+        try:
+            footer = files.read_footer(key)
+            return Footer(one, footer_digest(footer), metadata_of(footer))
+        except LayoutoptError:
+            raise
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise SourceError(
+                f"the source's file {one.file.path!r} can't be read ({error}); try again when nobody changes the source"
+            ) from error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(read, listed))
+
+
+def merged_columns(columns: Iterable[Column], footers: Iterable[Footer]) -> tuple[Column, ...]:
+    """Some columns and those that files hold; a column has the type that holds all that is found of it.
+
+    Raises:
+        SchemaError: two types have none in common; names a file.
+    """
+    found = {column.name.lower(): column for column in columns}
+    for footer in footers:
+        for column in footer.columns():
+            known = found.setdefault(column.name.lower(), column)
+            type = _wider(known.type, column.type)
+            if type is None:
+                raise SchemaError(
+                    f"the column {known.name!r} is {known.type} in other files of the source, but {column.type} in "
+                    f"{footer.listed.file.path!r}; write one of them anew"
+                )
+            found[column.name.lower()] = Column(known.name, type)
+    return tuple(found.values())
+
+
+def _wider(first: str, second: str) -> str | None:
+    """The type that holds values of both; None where there is none.
+
+    >>> _wider("int", "bigint"), _wider("double", "float"), _wider("int", "string")
+    ('bigint', 'double', None)
+    """
+    if first == second:
+        return first
+    for kinds in (tuple(INTEGER_BITS), ("float", "double")):
+        if first in kinds and second in kinds:
+            return max(first, second, key=kinds.index)
+    return None

@@ -1,0 +1,70 @@
+"""Indexed files of others in Spark sessions: what is skipped, and that answers follow the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import layoutopt.spark as skipping
+from layoutopt.cli.app import main
+from layoutopt.errors import SourceIndexError
+from layoutopt.spark.changing.opened import open_to_change
+from tests.foreign.folders import index, opened, write
+from tests.sources.tables import delta_table
+
+pytestmark = pytest.mark.spark
+SQL = "SELECT n, day, x FROM events WHERE n = 7"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for day in ("2024-01-01", "2024-01-02"):
+        rows = pa.table({"n": range(40), "x": [float("nan"), None] * 20, "st": [{"a": i} for i in range(40)]})
+        write(tmp_path / "rows" / f"day={day}" / "a.parquet", rows)
+    index(tmp_path / "rows", tmp_path / "indexes", ["n:bloom"])
+    return tmp_path
+
+
+def test_an_enabled_session_skips_and_follows(spark: SparkSession, folder: Path) -> None:
+    session = spark.newSession()
+    skipping.register(session, "events", str(folder / "indexes"))
+    skipping.enable(session)
+    assert session.table("events").count() == 80
+    assert sorted(map(str, session.sql(SQL).collect())) == sorted(
+        f"Row(n=7, day=datetime.date(2024, 1, {day}), x=None)" for day in (1, 2)
+    )
+    (scan,) = skipping.last_scans(session)
+    assert (scan.total.blocks, scan.read.blocks) == (8, 2)
+    assert session.sql("SELECT count(*) FROM events WHERE x > 1").first() == (40,)
+    assert session.sql("SELECT sum(st.a) FROM events WHERE day = '2024-01-02'").first() == (780,)
+    assert session.sql("SELECT count(*) FROM events").first() == (80,)
+    write(folder / "rows" / "day=2024-01-03" / "a.parquet", pa.table({"n": [7, 8]}))
+    (folder / "rows" / "day=2024-01-02" / "a.parquet").unlink()
+    assert session.sql("SELECT n, day FROM events WHERE n = 7 ORDER BY day").count() == 2
+    (scan,) = skipping.last_scans(session)
+    assert (scan.total.blocks, scan.read.blocks) == (5, 2)
+    assert session.table("events").count() == 42
+
+
+def test_deleted_rows_stay_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    assert main(["index", f"delta:{delta_table(tmp_path / 't', nested=False)}", "--into", str(tmp_path / "i")]) == 0
+    session = spark.newSession()
+    skipping.register(session, "t", str(tmp_path / "i"))
+    skipping.enable(session)
+    assert session.sql("SELECT count(*) FROM t").first() == (6,)
+    assert sorted(row[0] for row in session.sql("SELECT id FROM t WHERE p = 'a b'").collect()) == [0, 2, 4]
+    read = session.read.format("layoutopt").load(str(tmp_path / "i"))
+    assert sorted(row["id"] for row in read.collect()) == [0, 2, 4, 7, 8, 9]
+
+
+def test_the_engine_of_a_scan(spark: SparkSession, folder: Path) -> None:
+    table = opened(folder / "indexes")
+    assert table.scan("SELECT st.a FROM t WHERE n = 7").to_spark(spark).collect() == [(7,), (7,)]
+
+
+def test_such_rows_are_not_changed(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises(SourceIndexError):
+        open_to_change(spark, str(folder / "indexes"))
