@@ -24,10 +24,11 @@ from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived import numbers, texts, times
-from layoutopt.skipping.derived.ranges import FLOATS, Range, has_int_keys
+from layoutopt.skipping.derived.ranges import FLOATS, Range, has_int_keys, limits
 
 Rule = Callable[[Call, Sequence[Range]], Range | None]
 _DEEPEST: Final = 16
+_INT_MOST: Final = limits("int")[1]
 # Derived bounds of so many functions are kept.
 _MOST_KEPT: Final = 32
 
@@ -152,7 +153,7 @@ def _coalesced(call: Call, args: Sequence[ColumnBounds | None], statistics: Bloc
 
 
 def _arithmetic(of: Callable[[Range, Range, str], Range | None], call: Call, args: Sequence[Range]) -> Range | None:
-    return of(args[0], args[1], call.type)
+    return of(args[0], args[1], call.type) if _KINDS["number"](call.type) else None
 
 
 def _cast(call: Call, args: Sequence[Range]) -> Range | None:
@@ -231,6 +232,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
         **{name: Function(_of_date, ("date",), total=True) for name in _DATE_PARTS},
         **{name: Function(lambda call, args: times.clock_part(args[0], call.fn), ("time",), total=True)
            for name in ("hour", "minute", "second")},
+        "levenshtein": Function(lambda call, args: times.constant_range(0, _INT_MOST, args[0]), ("text", "text"), True),
         "left": Function(_left, ("text", "int"), total=True),
         "substring": Function(_substring, ("text", "int", "int"), total=True, optional=1),
         "concat": Function(_concat, total=True),

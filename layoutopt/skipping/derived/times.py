@@ -95,7 +95,7 @@ def cast_time(a: Range, type: str) -> Range | None:
 
 def constant_range(low: int, high: int, of: Range) -> Range:
     """The same range of ints in every block."""
-    return Range(np.full_like(of.low, low), np.full_like(of.low, high), np.ones_like(of.known), "int")
+    return Range(np.full(len(of.low), low), np.full(len(of.low), high), np.ones_like(of.known), "int")
 
 
 def _in_microseconds(a: Range, margin: int, type: str) -> Range:
