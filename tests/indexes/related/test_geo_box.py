@@ -7,10 +7,14 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
+from layoutopt.indexes.expressions import point_of
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.related.geo_box import GeoBox
-from layoutopt.model.predicates import Col, InSet
+from layoutopt.indexes.stored import StoredIndex
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Col, InSet, conjunction
 from layoutopt.model.values import ValueSet
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from tests.effort import examples
 from tests.indexes.columns import POOLS, Blocks, literals_of, offsets_of
 
@@ -91,3 +95,16 @@ def test_what_is_no_box_proves_nothing() -> None:
     assert INDEX.storage("struct<a:int,b:string>") is None
     assert INDEX.storage("struct<a:int,b:int,c:int>") is None
     assert INDEX.storage("int") is None
+
+
+def test_a_point_without_a_coordinate_is_in_no_box_and_matches_where_null_does() -> None:
+    types = ("int", "int")
+    stored = INDEX.measure(column([[(None, 13), (40, 80)], [(40, 80)]], types), 8)
+    point = point_of([Col("lat", "int"), Col("lon", "int")])
+    index = StoredIndex(IndexSpec(point, "geo-box"), INDEX, 2, lambda: stored)
+    statistics = BlockStatistics(np.array([2, 1]), indexes={point: [index]})
+    lat, lon = around(7, 13)
+    assert cannot_match(conjunction([lat, lon]), statistics, None).tolist() == [True, True]
+    or_null = InSet(lat.subject, lat.values, null=True)
+    assert cannot_match(conjunction([or_null, lon]), statistics, None).tolist() == [False, False]
+    assert cannot_match(lon, statistics, None).tolist() == [False, False]
