@@ -11,6 +11,7 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.predicates import And, Call, Const, Expr, InSet, Like, Node
 from layoutopt.skipping.block_statistics import BlockIndex, BlockStatistics
+from layoutopt.skipping.derived.pieces import follows_for
 from layoutopt.skipping.derived.texts import implied_beginning
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator, remembered
 
@@ -39,6 +40,9 @@ class IndexEvaluator:
         of_values = replace(node, null=False) if isinstance(node, InSet) else node
         for index in self._of(node.subject):
             proved |= index.cannot_match(of_values)
+        if isinstance(of_values, InSet):
+            for index, following in self._following(of_values):
+                proved |= index.cannot_match(following)
         implied = implied_beginning(node) if isinstance(node, InSet) else None
         if implied is not None:
             proved |= self.cannot(implied)
@@ -52,6 +56,15 @@ class IndexEvaluator:
         for argument in dict.fromkeys(subject.args if isinstance(subject, Call) else ()):
             if isinstance(subject, Call) and not isinstance(argument, Const):
                 yield from (index for index in indexes.get(argument, ()) if subject.fn in index.functions)
+
+    def _following(self, literal: InSet) -> Iterator[tuple[BlockIndex, InSet]]:
+        """The indexes of functions of the literal's text, each with what follows for the function."""
+        if literal.subject.type != "string":
+            return
+        for function, indexes in self.statistics.indexes.items():
+            following = None if function == literal.subject else follows_for(function, literal)
+            if following is not None:
+                yield from ((index, following) for index in indexes)
 
     @cached_property
     def _joint(self) -> tuple[BlockIndex, ...]:

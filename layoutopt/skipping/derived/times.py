@@ -52,6 +52,13 @@ def last_day(a: Range) -> Range | None:
     return Range(low, high, a.known, "date")
 
 
+def months_later(days: Ints, months: int) -> Ints:
+    """Days since 1970-01-01 moved by months, to the last day of a month that is shorter; this keeps order."""
+    month = _months(days)
+    place = days - _first_days(month)
+    return np.minimum(_first_days(month + months) + place, _first_days(month + months + 1) - 1)
+
+
 def date_part(a: Range, fn: str) -> Range | None:
     """``year``, ``month``, ``day`` and the like of a date: in order while all that is larger stays the same."""
     if fn in _ALWAYS:
