@@ -94,7 +94,7 @@ _EXPRESSIONS = {
         "quarter(d)", "dayofyear(d)", "dayofweek(d)", "weekofyear(d)", "hour(ts)", "minute(ts)", "datediff(d, e)",
         "datediff(d, date'2020-01-01')", "(a + {i}) * 2 - b", "length(s)", "year(ts)", "month(ts)",
         "cast(a as tinyint)", "cast(s as int)", "abs(t)", "abs(l)",
-        "floor(x)", "ceil(x)", "floor(f)", "ceil(f / {i})", "floor(p)", "ceil(p)", "round(p)", "floor(p * 1.5)",
+        "floor(p)", "ceil(p)", "round(p)", "floor(p * 1.5)",
         "floor(a)", "round(a)",
         "greatest(a, b)", "least(a, b, {i})", "greatest(a, l) - b", "levenshtein(s, 'abd')",
         "CASE WHEN a > {i} THEN b WHEN s LIKE '%b_c' THEN a + 1 END", "if(b < a, a, b)", "nullif(a, {i}) + 1",

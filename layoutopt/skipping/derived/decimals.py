@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
-from layoutopt.skipping.derived.ranges import FLOATS, Range, as_floats, float_range, limits
+from layoutopt.skipping.derived.ranges import Range, as_floats, float_range
 
 _SAFE: Final = 2.0**62
 _MOST_PLACES: Final = 18
@@ -38,12 +38,7 @@ def exact(sign: str, a: Range, b: Range, type: str) -> Range | None:
 
 
 def floored(a: Range, up: bool, type: str) -> Range | None:
-    """``floor(a)``, or with ``up`` ``ceil(a)``: of floats the nearest bigint, 0 of NaN."""
-    if a.type in FLOATS and type == "bigint":
-        ends, (least, most) = as_floats(a), limits("bigint")
-        may_be_nan = np.isnan(ends[0]) | np.isnan(ends[1])
-        low, high = (_bigints(np.ceil(end) if up else np.floor(end)) for end in ends)
-        return Range(np.where(may_be_nan, least, low), np.where(may_be_nan, most, high), a.known, type)
+    """``floor(a)``, or with ``up`` ``ceil(a)``, of decimals."""
     digits = decimal_digits(a.type)
     if digits is None or decimal_digits(type) is None:
         return None
@@ -77,12 +72,3 @@ def _product(a: Ints, b: Ints) -> tuple[Ints, Bits]:
     fits: Bits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < _SAFE
     with np.errstate(over="ignore"):
         return a * b, fits
-
-
-def _bigints(whole: Floats) -> Ints:
-    """Whole doubles as Java casts them to long: beyond its ends they are the ends."""
-    least, most = limits("bigint")
-    inside = np.abs(whole) < 2.0**63
-    with np.errstate(invalid="ignore"):
-        found = np.where(inside, whole, 0).astype(np.int64)
-    return np.where(inside, found, np.where(whole < 0, least, most))

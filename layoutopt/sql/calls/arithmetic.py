@@ -79,7 +79,7 @@ def negative(node: exp.Expr, context: Context, read: Reader) -> Subject:
 
 
 def floored(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
-    """``floor(a)`` or ``ceil(a)``: a bigint of floats, where NaN is 0 and infinities are the ends; else a decimal."""
+    """``floor(a)`` or ``ceil(a)`` of exact numbers; of a float it fails where that is NaN, or no bigint holds it."""
 
     def reader(node: exp.Expr, context: Context, read: Reader) -> Subject:
         if node.args.get("decimals") is not None or node.args.get("to") is not None:
@@ -88,9 +88,9 @@ def floored(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
         digits = exact_digits(given.type)
         if is_integer(given.type):
             return Subject(given.expr, "bigint")
-        if digits is None and not is_floating(given.type):
-            raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
-        kind = "bigint" if digits is None else decimal_type(digits[0] - digits[1] + 1, 0)
+        if digits is None:
+            raise Unusable("unsupported-function", f"{node.sql('spark')} of {given.type} may fail")
+        kind = decimal_type(digits[0] - digits[1] + 1, 0)
         return Subject(Call(name, (explicit_cast(given),), kind), kind)
 
     return reader

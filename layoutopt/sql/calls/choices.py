@@ -14,6 +14,7 @@ from layoutopt.sql.types.rules import compared_type
 
 _KINDS: Final = (exp.Case, exp.If, exp.Nullif, exp.Nvl2)
 _MOST_BRANCHES: Final = 16
+_MOST_CHOICES: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,23 +31,23 @@ class Choice:
 
 
 def choice_in(condition: exp.Expr, context: Context, read: Reader) -> Choice | None:
-    """The first choice within a condition; None where it has none.
+    """A choice within a condition; None where it has none.
 
     Raises:
         Unusable: it has too many branches, or their values have no common type here.
     """
     parts = list(condition.walk())
-    places = [i for i, part in enumerate(parts) if isinstance(part, _KINDS)]
+    places = [i for i, part in enumerate(parts) if isinstance(part, _KINDS) and part.arg_key != "ifs"]
     if not places or any(isinstance(part, exp.Query | exp.Lambda) for part in parts):
         return None
-    tests, values = _branches(parts[places[0]])
-    if len(tests) > _MOST_BRANCHES:
-        raise Unusable(
-            "unsupported-expression", f"{condition.sql('spark')[:80]} has more than {_MOST_BRANCHES} branches"
-        )
-    if places[0]:
+    # Values have types once the choices within them are made; the alternatives of a condition are conditions.
+    place = places[-1] if places[0] else 0
+    tests, values = _branches(parts[place])
+    if len(tests) > _MOST_BRANCHES or len(places) > _MOST_CHOICES:
+        raise Unusable("unsupported-expression", f"{condition.sql('spark')[:80]} has too many branches")
+    if place:
         values = _of_one_type(values, context, read)
-    return Choice(tuple(tests), tuple(_replaced(condition, places[0], value) for value in values))
+    return Choice(tuple(tests), tuple(_replaced(condition, place, value) for value in values))
 
 
 def _branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
