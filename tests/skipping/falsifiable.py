@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.keys import key_array, stored_keys
 from layoutopt.catalog.statistics import block_statistics
-from layoutopt.model.predicates import Node
+from layoutopt.indexes.lists import matching_keys
+from layoutopt.model.predicates import And, Comparison, Constant, Expr, InSet, Like, Node, Or
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics
 from layoutopt.sql.scans import scans_of
@@ -204,3 +207,57 @@ def statistics_of(table: pa.Table, blocks: Sequence[np.ndarray[Any, Any]]) -> Bl
     counts = np.diff(offsets)
     bounds = {c.name: column_bounds(stats.field(i), counts, c.type) for i, c in enumerate(SCHEMA.columns)}
     return BlockStatistics(counts, bounds=bounds)
+
+
+def parts_of(node: Node) -> Iterator[InSet | Like | Comparison]:
+    """The literals of a condition."""
+    if isinstance(node, And | Or):
+        for child in node.children:
+            yield from parts_of(child)
+    elif not isinstance(node, Constant):
+        yield node
+
+
+def sides_of(literal: InSet | Like | Comparison) -> tuple[Expr, ...]:
+    """The expressions that a literal is about."""
+    return (literal.left, literal.right) if isinstance(literal, Comparison) else (literal.subject,)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The values of an expression, as somebody else computed them: keys [rows], and where there is one."""
+
+    keys: np.ndarray[Any, Any]
+    known: np.ndarray[Any, Any]
+    stored: pa.Array
+
+    @classmethod
+    def of(cls, array: pa.Array, type: str) -> Values:
+        stored = stored_keys(array, type)
+        return cls(key_array(array, type), np.asarray(stored.is_valid()), stored)
+
+
+def holds(node: Node, values: Mapping[Expr, Values]) -> np.ndarray[Any, Any]:
+    """Of which rows a condition is TRUE, by the values of its expressions, ``bool[rows]``."""
+    match node:
+        case And(children) | Or(children):
+            join = np.logical_and if isinstance(node, And) else np.logical_or
+            found: np.ndarray[Any, Any] = join.reduce([holds(child, values) for child in children])
+            return found
+        case Constant(value):
+            return np.full(len(next(iter(values.values())).keys), value)
+        case Comparison(left, op, right):
+            a, b = values[left], values[right]
+            compared = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal}[op](a.keys, b.keys)
+            return np.asarray(compared, dtype=np.bool_) & a.known & b.known
+        case InSet(subject, _, null):
+            of_subject = values[subject]
+            inside = matching_keys(InSet(subject, node.values), of_subject.stored.fill_null(_filler(of_subject.stored)))
+            return np.where(of_subject.known, inside, null)
+        case Like(subject):
+            of_subject = values[subject]
+            return matching_keys(node, of_subject.stored.fill_null(b"")) & of_subject.known
+
+
+def _filler(stored: pa.Array) -> Any:
+    return b"" if pa.types.is_large_binary(stored.type) else Decimal(0) if pa.types.is_decimal(stored.type) else 0
