@@ -253,10 +253,10 @@ def holds(node: Node, values: Mapping[Expr, Values]) -> np.ndarray[Any, Any]:
         case InSet(subject, _, null):
             of_subject = values[subject]
             inside = matching_keys(InSet(subject, node.values), of_subject.stored.fill_null(_filler(of_subject.stored)))
-            return np.where(of_subject.known, inside, null)
+            return np.asarray(np.where(of_subject.known, inside, null))
         case Like(subject):
             of_subject = values[subject]
-            return matching_keys(node, of_subject.stored.fill_null(b"")) & of_subject.known
+            return np.asarray(matching_keys(node, of_subject.stored.fill_null(b"")) & of_subject.known)
 
 
 def _filler(stored: pa.Array) -> Any:

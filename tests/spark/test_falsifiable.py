@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 def computed(frame: DataFrame, expressions: Sequence[Expr]) -> dict[Expr, Values]:
     """The values of expressions as Spark has them, many in one query."""
-    found = {}
+    found: dict[Expr, Values] = {}
     for start in range(0, len(expressions), 200):
         part = expressions[start : start + 200]
         rows = frame.selectExpr(*(f"{to_sql(expr)} AS v{i}" for i, expr in enumerate(part))).toArrow()
