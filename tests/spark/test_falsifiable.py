@@ -10,8 +10,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.model.predicates import to_sql
+from layoutopt.model.predicates import Call, Col, Const, InSet, to_sql
+from layoutopt.model.predicates.templates import template_groups
+from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
+from layoutopt.skipping.derived.pieces import follows_for
 from layoutopt.sql.types.rules import normal_type
 from tests.effort import examples
 from tests.skipping.falsifiable import (
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from layoutopt.model.predicates import Expr
 
 pytestmark = pytest.mark.spark
+TEMPLATES = (
+    "^([A-Z]+)-(\\d+)", "(\\d+)$", ".", "^.{2}", "[^-]+-", "(\\w)(\\s?)", "[A-Z]{1,2}", "\\.", "([a-z_]*)/", "b?-",
+)  # fmt: skip
 
 
 def computed(frame: DataFrame, expressions: Sequence[Expr]) -> dict[Expr, Values]:
@@ -85,6 +91,31 @@ def test_spark_finds_the_rows_that_its_values_say(spark: SparkSession, tmp_path:
     values = computed(frame, tuple(sides))
     for (text, node), column in zip(asked, found.toArrow().columns, strict=True):
         assert holds(node, values).tolist() == column.to_pylist(), text
+
+
+def test_what_follows_for_pieces_is_what_spark_computes(spark: SparkSession) -> None:
+    text = Col("s", "string")
+    texts = ["", "a", "AB-12", "ab-12-", "--", "A.b", "é-1", "😀b2", "a b\tc", "x_1/y_2", "AB-12 CD-34", "Zz"]
+    places = (-2, -1, 1, 2, 3)
+    functions = [
+        Call("split_part", (text, Const(by, "string"), Const(i, "int")), "string")
+        for by in ("-", "", "b")
+        for i in places
+    ]
+    for template in TEMPLATES:
+        for group in range((template_groups(template) or 0) + 1):
+            functions.append(Call("regexp_extract", (text, Const(template, "string"), Const(group, "int")), "string"))
+    functions += [Call(name, (text,), "string") for name in ("lower", "upper")]
+    functions += [Call("left", (text, Const(i, "int")), "string") for i in (-1, 0, 2)]
+    frame = spark.createDataFrame([(each,) for each in texts], "s string").coalesce(1)
+    found = frame.selectExpr(*(f"{to_sql(each)} AS c{i}" for i, each in enumerate(functions))).toArrow()
+    known = 0
+    for function, column in zip(functions, found.columns, strict=True):
+        for each, value in zip(texts, column.to_pylist(), strict=True):
+            follows = follows_for(function, InSet(text, ValueSet.point(each)))
+            known += follows is not None
+            assert follows is None or follows.values.points() == (value,), (function, each)
+    assert known > 0.9 * len(texts) * len(functions)
 
 
 @pytest.mark.long
