@@ -158,7 +158,7 @@ def choose(blocks: Candidates, columns: int, can_name_files: bool = True, most_l
         blocks = replace(blocks, spare=np.zeros_like(blocks.spare))
     opened = blocks.needed_files
     of_opened = np.isin(blocks.file, opened)
-    can_list = np.count_nonzero(blocks.needed) <= most_listed
+    can_list = int(np.count_nonzero(blocks.needed)) <= most_listed
     choices = [_choice(blocks, np.ones_like(of_opened), columns, None, can_list)]
     if can_name_files and not of_opened.all():
         choices.append(_choice(blocks, of_opened, columns, opened, can_list))

@@ -18,7 +18,7 @@ SETTING = "spark.sql.parquet.pushdown.inFilterThreshold"
 
 
 def plan_of(session: SparkSession, text: str) -> str:
-    return str(session.sql(text)._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+    return str(session.sql(text)._jdf.queryExecution().executedPlan().toString())
 
 
 def test_the_setting_of_a_session_comes_back(spark: SparkSession) -> None:
