@@ -249,11 +249,13 @@ def holds(node: Node, values: Mapping[Expr, Values]) -> np.ndarray[Any, Any]:
         case Comparison(left, op, right):
             a, b = values[left], values[right]
             compared = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal}[op](a.keys, b.keys)
-            return np.asarray(compared, dtype=np.bool_) & a.known & b.known
+            met: np.ndarray[Any, Any] = np.asarray(compared, dtype=np.bool_) & a.known & b.known
+            return met
         case InSet(subject, _, null):
             of_subject = values[subject]
             inside = matching_keys(InSet(subject, node.values), of_subject.stored.fill_null(_filler(of_subject.stored)))
-            return np.asarray(np.where(of_subject.known, inside, null))
+            either: np.ndarray[Any, Any] = np.where(of_subject.known, inside, null)
+            return either
         case Like(subject):
             of_subject = values[subject]
             return np.asarray(matching_keys(node, of_subject.stored.fill_null(b"")) & of_subject.known)

@@ -219,7 +219,9 @@ def test_rounding_of_doubles(values: list[float], places: int) -> None:
 def in_zone(moment: dt.datetime, zone: str, days: int, months: int) -> dt.datetime:
     """Moved in a zone's local time, as Spark moves timestamps by days and months."""
     local = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-    return (plus_months(local, months) + dt.timedelta(days=days)).replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
+    moved = plus_months(local, months) + dt.timedelta(days=days)
+    assert isinstance(moved, dt.datetime)
+    return moved.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
 
 
 @given(data=st.data(), days=st.integers(-400, 400), months=st.integers(-30, 30))

@@ -19,7 +19,7 @@ from layoutopt.indexes.gap_list import GapList
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.predicates import Call, Col
+from layoutopt.model.predicates import Call, Col, Expr
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.skipping.derived.bounds import FUNCTIONS
@@ -140,7 +140,7 @@ def test_5_3_8_arrays_are_asked_by_their_largest_and_smallest_element() -> None:
     """Of which indexes are kept: minima and maxima of blocks are of columns alone."""
     elements = {"array_max": [[3, 5], [7, 8], [1, 4]], "array_min": [[2, 4], [1, 7], [0, 1]]}
     schema, offsets = Schema((Column("arr", "array<int>"),)), np.array([0, 2, 4, 6])
-    indexes = {}
+    indexes: dict[Expr, list[StoredIndex]] = {}
     for name, blocks_of_ends in elements.items():
         ends = pa.chunked_array([pa.array(chain.from_iterable(blocks_of_ends), pa.int32())])
         subject, kind = Call(name, (Col("arr", "array<int>"),), "int"), GapList()

@@ -22,7 +22,7 @@ from tests.effort import examples
 
 S = Col("code", "string")
 AIRLINE = Call("regexp_extract", (S, Const("^([A-Z]{2})-(\\d+)$", "string"), Const(1, "int")), "string")
-CODES = [["AB-1", "AB-77", "XY-3"], ["QR-1", None, "none"], ["XY-9", "AB-1"]]
+CODES: list[list[str | None]] = [["AB-1", "AB-77", "XY-3"], ["QR-1", None, "none"], ["XY-9", "AB-1"]]
 
 
 def one_of(*texts: str) -> InSet:
