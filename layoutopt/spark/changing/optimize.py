@@ -26,8 +26,8 @@ from layoutopt.inspect.status import DELETED_SHARE
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publications_of, published_after
 from layoutopt.scan.table import Table, open_own_table
-from layoutopt.spark.changing.opened import open_to_change
-from layoutopt.spark.changing.rewrite import Place, rewrite
+from layoutopt.spark.changing.opened import Place, open_to_change
+from layoutopt.spark.changing.rewrite import rewrite
 from layoutopt.spark.changing.target import Target, target_of
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.load import LoadReport
