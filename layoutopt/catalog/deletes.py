@@ -168,7 +168,11 @@ def vectors_written(files: TableFiles, load_id: str, marks: Marks) -> Iterator[d
         yield {}
         return
     path = deletes_path(load_id)
-    files.write_new(path, marks.data)
+    try:
+        files.write_new(path, marks.data)
+    except FileExistsError:  # of an attempt that died
+        if files.read_bytes(path) != marks.data:
+            raise CommitConflictError(f"the load id {load_id!r} was used before; make the change again") from None
     try:
         yield {path: FileDigest.of(marks.data)}
     except CommitConflictError:

@@ -15,9 +15,9 @@ RewriteShare = Annotated[
     Field(
         ge=0,
         le=1,
-        description="up to this share of the rows of what is concerned, rows that go are only marked, by deletion "
-        "vectors beside the files, and those that come stand beside; above it, and with 0 always, these partitions are "
-        "written anew",
+        description="up to this share of the rows of the partitions concerned, those that go are only marked, by "
+        "deletion vectors beside the files, and rows that come stand beside; above it, and with 0 always, these "
+        "partitions are written anew",
     ),
 ]
 

@@ -127,10 +127,11 @@ def marks_of(place: Place, found: Sequence[FoundIn], watch: Stages, *, alone: bo
     return Marks(deleted, vectors, alone)
 
 
-def deleted_share(found: Sequence[FoundIn]) -> float:
-    """Of the rows of the entries concerned, as they were written, the share that is deleted once these rows are."""
-    entries = {(one.entry.key, one.entry.load_id): one.entry for one in found}.values()
-    gone = sum(one.rows for one in found) + sum(entry.rows - entry.live_rows for entry in entries)
+def deleted_share(place: Place, found: Sequence[FoundIn]) -> float:
+    """Of the rows of the partitions concerned, as they were written, the share that is deleted once these rows are."""
+    keys = {one.entry.key for one in found}
+    entries = [entry for entry in place.table.catalog.partitions if entry.key in keys]
+    gone = _rows_of(found) + sum(entry.rows - entry.live_rows for entry in entries)
     return gone / max(1, sum(entry.rows for entry in entries))
 
 

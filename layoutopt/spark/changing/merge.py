@@ -65,7 +65,7 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
     report = ChangeReport(settings.table_path, gone.rows - updated, updated, new.rows - updated)
     if not gone.rows and not new.rows:
         return report
-    if found is None or deleted_share(found) > settings.rewrite_share:
+    if found is None or deleted_share(place, found) > settings.rewrite_share:
         values = tuple(dict.fromkeys((*place.values_in(matched.rows), *place.values_in(come))))
         entries = place.entries(values)
         others = rows_of_entries(spark, place.table, entries).join(source.select(*map(quoted, keys)), keys, "left_anti")

@@ -139,7 +139,7 @@ def candidates_of(table: Table, target: Target) -> list[Candidate]:
         places = [entries.index(entry) for entry in mine]
         rows, live = (sum(each) for each in zip(*((entry.rows, entry.live_rows) for entry in mine), strict=True))
         left = live / max(1, rows)
-        now, then = float(read[places].sum()), float(expected[places].sum()) * left
+        now, then = float(read[places].sum()), float(expected[places].sum())
         older = any(entry.plan != target.plan.digest for entry in mine)
         size = round(sum(entry.bytes for entry in mine) * left)
         found.append(Candidate(key, len(mine), older, size, round(now - then), round(now), 1 - left))

@@ -83,7 +83,7 @@ def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> Cha
         found = None if placed is None else placed.found()
     if found is not None and not found:
         return ChangeReport(settings.table_path)
-    if found is not None and deleted_share(found) <= settings.rewrite_share:
+    if found is not None and deleted_share(place, found) <= settings.rewrite_share:
         done = mark_deleted(place, DELETE, found, watch)
         return ChangeReport(settings.table_path, deleted=sum(one.rows for one in found), marked=done)
     return _delete_by_rewriting(place, settings, watch)
@@ -128,7 +128,7 @@ def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> Cha
         found = None if placed is None else placed.found()
     if found is not None and not found:
         return ChangeReport(settings.table_path)
-    if placed is None or found is None or deleted_share(found) > settings.rewrite_share:
+    if placed is None or found is None or deleted_share(place, found) > settings.rewrite_share:
         return _update_by_rewriting(place, settings, assigned, watch)
     with (
         watch.stage("all", "computing the new rows"),

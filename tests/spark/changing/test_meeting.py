@@ -214,5 +214,6 @@ def test_changes_that_die_at_every_point(spark: SparkSession, tmp_path: Path, sc
     for number in range(len(CRASH_POINTS)):
         turned = CRASH_POINTS[number:] + CRASH_POINTS[:number]
         kill(living, number, KINDS, turned)
+    kill(living, 6, ("update", "merge"), ("vectors-written", "vectors-written"))
     living.check_past()
     assert verify(open_table(living.path)).ok

@@ -253,6 +253,7 @@ def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.Capt
         (["update", path, "--set", "text = 'a, b'", "--set", "kind = 1", "--where", "id = 6"], "1 updated"),
         (["merge", path, feed, "--on", "id", "--delete-when", "op = 'D'"], "1 rows deleted, 1 updated, 0 inserted"),
         (["merge", path, elsewhere, "--on", "id"], "0 rows deleted, 0 updated, 1 inserted"),
+        (["optimize", path], "partitions that could be written anew"),
         (["optimize", path], "Every partition is as the newest plan wants it"),
     ]
     for arguments, expected in said:
