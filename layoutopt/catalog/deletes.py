@@ -145,11 +145,13 @@ class Marks:
         vectors: of every block with a deleted row of these entries, earlier deletes included, by the blocks' numbers.
         alone: whether rows that came beside these entries are a conflict too. A merge's new rows are of keys that the
             table lacked, so it must not meet others that bring them.
+        replaced: entries that go whole, since their rows are among those that come.
     """
 
     deleted: Mapping[EntryName, Content]
     vectors: Mapping[int, bytes]
     alone: bool = False
+    replaced: frozenset[EntryName] = frozenset()
 
     @cached_property
     def data(self) -> bytes:
@@ -218,19 +220,20 @@ def commit_deletes(
 def marked_partitions(
     base: Snapshot | None, latest: Snapshot | None, load_id: str, marks: Marks
 ) -> tuple[PartitionEntry, ...]:
-    """The entries of the newest snapshot, with rows of some deleted that were found in an earlier one.
+    """The entries of the newest snapshot, with rows of some deleted that were found in an earlier one, and some gone.
 
     Raises:
         CommitConflictError: somebody else changed one of these since.
     """
     planned_on, now = ({_name(entry): entry for entry in _entries_of(each)} for each in (base, latest))
-    for name in marks.deleted:
+    for name in (*marks.deleted, *marks.replaced):
         if now.get(name) != planned_on[name]:
             raise CommitConflictError(
                 f"partition {name[0]!r} was changed by somebody else ({_load_id(latest)!r}) while rows were being "
                 "changed; look at the table, then make the change again if it still needs it"
             )
-    return tuple(_with(entry, marks.deleted.get(_name(entry)), load_id) for entry in _entries_of(latest))
+    left = (entry for entry in _entries_of(latest) if _name(entry) not in marks.replaced)
+    return tuple(_with(entry, marks.deleted.get(_name(entry)), load_id) for entry in left)
 
 
 def _following(

@@ -30,6 +30,11 @@ class AppendSettings(VerbSettings):
     batch_id: Text | None = Field(
         None, description="names the rows: a batch is appended once [default: a digest of the source's files]"
     )
+    keep_apart: bool = Field(
+        False,
+        description="leave what earlier appends left as it is: else it is joined, in a second commit, where it has no "
+        "more rows than came since",
+    )
     publish: PublishTo = ()
     log_json: EventLog = None
 

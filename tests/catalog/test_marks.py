@@ -71,6 +71,22 @@ def test_rows_go_and_come_in_one_commit(files: TableFiles) -> None:
     assert [path for path in again.files if "/deletes/" in path] == sorted(named)
 
 
+def test_entries_are_joined_while_others_come(files: TableFiles) -> None:
+    for load_id in ("l2", "l3"):
+        late = SmallLoad(load_id, (1995,))
+        commit_load(files, latest_snapshot(files), late.plan, load_id, late.entries, late.blocks, operation=APPEND)
+    base = latest_snapshot(files)
+    beside(files, "l4", (1995,), ("1994",))
+
+    def joined(load_id: str) -> Snapshot:
+        load, marks = SmallLoad(load_id, (1995,)), Marks({}, {}, replaced=frozenset({("1995", "l2"), ("1995", "l3")}))
+        return commit_load(files, base, load.plan, load_id, load.entries, load.blocks, operation="join", marks=marks)
+
+    assert [load_id for load_id, _ in rows_of(joined("l5"))["1995"]] == ["l1", "l4", "l5"]
+    with pytest.raises(CommitConflictError, match="'1995' was changed by somebody else"):
+        joined("l6")
+
+
 def test_rows_that_only_come_leave_no_vectors(files: TableFiles) -> None:
     after = beside(files, "l2", (1995,), (), alone=True)
     assert [load_id for load_id, _ in rows_of(after)["1995"]] == ["l1", "l2"]

@@ -16,7 +16,7 @@ from layoutopt.errors import CommitConflictError, ContentMismatchError
 from layoutopt.inspect.verify import verify
 from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changing import beside, rows
+from layoutopt.spark.changing import beside, joining, rows
 from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
@@ -108,6 +108,42 @@ def test_rows_that_the_second_reading_loses_are_no_commit(
         updated(living, "id BETWEEN 10 AND 30", 1)
     living.check()
     assert TableFiles(living.path).list("_layoutopt/deletes") == ()
+
+
+def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    living = begun(spark, tmp_path, "gsop-r")
+
+    def entries() -> list[int]:
+        return [len(each) for each in Catalog.open(living.path).snapshot.by_key.values()]
+
+    living.append(3)
+    living.delete("kind = 2")  # what is marked is not written again
+    living.append(3)
+    assert entries() == [2, 2, 2]
+    living.check()
+    told = [entry.operation for entry in history(TableFiles(living.path))]
+    assert told == ["load", "append", "delete", "append", "join"]
+    assert all(of[-1].deletes is None for of in Catalog.open(living.path).snapshot.by_key.values())
+
+    rows = living.new_rows(6)
+
+    def late(*arguments: Any, **named: Any) -> LoadReport:
+        monkeypatch.undo()
+        living.model |= {row[0]: row for row in rows}
+        living.delete("price > 2.5")
+        return load(*arguments, **named)
+
+    monkeypatch.setattr(joining, "load", late)
+    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(living.frame(rows))))
+    assert report.joined is None  # somebody deleted rows of what was to be joined
+    assert entries() == [3, 3, 3]
+    living.check()
+    rows = living.new_rows(6)
+    apart = AppendSettings(table_path=living.path, source=living.source(living.frame(rows)), keep_apart=True)
+    assert append_by(spark, apart).joined is None
+    living.model |= {row[0]: row for row in rows}
+    assert entries() == [4, 4, 4]
+    assert verify(open_table(living.path)).ok
 
 
 @pytest.mark.long
