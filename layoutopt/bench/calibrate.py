@@ -32,14 +32,24 @@ from layoutopt.scan.table import Table, open_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS: Final = 400_000
+ROWS: Final = 1_600_000
 REPEATS: Final = 4
 _PARTITIONS: Final = 8
 _TABLE: Final = "t"
 _GROUPS: Final = (("part", "key", "i0", "d0", "t0"), ("i1", "i2", "d1", "d2", "t1"), ("i3", "d3", "i4", "d4", "t2"))
 """The columns of the synthetic rows, in the groups that they have where there are several layouts."""
 _SHARES: Final = (0.002, 0.05, 0.3, 1.0)
-_READ: Final = (("i0",), ("i0", "i1", "d2", "t1"), tuple(name for group in _GROUPS for name in group[1:]))
+_READ: Final = (
+    ("i0",),
+    ("t2",),
+    ("d0", "d1", "t0"),
+    ("i0", "i1", "d2", "t1"),
+    ("i1", "t2"),
+    tuple(name for group in _GROUPS for name in group[1:]),
+)
+"""What is selected: few and many columns, and long texts apart, so that bytes can be told from values."""
+_SCATTERED: Final = "i0 = 3"
+"""A condition that a tenth of the rows meets, wherever they are: much is read, and little returned."""
 
 
 @dataclass(frozen=True)
@@ -110,23 +120,20 @@ def _words(draw: np.random.Generator, count: int, words: int) -> pa.Array:
 
 
 def probes_of(rows: int) -> list[str]:
-    """The texts that are timed on each table: few and many rows, of few and many columns."""
-    texts = []
+    """The texts that are timed on each table: few and many rows, of few and many columns, together or scattered."""
+    conditions = [_SCATTERED]
     for share in _SHARES:
         first, last = int(rows * (0.5 - share / 2)), int(rows * (0.5 + share / 2))
-        for names in _READ:
-            asked = ", ".join(f"max({name})" for name in names)
-            texts.append(f"SELECT {asked} FROM {_TABLE} WHERE key >= {first} AND key < {last}")
-    return texts
+        conditions.append(f"key >= {first} AND key < {last}")
+    return [f"SELECT {', '.join(names)} FROM {_TABLE} WHERE {where}" for where in conditions for names in _READ]
 
 
 def fit(probes: Sequence[Probe]) -> EngineCosts:
-    """The costs, none below zero, that explain the seconds of probes best; long ones may be missed by more."""
+    """The costs, none below zero, that explain the seconds of probes best, of short ones as of long ones."""
     work = np.array([probe.work.counts for probe in probes])
     seconds = np.array([probe.seconds for probe in probes])
-    weight = 1 / np.sqrt(np.maximum(seconds, 1e-4))
     scale = np.maximum(work.max(axis=0), 1e-12)
-    found, _ = nnls(work / scale * weight[:, None], seconds * weight)
+    found, _ = nnls(work / scale, seconds)
     return EngineCosts({kind: rounded(float(each)) for kind, each in zip(KINDS, found / scale, strict=True)})
 
 

@@ -33,7 +33,7 @@ from layoutopt.bench.tpch.experiment import (
 from layoutopt.bench.tpch.queries import TABLE
 from layoutopt.errors import SettingError
 from layoutopt.inspect.work import scan_work
-from layoutopt.model.engine_costs import BUILT_IN, EngineCosts, Work
+from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, Work
 from layoutopt.scan.table import open_table
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ def run_queries(
     root: Path = DEFAULT_ROOT,
     cases: Sequence[str] = (),
     repeats: int = REPEATS,
+    calibration: Calibration = BUILT_IN,
     say: Callable[[str], None] = print,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Time test streams in both engines, on plain Parquet and on the optimised table.
@@ -152,12 +153,13 @@ def run_queries(
         root: the folder of all experiments; engines that were timed there are not timed again.
         cases: names of :data:`CASES`; all when empty.
         repeats: the rounds whose median counts, after one that warms everything up.
+        calibration: what predicts the seconds.
         say: told each step that is run.
 
     Returns:
         By case and engine: the ``rows`` of all answers, the ``rounds`` whose median all seconds are, ``ratio``, how
         many times faster the optimised table is, ``slowed``, the queries that take over 1.2 times as long on it and
-        20 ms, ``slowest``, the most times that one takes as long, ``predicted_seconds``, what the built-in costs say of
+        20 ms, ``slowest``, the most times that one takes as long, ``predicted_seconds``, what the calibration says of
         it (None where it was timed before they were), and by way the ``seconds`` of all queries, of them
         the ``planning_seconds``, and the seconds ``by_template``.
 
@@ -173,7 +175,9 @@ def run_queries(
         return {
             name: {
                 engine: summary_of(
-                    run(query_step(bench, CASES[name], engine, repeats), say), _templates_of(name), engine
+                    run(query_step(bench, CASES[name], engine, repeats), say),
+                    _templates_of(name),
+                    calibration.costs(engine),
                 )
                 for engine in ENGINES
             }
@@ -185,14 +189,14 @@ def _templates_of(case: str) -> list[str]:
     return [query.template for query in stream_for_testing(CASES[case].stream)]
 
 
-def summary_of(product: Mapping[str, Any], templates: Sequence[str], engine: str) -> dict[str, Any]:
-    """What is said of one engine, from the product of its step, the templates of its queries, and its name."""
+def summary_of(product: Mapping[str, Any], templates: Sequence[str], costs: EngineCosts) -> dict[str, Any]:
+    """What is said of one engine, from the product of its step, the templates of its queries, and what it costs."""
     timings = {name: Timing(**timing) for name, timing in product["timings"].items()}
     pairs = list(zip(timings[PLAIN].by_query, timings[OPTIMISED].by_query, strict=True))
     return {
         "rows": product["rows"],
         "rounds": len(timings[PLAIN].total),
-        "predicted_seconds": _predicted(product.get("work"), BUILT_IN.costs(engine)),
+        "predicted_seconds": _predicted(product.get("work"), costs),
         "ratio": timings[PLAIN].seconds / timings[OPTIMISED].seconds,
         "slowed": sum(ours > SLOWER * plain + GRACE_SECONDS for plain, ours in pairs),
         "slowest": max(ours / plain for plain, ours in pairs),

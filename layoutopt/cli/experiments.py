@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -56,10 +57,13 @@ def _tpch(settings: BenchSettings, session: Session) -> None:
 
 def _query(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.queries import queries_report, run_queries
+    from layoutopt.config.documents import read_calibration
+    from layoutopt.model.engine_costs import BUILT_IN
 
     with session.working("timing queries") as work:
         cases = settings.streams or ("chapter3",)
-        timed = run_queries(settings.sf, root=settings.folder, cases=cases, say=work.say)
+        costs = read_calibration(settings.calibration) if settings.calibration else BUILT_IN
+        timed = run_queries(settings.sf, root=settings.folder, cases=cases, calibration=costs, say=work.say)
     session.show(timed, lambda console: console.print(queries_report(timed, settings.sf)))
 
 
@@ -184,11 +188,12 @@ def _calibrate(settings: BenchSettings, session: Session) -> None:
 
     with session.working("calibrating") as work:
         found = calibrate(say=work.say)
-    settings.calibration.write_bytes(found.calibration.dumps())
+    written = settings.calibration or Path("calibration.json")
+    written.write_bytes(found.calibration.dumps())
 
     def show(console: Console) -> None:
         console.print(calibration_report(found))
-        console.print(f"Written: {settings.calibration}")
+        console.print(f"Written: {written}")
 
     session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, show)
 

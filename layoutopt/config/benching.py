@@ -73,7 +73,11 @@ class BenchSettings(VerbSettings):
         "that is in --results, or in docs/results beside the file",
     )
     seed: int = Field(0, ge=0, description="the seed of what `drift` draws at random")
-    calibration: Path = Field(Path("calibration.json"), description="the file that `calibrate` writes")
+    calibration: Path | None = Field(
+        None,
+        description="the file that `calibrate` writes [default: calibration.json], and by which `query` predicts "
+        "[default: built-in costs]",
+    )
     source: Text | None = Field(None, description="of `mine`: the rows, as `plan` takes them")
     log: Text | None = Field(None, description="of `mine`: their query log, as `analyze` takes it")
     table: Text | None = Field(None, description="of `mine`: the table's name in the log [default: the only one]")

@@ -60,9 +60,9 @@ def test_totals_and_their_ratio_are_printed() -> None:
         OPTIMISED: Timing([[0.5, 1.0]], [[1.0, 1.5]]),
     }
     product = {"rows": 7, "timings": {name: asdict(timing) for name, timing in timings.items()}}
-    assert summary_of(product, ["q3", "q5"], "duckdb")["predicted_seconds"] is None
+    assert summary_of(product, ["q3", "q5"], BUILT_IN.costs("duckdb"))["predicted_seconds"] is None
     work = [Work(queries=1), Work(queries=1, values=1e6)]
-    summary = summary_of({**product, "work": [astuple(each) for each in work]}, ["q3", "q5"], "duckdb")
+    summary = summary_of({**product, "work": [astuple(each) for each in work]}, ["q3", "q5"], BUILT_IN.costs("duckdb"))
     predicted = sum(BUILT_IN.costs("duckdb").seconds(each) for each in work)
     assert summary["predicted_seconds"] == pytest.approx(predicted, abs=1e-5) != 0
     assert (summary["rows"], summary["rounds"], summary["ratio"]) == (7, 1, 2.4)
@@ -100,9 +100,8 @@ def test_engines_are_timed_apart(tmp_path: Path) -> None:
 def test_a_query_counts_as_slowed_down_beyond_a_fifth_and_a_moment() -> None:
     plain, ours = [0.125, 0.125, 1.0], [0.15, 0.25, 0.5]
     timings = {PLAIN: Timing([plain], [plain]), OPTIMISED: Timing([ours], [ours])}
-    summary = summary_of(
-        {"rows": 3, "timings": {name: asdict(timing) for name, timing in timings.items()}}, ["q"] * 3, "spark"
-    )
+    product = {"rows": 3, "timings": {name: asdict(timing) for name, timing in timings.items()}}
+    summary = summary_of(product, ["q"] * 3, BUILT_IN.costs("spark"))
     assert (summary["slowed"], summary["slowest"]) == (1, 2.0)
 
 

@@ -1,11 +1,13 @@
 """The condition by which Spark leaves out row groups: the one under which a query is predicted to take the least time.
 
 Spark skips a row group where the condition can't hold between the minima and maxima in its footer, and then asks the
-condition of every row that it reads. Java compiles no code of more than 8,000 bytes, which some fifty ranges in a row
-or twenty-five in a tree make: each row then takes many times as long, though less in a tree, of which it sees a branch.
-So blocks between two that are needed are read along where that is cheaper, and where the query's own filter skips
-nearly as much by minima and maxima, nothing is asked at all. Rows that are read in vain are left out by the query's
-own filter.
+condition of every row that it reads. Ranges stand in the code that it makes for that, so each query has code of its
+own, whose first million rows are slow; Java compiles none of more than 8,000 bytes, which some fifty ranges in a row or
+twenty-five in a tree make: each row then takes many times as long, though less in a tree, of which it sees a branch.
+A list's values are no part of the code. So blocks are listed where the session takes lists to Parquet
+(`spark/session/listing`); of more of them than that, those between two that are needed are read along where that is
+cheaper. Where the query's own filter skips nearly as much by minima and maxima, nothing is asked at all. Rows that are
+read in vain are left out by the query's own filter.
 
 Seconds were measured on two cores of 2026 with 10,000-row blocks; only their ratios count.
 """
@@ -37,6 +39,10 @@ _TREE: Final = 150e-9
 """Seconds more in a tree of ranges."""
 _LARGE_TREE: Final = 3e-6
 """Seconds more in a tree of more than a hundred ranges."""
+_LISTED: Final = 40e-6
+"""Seconds for each block of a list, which is parsed, and asked for in the footers of files."""
+_LEAST_LISTED: Final = 11
+"""Of shorter lists Spark makes comparisons with each value, in the code."""
 _NAME: Final = 150e-9
 """Seconds to put what is known of its file beside a row, and to compare the file's name with a list."""
 _FILE: Final = 3e-3
@@ -113,9 +119,10 @@ class Choice:
 
     Attributes:
         files: the files to open by number, int64[k]; None for all.
-        starts, ends: the ranges of blocks to read, int64[r], both ends included; None where nothing is asked.
+        starts, ends: the ranges of blocks to read, int64[r], both ends included; None where no ranges are asked.
         rows: how many rows Spark reads.
         seconds: what that is predicted to take, in seconds of one core.
+        listed: the blocks to read, ascending, int64[n], where they are listed.
     """
 
     files: Ints | None
@@ -123,17 +130,20 @@ class Choice:
     ends: Ints | None
     rows: int
     seconds: float
+    listed: Ints | None = None
 
     @property
     def condition(self) -> str:
         """That a row is of one of these blocks, as a text; empty where nothing is asked."""
+        if self.listed is not None:
+            return one_of(self.listed.tolist())
         if self.starts is None or self.ends is None:
             return ""
         starts, ends = self.starts.tolist(), self.ends.tolist()
         return range_tree(starts, ends) if len(starts) > _MOST_IN_A_ROW else ranges_in_a_row(starts, ends)
 
 
-def choose(blocks: Candidates, columns: int, can_name_files: bool = True) -> Choice:
+def choose(blocks: Candidates, columns: int, can_name_files: bool = True, most_listed: int = 0) -> Choice:
     """What to ask of the blocks of a layout so that a query takes the least time.
 
     Where skipping is checked, nothing is read in vain: the check is of the answer from what is not skipped.
@@ -142,28 +152,36 @@ def choose(blocks: Candidates, columns: int, can_name_files: bool = True) -> Cho
         blocks: all blocks of the layout; at least one is needed.
         columns: how many columns the query reads.
         can_name_files: whether files may be chosen by their names; they may not be unique, or too many.
+        most_listed: how many blocks may be listed.
     """
     if switch.is_on():
         blocks = replace(blocks, spare=np.zeros_like(blocks.spare))
     opened = blocks.needed_files
     of_opened = np.isin(blocks.file, opened)
-    choices = [_choice(blocks, np.ones_like(of_opened), columns, None)]
+    can_list = int(np.count_nonzero(blocks.needed)) <= most_listed
+    choices = [_choice(blocks, np.ones_like(of_opened), columns, None, can_list)]
     if can_name_files and not of_opened.all():
-        choices.append(_choice(blocks, of_opened, columns, opened))
+        choices.append(_choice(blocks, of_opened, columns, opened, can_list))
     return min(choices, key=lambda choice: choice.seconds)
 
 
-def _choice(blocks: Candidates, here: Bits, columns: int, files: Ints | None) -> Choice:
-    """What to ask of the blocks of some files: nothing, or that a block is in some ranges."""
+def _choice(blocks: Candidates, here: Bits, columns: int, files: Ints | None, can_list: bool) -> Choice:
+    """What to ask of the blocks of some files: nothing, or that a block is listed, or in some ranges."""
     opening = len(np.unique(blocks.file[here])) * _FILE
     a_row = _ROW + _VALUE * columns + (_NAME if files is not None else 0)
-    chosen = _ranges(blocks, here, a_row)
-    ranges = replace(chosen, files=files, seconds=opening + chosen.seconds)
+    chosen = _listed(blocks, a_row) if can_list else _ranges(blocks, here, a_row)
+    asked = replace(chosen, files=files, seconds=opening + chosen.seconds)
     if (blocks.needed | blocks.spare | ~here).all():
         rows = int(blocks.rows[here].sum())
-        if opening + rows * a_row <= ranges.seconds:
+        if opening + rows * a_row <= asked.seconds:
             return Choice(files, None, None, rows, opening + rows * a_row)
-    return ranges
+    return asked
+
+
+def _listed(blocks: Candidates, a_row: float) -> Choice:
+    """Just the blocks that are needed."""
+    ids, rows = blocks.ids[blocks.needed], int(blocks.rows[blocks.needed].sum())
+    return Choice(None, None, None, rows, rows * (a_row + _TEST) + len(ids) * _LISTED, listed=ids)
 
 
 def _ranges(blocks: Candidates, here: Bits, a_row: float) -> Choice:
@@ -195,6 +213,16 @@ def _test_seconds(ranges: int) -> float:
     if ranges <= _MOST_IN_A_ROW:
         return _TEST + _RANGE * ranges
     return _TEST + (_TREE if ranges <= _MOST_IN_A_TREE else _LARGE_TREE)
+
+
+def one_of(ids: Sequence[int]) -> str:
+    """That a row's block is one of these (ascending); a short list is filled up with numbers that no block has.
+
+    >>> one_of([3, 9])
+    '_block IN (-9, -8, -7, -6, -5, -4, -3, -2, -1, 3, 9)'
+    """
+    none = range(len(ids) - _LEAST_LISTED, 0)
+    return f"{BLOCK} IN ({', '.join(map(str, [*none, *ids]))})"
 
 
 def ranges_in_a_row(starts: Sequence[int], ends: Sequence[int]) -> str:

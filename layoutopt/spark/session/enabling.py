@@ -27,6 +27,7 @@ from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.sessions import Meaning, session_meaning
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.datasource import register_format
+from layoutopt.spark.session.listing import put_back, take_lists
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.names import Named, name_tables
 from layoutopt.spark.session.read import read_to_dataframe
@@ -58,7 +59,8 @@ def enable(spark: SparkSession) -> None:
     These are the tables given a name by :func:`layoutopt.spark.register`, and those called by their path, which stands
     in backticks after the word ``layoutopt`` and a dot. Enabling twice is enabling once. The replaced methods may be
     used by several threads; what is noted for :func:`last_scans` is each thread's own. The format `layoutopt` of
-    `spark.read` is made known, too.
+    `spark.read` is made known, too. Lists of up to 400 values, by which blocks are asked for, are from then on taken to
+    Parquet as they are (the session's `spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
 
     Args:
         spark: a classic session (Spark Connect has no plans that files could be taken from).
@@ -67,6 +69,7 @@ def enable(spark: SparkSession) -> None:
         if "sql" in vars(spark):
             return
         register_format(spark)
+        session_tables(spark).lists_before = take_lists(spark)
 
         def sql(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 (Spark's name)
             return run(spark, sqlQuery, args, kwargs)
@@ -84,7 +87,9 @@ def disable(spark: SparkSession) -> None:
         for name in ("sql", "table"):
             vars(spark).pop(name, None)
         known = session_tables(spark)
+        put_back(spark, known.lists_before)
         with known.lock:
+            known.lists_before = None
             for name in list(known.hidden):
                 unregister(spark, name)
             known.hidden.clear()

@@ -40,6 +40,7 @@ from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.conditions import blocks_of, choose
+from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
 from layoutopt.sql.references import splice_relations
 
@@ -204,7 +205,7 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[S
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
     blocks, files = blocks_of(read)
-    chosen = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False)
+    chosen = choose(blocks.in_needed_files(), len(read.columns), False, most_listed(spark))
     full_path = read.table.catalog.data.full_path
     rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
     present = {column.name for column in read.columns}

@@ -28,6 +28,7 @@ from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.conditions import blocks_of, choose
+from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
 from layoutopt.spark.session.read import null_columns, parquet_files
 
@@ -134,11 +135,12 @@ def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) 
     if len(blocks.needed_files) <= _FEW_FILES and not np.isin(blocks.file, blocks.needed_files).all():
         few = views.view_of(spark, read, layout, [files[index] for index in blocks.needed_files])
         if few is not None:
-            asked = choose(blocks.in_needed_files(), len(read.columns), can_name_files=False).condition
+            chosen = choose(blocks.in_needed_files(), len(read.columns), False, most_listed(spark))
+            asked = chosen.condition
             return _Arm(few, f" WHERE {asked}" if asked else "")
     names = [path.rsplit("/", 1)[-1] for path in files]
     can_name_files = len(blocks.needed_files) <= _MOST_FILES and len(set(names)) == len(names)
-    chosen = choose(blocks, len(read.columns), can_name_files)
+    chosen = choose(blocks, len(read.columns), can_name_files, most_listed(spark))
     conditions = []
     if chosen.files is not None:
         conditions.append(f"{_FILE} IN ({', '.join(text_sql(names[index]) for index in chosen.files)})")

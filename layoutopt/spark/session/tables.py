@@ -81,6 +81,8 @@ class SessionTables:
     views: dict[str, TextView] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     of_thread: threading.local = field(default_factory=threading.local)
+    lists_before: str | None = None
+    """The session's setting for lists before it was enabled, if that was changed."""
 
     def remember(self, scans: tuple[ScanMetrics, ...]) -> None:
         """Note what this thread's last query skipped."""

@@ -40,18 +40,18 @@ def blocks_read(blocks: Candidates, choice: Choice) -> Bits:
     if not choice.condition:
         return opened
     test = re.sub(r"BETWEEN (\d+) AND (\d+)", r"in range(\1, \2 + 1)", choice.condition)
-    test = test.replace(" = ", " == ").replace("AND", "and").replace("OR", "or")
+    test = test.replace(" = ", " == ").replace("AND", "and").replace("OR", "or").replace(" IN ", " in ")
     asked = np.array([eval(test, {"_block": int(each), "range": range}) for each in blocks.ids], dtype=np.bool_)
     read: Bits = opened & asked
     return read
 
 
-@given(BLOCKS, st.integers(0, 2**62), st.integers(0, 60), st.booleans())
+@given(BLOCKS, st.integers(0, 2**62), st.integers(0, 60), st.booleans(), st.sampled_from([0, 1, 20, 400]))
 def test_all_that_is_needed_is_read_and_nothing_that_is_forbidden(
-    blocks: list[tuple[str, int, int]], first: int, columns: int, can_name_files: bool
+    blocks: list[tuple[str, int, int]], first: int, columns: int, can_name_files: bool, most_listed: int
 ) -> None:
     given_blocks = candidates([(NEEDED, 0, 5), *blocks], first)
-    choice = choose(given_blocks, columns, can_name_files)
+    choice = choose(given_blocks, columns, can_name_files, most_listed)
     read = blocks_read(given_blocks, choice)
     assert read[given_blocks.needed].all()
     assert not read[~given_blocks.needed & ~given_blocks.spare].any()
@@ -79,6 +79,17 @@ def test_no_more_ranges_than_are_compiled_where_all_are_alike() -> None:
     assert choice.condition.count("_block") <= 24
     widely = choose(candidates([(NEEDED, 0, 10_000), *[(SPARE, 0, 10_000)] * 999] * 40), columns=2)
     assert widely.rows == 400_000  # so much is skipped that a slow condition pays
+
+
+@pytest.mark.parametrize("needed", [1, 3, 40])
+def test_blocks_are_listed_where_the_session_takes_lists(needed: int) -> None:
+    """Never in so short a list that Spark would compare with each value in the code."""
+    blocks = candidates([(NEEDED, 0, 10_000), *[(SPARE, 0, 10_000)] * 2] * needed)
+    choice = choose(blocks, columns=2, most_listed=40)
+    assert choice.condition.startswith("_block IN (")
+    assert choice.condition.count(",") >= 10
+    assert choice.rows == 10_000 * needed
+    assert "IN" not in choose(blocks, columns=2, most_listed=needed - 1).condition
 
 
 def test_files_without_a_needed_block_stay_shut() -> None:

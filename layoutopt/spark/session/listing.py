@@ -1,0 +1,36 @@
+"""Whether a session takes lists of values to Parquet, which blocks can then be asked for by.
+
+Spark hands Parquet the values of a short list, and of a longer one the least and the greatest alone, which skip next to
+nothing. How long a short list may be is a setting of the session.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+_SETTING: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
+MOST_LISTED: Final = 400
+"""Parquet compares with one value after another, each a call within the last: many more would exhaust its stack."""
+
+
+def take_lists(spark: SparkSession) -> str | None:
+    """Let the session take lists of so many values; returns the setting to put back, None if it takes longer ones."""
+    before = spark.conf.get(_SETTING)
+    if int(before or 0) >= MOST_LISTED:
+        return None
+    spark.conf.set(_SETTING, MOST_LISTED)
+    return before
+
+
+def put_back(spark: SparkSession, before: str | None) -> None:
+    """Undo :func:`take_lists`, unless somebody has changed the setting since."""
+    if before is not None and spark.conf.get(_SETTING) == str(MOST_LISTED):
+        spark.conf.set(_SETTING, before)
+
+
+def most_listed(spark: SparkSession) -> int:
+    """How many blocks may be listed in this session; 0 where so few that ranges are as good."""
+    taken = int(spark.conf.get(_SETTING) or 0)
+    return MOST_LISTED if taken >= MOST_LISTED else 0
