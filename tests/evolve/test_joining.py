@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.evolve.joining import joined_from
+from layoutopt.evolve.joining import LARGER, joined_from
 
 
 def after(rows: list[int], come: int) -> tuple[list[int], int]:
@@ -23,7 +23,7 @@ def test_each_entry_has_more_rows_than_all_later_ones(sizes: list[int]) -> None:
     for size in sizes:
         rows, _ = after(rows, size)
         assert rows[0] == 500
-        assert all(one > sum(rows[place + 1 :]) for place, one in enumerate(rows) if 0 < place < len(rows) - 1)
+        assert all(one > LARGER * sum(rows[place + 1 :]) for place, one in enumerate(rows) if 0 < place < len(rows) - 1)
     assert sum(rows) == 500 + sum(sizes)
 
 
@@ -33,8 +33,17 @@ def test_appends_of_one_size_leave_few_entries_and_write_little_again(appends: i
     for _ in range(appends):
         rows, written = after(rows, 7)
         again += written
-    assert len(rows) - 1 <= math.log2(appends) + 1
-    assert again <= 7 * appends * math.log2(appends)
+    assert len(rows) - 1 <= math.log(appends, 2.5) + 2
+    assert again <= 7 * appends * math.log(appends, 5 / 3)
+
+
+def test_twenty_appends_of_about_one_size_leave_a_few_entries() -> None:
+    rows, again = [77_155], 0
+    for number in range(20):
+        rows, written = after(rows, 760 + 37 * (number * 7 % 5 - 2))
+        again += written
+    assert len(rows) <= 4
+    assert again <= 70 * 760
 
 
 def test_a_partition_of_its_own_is_not_joined_with_what_comes() -> None:
