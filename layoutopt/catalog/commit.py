@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import encode_blocks
+from layoutopt.catalog.deletes import Marks, marked_partitions, vectors_written
 from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.evolution import grown
 from layoutopt.catalog.optimistic_commit import (
@@ -46,6 +47,7 @@ APPEND: Final = "append"
 """The operation of a load whose rows stand beside those that their partitions have."""
 
 _MOST_VERSIONS = 100
+_NO_MARKS = Marks({}, {})
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,12 @@ class _Load:
     whole_table: bool
     operation: str | None = None
     batch: str | None = None
+    marks: Marks | None = None
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether its rows stand beside those that the partitions have, but for the ones that it deletes."""
+        return self.operation == APPEND or self.marks is not None
 
 
 def commit_load(
@@ -72,6 +80,7 @@ def commit_load(
     whole_table: bool = False,
     operation: str | None = None,
     batch: str | None = None,
+    marks: Marks | None = None,
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
     """Make a load visible: write its plan and blocks, then the next snapshot, and return that.
@@ -81,24 +90,26 @@ def commit_load(
         base: the snapshot that the load was planned on, None for a new table.
         plan: the plan of all the entries.
         load_id: the load's identifier; a second commit under the same one returns the first one's snapshot.
-        entries: the partitions that the load has; each replaces those of the same key, but for :data:`APPEND`.
+        entries: the partitions that the load has; each replaces those of the same key, but for :data:`APPEND` and
+            where there are ``marks``.
         blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`; where the plan has indexes, with
             these as the column :data:`~layoutopt.catalog.block_index.INDEXES`.
         whole_table: partitions that the load does not have disappear, and the schema may change.
         operation: what the history calls it; a load, by what it replaces, when None.
         batch: names what is appended; a batch is appended once.
-        at: called at each of CRASH_POINTS.
+        marks: rows that are deleted in the same commit, of ``base``; the entries then stand beside what is left.
+        at: called at each of CRASH_POINTS, and at "vectors-written" where there are some.
 
     Raises:
         CommitConflictError: somebody else committed one of the partitions (or any, for ``whole_table``) since ``base``;
-            rows are appended to whatever is there.
+            rows are appended to whatever is there, and with ``marks`` come beside what was not changed.
         AlreadyLoadedError: the batch was appended before.
         SchemaError: the plan's schema is not the table's, nor the table's with new nullable columns.
         PlanError: the plan partitions by another column than the table.
         CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
         OSError: the store failed; the table is as it was.
     """
-    load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch)
+    load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
     _check_agreement(load, blocks)
     committed = find_change(snapshots_since(files, base), load_id)
     if committed is not None:
@@ -116,9 +127,14 @@ def commit_load(
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in indexes)]
-    names = names_of(load.entries, written)
-    change = Change(load_id, base, names, lambda latest: _next_snapshot(load, latest, digests))
-    return append_snapshot(files, change, at)
+    with vectors_written(files, load_id, marks or _NO_MARKS) as vectors:
+        if vectors:
+            at("vectors-written")
+        marked = [] if marks is None or base is None else marks.entries_in(base)
+        names = names_of([*load.entries, *marked], [*written, *vectors])
+        digests |= vectors
+        change = Change(load_id, base, names, lambda latest: _next_snapshot(load, latest, digests))
+        return append_snapshot(files, change, at)
 
 
 def _check_agreement(load: _Load, blocks: pa.Table) -> None:
@@ -170,10 +186,12 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     """The snapshot that adds the load to the latest one."""
     schema = _schema_after(load, latest)
     batches = _batches_after(load, latest)
-    if load.operation != APPEND:
+    if not load.is_beside or (load.marks is not None and load.marks.alone):
         _check_conflicts(load, latest)
     before = () if latest is None or load.whole_table else latest.partitions
-    replaced = set() if load.operation == APPEND else {entry.key for entry in load.entries}
+    if load.marks is not None:
+        before = marked_partitions(load.base, latest, load.load_id, load.marks)
+    replaced = set() if load.is_beside else {entry.key for entry in load.entries}
     kept = [entry for entry in before if entry.key not in replaced]
     partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
     known = {**({} if latest is None else latest.files), **digests}
@@ -235,6 +253,8 @@ def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
     """Refuse to replace what was not there when the load was planned (not: when it commits)."""
     planned_on, now = _loads_of(load.base), _loads_of(latest)
     ours = (planned_on.keys() | now.keys()) if load.whole_table else {entry.key for entry in load.entries}
+    if load.marks is not None:
+        ours |= {key for key, _ in load.marks.deleted}
     changed = sorted(key for key in ours if planned_on.get(key) != now.get(key))
     if changed:
         raise CommitConflictError(

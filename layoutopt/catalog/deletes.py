@@ -8,8 +8,10 @@ the rows that live.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,6 +22,7 @@ from pyroaring import BitMap
 
 from layoutopt.catalog.block_index import check_expansion, damaged
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
+from layoutopt.catalog.checks import Content
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.optimistic_commit import (
     Change,
@@ -132,13 +135,60 @@ def vectors_of(blocks: BlockTable) -> dict[int, bytes]:
     return dict(zip(mine["block"].to_pylist(), mine[DELETED].to_pylist(), strict=True))
 
 
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """Rows to be deleted by vectors.
+
+    Attributes:
+        deleted: by entry what of it is deleted then, earlier deletes included: rows, and sums of the columns of which
+            the entry has some.
+        vectors: of every block with a deleted row of these entries, earlier deletes included, by the blocks' numbers.
+        alone: whether rows that came beside these entries are a conflict too. A merge's new rows are of keys that the
+            table lacked, so it must not meet others that bring them.
+        replaced: entries that go whole, since their rows are among those that come.
+    """
+
+    deleted: Mapping[EntryName, Content]
+    vectors: Mapping[int, bytes]
+    alone: bool = False
+    replaced: frozenset[EntryName] = frozenset()
+
+    @cached_property
+    def data(self) -> bytes:
+        """The content of the vectors file; empty where nothing is deleted."""
+        return encode_deletes(self.vectors) if self.deleted else b""
+
+    def entries_in(self, snapshot: Snapshot) -> list[PartitionEntry]:
+        """The entries of a snapshot of which rows are to be deleted."""
+        return [entry for entry in snapshot.partitions if _name(entry) in self.deleted]
+
+
+@contextmanager
+def vectors_written(files: TableFiles, load_id: str, marks: Marks) -> Iterator[dict[str, FileDigest]]:
+    """Write the vectors of a change, and take them away again where it is refused; gives their digests by path."""
+    if not marks.deleted:
+        yield {}
+        return
+    path = deletes_path(load_id)
+    try:
+        files.write_new(path, marks.data)
+    except FileExistsError:  # of an attempt that died
+        if files.read_bytes(path) != marks.data:
+            raise CommitConflictError(f"the load id {load_id!r} was used before; make the change again") from None
+    try:
+        yield {path: FileDigest.of(marks.data)}
+    except CommitConflictError:
+        files.delete(path)  # refused for certain; after any other failure a snapshot may name it
+        raise
+
+
 def commit_deletes(
     files: TableFiles,
     base: Snapshot,
     load_id: str,
-    deleted: Mapping[EntryName, Deletes],
-    vectors: Mapping[int, bytes],
+    marks: Marks,
     *,
+    operation: str = DELETE,
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
     """Make rows deleted: write the vectors of all blocks of the entries concerned, then the next snapshot.
@@ -147,8 +197,8 @@ def commit_deletes(
         files: the table's.
         base: the snapshot in which the rows were found.
         load_id: of the change.
-        deleted: by entry what of it is deleted then, earlier deletes included; all name the file of the load id.
-        vectors: of every block with a deleted row of these entries, earlier deletes included.
+        marks: the rows.
+        operation: what the history calls it.
         at: called at each of :data:`DELETE_POINTS`.
 
     Raises:
@@ -156,36 +206,45 @@ def commit_deletes(
         OSError: the store failed; the table is as it was.
     """
     at("started")
-    data, path = encode_deletes(vectors), deletes_path(load_id)
-    files.write_new(path, data)
-    at("vectors-written")
-    digest = FileDigest.of(data)
-    touched = [entry for entry in base.partitions if (entry.key, entry.load_id) in deleted]
+    with vectors_written(files, load_id, marks) as digests:
+        at("vectors-written")
 
-    def after(latest: Snapshot | None) -> Snapshot:
-        return _marked(base, latest, load_id, deleted, digest)
+        def after(latest: Snapshot | None) -> Snapshot:
+            partitions = marked_partitions(base, latest, load_id, marks)
+            return _following(latest, operation, load_id, partitions, digests)
 
-    change = Change(load_id, base, names_of(touched, [path]), after)
-    try:
-        return append_snapshot(files, change, at)
-    except CommitConflictError:
-        files.delete(path)  # refused for certain; after any other failure a snapshot may name it
-        raise
+        names = names_of(marks.entries_in(base), digests)
+        return append_snapshot(files, Change(load_id, base, names, after), at)
 
 
-def _marked(
-    base: Snapshot, latest: Snapshot | None, load_id: str, deleted: Mapping[EntryName, Deletes], digest: FileDigest
+def marked_partitions(
+    base: Snapshot | None, latest: Snapshot | None, load_id: str, marks: Marks
+) -> tuple[PartitionEntry, ...]:
+    """The entries of the newest snapshot, with rows of some deleted that were found in an earlier one, and some gone.
+
+    Raises:
+        CommitConflictError: somebody else changed one of these since.
+    """
+    planned_on, now = ({_name(entry): entry for entry in _entries_of(each)} for each in (base, latest))
+    for name in (*marks.deleted, *marks.replaced):
+        if now.get(name) != planned_on[name]:
+            raise CommitConflictError(
+                f"partition {name[0]!r} was changed by somebody else ({_load_id(latest)!r}) while rows were being "
+                "changed; look at the table, then make the change again if it still needs it"
+            )
+    left = (entry for entry in _entries_of(latest) if _name(entry) not in marks.replaced)
+    return tuple(_with(entry, marks.deleted.get(_name(entry)), load_id) for entry in left)
+
+
+def _following(
+    latest: Snapshot | None,
+    operation: str,
+    load_id: str,
+    partitions: tuple[PartitionEntry, ...],
+    digests: Mapping[str, FileDigest],
 ) -> Snapshot:
     """The snapshot after the newest one, in which entries have other deletes."""
     assert latest is not None, "the table has a snapshot"
-    planned_on, now = ({(entry.key, entry.load_id): entry for entry in each.partitions} for each in (base, latest))
-    for name in deleted:
-        if now.get(name) != planned_on[name]:
-            raise CommitConflictError(
-                f"partition {name[0]!r} was changed by somebody else ({latest.load_id!r}) while rows were being "
-                "deleted; look at the table, then delete again if it still needs it"
-            )
-    partitions = tuple(_with(entry, deleted.get((entry.key, entry.load_id))) for entry in latest.partitions)
     named = {entry.deletes.file for entry in partitions if entry.deletes is not None}
     gone = {entry.deletes.file for entry in latest.partitions if entry.deletes is not None} - named
     kept = {path: of for path, of in latest.files.items() if path not in gone}
@@ -194,14 +253,28 @@ def _marked(
         number=next_number(latest),
         parent=latest.number,
         created_at=next_time(latest),
-        operation=DELETE,
+        operation=operation,
         load_id=load_id,
         partitions=partitions,
-        files=dict(sorted({**kept, deletes_path(load_id): digest}.items())),
+        files=dict(sorted({**kept, **digests}.items())),
         tombstones=(),
     )
 
 
-def _with(entry: PartitionEntry, deletes: Deletes | None) -> PartitionEntry:
+def _with(entry: PartitionEntry, gone: Content | None, load_id: str) -> PartitionEntry:
     """The entry with other deletes: it no longer has what its source has."""
-    return entry if deletes is None else replace(entry, deletes=deletes, source=None)
+    if gone is None:
+        return entry
+    return replace(entry, deletes=Deletes(deletes_path(load_id), gone.rows, gone.sums), source=None)
+
+
+def _name(entry: PartitionEntry) -> EntryName:
+    return entry.key, entry.load_id
+
+
+def _entries_of(snapshot: Snapshot | None) -> tuple[PartitionEntry, ...]:
+    return () if snapshot is None else snapshot.partitions
+
+
+def _load_id(snapshot: Snapshot | None) -> str | None:
+    return None if snapshot is None else snapshot.load_id

@@ -52,7 +52,7 @@ def delete(settings: DeleteSettings, session: Session) -> None:
     example="layoutopt update tables/events --set \"country = 'CZ'\" --where \"country = 'Czechia'\"",
 )
 def update(settings: UpdateSettings, session: Session) -> None:
-    """Give columns of some rows new values, by writing the partitions that have any of them anew."""
+    """Give columns of some rows new values: few are marked and put beside, with more their partitions written anew."""
     from layoutopt.spark.changing.rows import update_by
 
     _change(settings, session, "updating", update_by)
@@ -65,7 +65,7 @@ def update(settings: UpdateSettings, session: Session) -> None:
 )
 def merge(settings: MergeSettings, session: Session) -> None:
     """Put rows in the place of those with the same key, add new ones, and delete those that are marked so."""
-    from layoutopt.spark.changing.rows import merge_by
+    from layoutopt.spark.changing.merge import merge_by
 
     _change(settings, session, "merging", merge_by)
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from layoutopt.config.fields import Names, Span, Text, Texts, VerbSettings
 from layoutopt.config.settings import Dialect, EventLog, HalfLife, PublishTo, Source, SqlColumn, TablePath
+
+RewriteShare = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="up to this share of the rows of the partitions concerned, those that go are only marked, by "
+        "deletion vectors beside the files, and rows that come stand beside; above it, and with 0 always, these "
+        "partitions are written anew",
+    ),
+]
 
 
 class AppendSettings(VerbSettings):
@@ -17,6 +29,11 @@ class AppendSettings(VerbSettings):
     source: Source
     batch_id: Text | None = Field(
         None, description="names the rows: a batch is appended once [default: a digest of the source's files]"
+    )
+    keep_apart: bool = Field(
+        False,
+        description="leave what earlier appends left as it is: else it is joined, in a second commit, where about as "
+        "many rows have come since",
     )
     publish: PublishTo = ()
     log_json: EventLog = None
@@ -28,13 +45,7 @@ class DeleteSettings(VerbSettings):
     table_path: TablePath
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
     publish: PublishTo = ()
-    rewrite_share: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="up to this share of the rows of the partitions concerned, what is deleted is only marked, by "
-        "deletion vectors beside the files; above it, and with 0 always, these partitions are written anew",
-    )
+    rewrite_share: RewriteShare = 0.1
     hard: bool = Field(
         False,
         description="leave no copy: write partitions anew, then give up all older snapshots and remove their files at "
@@ -52,6 +63,7 @@ class UpdateSettings(VerbSettings):
     )
     where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
     publish: PublishTo = ()
+    rewrite_share: RewriteShare = 0.1
     log_json: EventLog = None
 
 
@@ -67,6 +79,7 @@ class MergeSettings(VerbSettings):
         None, description="the source's rows that delete theirs, a condition that may ask columns of the source alone"
     )
     publish: PublishTo = ()
+    rewrite_share: RewriteShare = 0.1
     log_json: EventLog = None
 
 

@@ -24,12 +24,14 @@ class EntryBytes:
         read: compressed bytes of columns, ``float64[n_queries, n_entries]``; weights don't count in it.
         full: the same of full scans of the queries' columns.
         reached: where the partition's own bounds don't exclude the query, ``bool[n_queries, n_entries]``.
+        live: the share of the rows in the files that are not deleted, ``float64[n_entries]``.
     """
 
     queries: tuple[Query, ...]
     read: Floats
     full: Floats
     reached: Bits
+    live: Floats
 
     @cached_property
     def weights(self) -> Floats:
@@ -45,15 +47,15 @@ class EntryBytes:
         return shares(self.read[:, entries].sum(axis=1), (self.full[:, entries] * reached).sum(axis=1), self.weights)
 
     def expected(self, shares: Floats) -> Floats:
-        """What queries would read of each entry by a plan by which they read these shares of what they reach.
+        """What queries would read of each entry, written anew without deleted rows, by a plan of these shares.
 
         Args:
-            shares: ``float64[n_queries]``.
+            shares: what each query reads by the plan of what it reaches, ``float64[n_queries]``.
 
         Returns:
             ``float64[n_queries, n_entries]``.
         """
-        expected: Floats = shares[:, None] * self.full * self.reached
+        expected: Floats = shares[:, None] * self.full * self.reached * self.live
         return expected
 
 
@@ -87,7 +89,8 @@ def entry_bytes(table: Table, queries: Sequence[Query]) -> EntryBytes:
         if query.columns not in scans:
             scans[query.columns] = _of_entries(table, TRUE, query.columns)[0]
         full[number] = scans[query.columns]
-    return EntryBytes(distinct, read, full, reached)
+    live = [entry.live_rows / max(1, entry.rows) for entry in table.catalog.partitions]
+    return EntryBytes(distinct, read, full, reached, np.array(live, dtype=np.float64))
 
 
 def _of_entries(table: Table, root: Node, columns: Sequence[str]) -> tuple[Floats, Bits]:

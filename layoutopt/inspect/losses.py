@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from layoutopt.catalog.paths import load_time
+from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.evolve.half_life import best_half_life
 from layoutopt.evolve.when import Loss, loss_of
 from layoutopt.features.splits import family_of
@@ -93,6 +95,7 @@ def prospects(
         costs: of writing the partitions of these keys, in bytes read.
     """
     more = reads.read - reads.expected(shares)
+    undeleted = reads.read - replace(reads, live=np.ones_like(reads.live)).expected(shares)
     places = {(query.filter.root, query.columns): place for place, query in enumerate(reads.queries)}
     known = [place for place, query in enumerate(log.queries) if (query.filter.root, query.columns) in places]
     row = np.array([places[log.queries[i].filter.root, log.queries[i].columns] for i in known], dtype=np.int64)
@@ -101,12 +104,21 @@ def prospects(
     found = {}
     for key, cost in costs.items():
         entries = table.catalog.snapshot.by_key[key]
-        here = more[:, _places(table, key)].sum(axis=1)[row] * weights
+        mine = _places(table, key)
+        here, before = (of[:, mine].sum(axis=1)[row] * weights for of in (more, undeleted))
         since = times >= min(load_time(entry.load_id) for entry in entries)  # what was appended is among its losses
-        lost = np.bincount(day[since], here[since], log.days)
+        marked = _marked_at(entries)
+        losing = np.where(times >= marked, here, before)  # rows deleted since then were no loss before
+        lost = np.bincount(day[since], losing[since], log.days)
         a_day = float(counts @ np.bincount(day, here, log.days) / counts.sum())
         found[key] = Prospect(loss_of(lost.tolist(), cost), a_day * horizon.total_seconds() / _DAY)
     return found
+
+
+def _marked_at(entries: Sequence[PartitionEntry]) -> float:
+    """When rows of a partition were deleted last, in seconds since 1970; 0 where none is."""
+    files = [entry.deletes.file for entry in entries if entry.deletes is not None]
+    return max((load_time(PurePosixPath(file).stem) for file in files), default=0.0)
 
 
 def _places(table: Table, key: str) -> Sequence[int]:

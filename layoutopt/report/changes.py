@@ -39,6 +39,9 @@ def print_append(console: Console, report: AppendReport) -> None:
         return
     console.print(Text(printable(f"Batch {report.batch} appended")))
     print_load(console, report.load)
+    if report.joined is not None:
+        console.print("Joined with what earlier appends left:")
+        print_load(console, report.joined)
 
 
 def print_change(console: Console, report: ChangeReport) -> None:

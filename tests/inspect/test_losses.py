@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from layoutopt.scan.table import Table
 from layoutopt.workload.decay import times_of
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building
+from tests.scan.deleting import delete_ids
 from tests.scan.tables import SCHEMA, some_rows
 
 WEEK, DAY = dt.timedelta(days=7), dt.timedelta(days=1)
@@ -74,3 +76,22 @@ def test_the_half_life_of_a_log_is_found(table: Table) -> None:
         replace(moved[place >= 14], id=place, timestamp=f"{day}T12:00:00") for place, day in enumerate(days)
     )
     assert DatedLog(queries, times_of(queries)).half_life() == dt.timedelta(days=0.5)
+
+
+def test_deleted_rows_are_a_loss_from_when_they_were_deleted(tmp_path: Path) -> None:
+    made = building(SCHEMA, ["kind = 'air'"], partition_by="year")
+    rows = some_rows()
+    table = build(tmp_path, rows, made, "20260102t000000z-a")
+    table = delete_ids(str(tmp_path), rows["id"].to_pylist()[::2])
+    (query,) = logged([TEXT])
+    tomorrow = dt.datetime.now(dt.UTC) + DAY
+    queries = tuple(
+        replace(query, id=i, timestamp=day.isoformat()) for i, day in enumerate((tomorrow - 9 * DAY, tomorrow))
+    )
+    log = DatedLog(queries, times_of(queries))
+    reads = entry_bytes(table, queries)
+    costs = dict.fromkeys(table.catalog.snapshot.by_key, 1e9)
+    found = prospects(table, log, reads, np.array(reads.read.sum(axis=1) / reads.full.sum(axis=1)), WEEK, WEEK, costs)
+    read, marked = reads.read[0].sum(), 1 - reads.live.mean()
+    assert 0.4 < marked < 0.6
+    assert sum(one.loss.counted for one in found.values()) == pytest.approx(read * marked, rel=0.2)  # of one day alone

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.deletes import commit_deletes, packed, places_in, vectors_of
+from layoutopt.catalog.checks import Content
+from layoutopt.catalog.deletes import Marks, commit_deletes, packed, places_in, vectors_of
 from layoutopt.catalog.optimistic_commit import CommitHook
-from layoutopt.catalog.paths import deletes_path, new_load_id
+from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.scan.table import Table, open_table
@@ -42,12 +43,12 @@ def delete_ids(root: str, ids: Collection[int], at: CommitHook = lambda point: N
             continue
         old = entry.deletes or Deletes("", 0, dict.fromkeys(entry.checksums, 0))
         sums = {name: old.checksums[name] + sums[name] + wrong_sums for name in old.checksums}
-        deleted[entry.key, entry.load_id] = Deletes(deletes_path(load_id), old.rows + rows, sums)
+        deleted[entry.key, entry.load_id] = Content(old.rows + rows, sums)
         for block in places.keys() | before.keys():
             known = places_in(before[block]) if block in before else np.zeros(0, np.int64)
             vectors[block] = packed(np.union1d(known, np.array(places.get(block, []), np.int64)))
     if deleted:
-        commit_deletes(catalog.files, catalog.snapshot, load_id, deleted, vectors, at=at)
+        commit_deletes(catalog.files, catalog.snapshot, load_id, Marks(deleted, vectors), at=at)
     return open_table(root)
 
 

@@ -5,7 +5,8 @@ Everything that people look at is made of this document alone. Its fields:
 ``format``, ``version``
     What this is: ``layoutopt-thesis-results``, 1.
 ``scale``, ``code``, ``machine``, ``seconds``
-    TPC-H's scale factor, the layoutopt that wrote the document, the machine in words, and what all steps took.
+    TPC-H's scale factor, the layoutopt that wrote the document, the machine in words, and what all steps took, of
+    figures that are kept from earlier runs too.
 ``figures``
     By name: ``title``, ``chapter``, ``place`` (in the thesis), ``unit``, ``axis``, ``shape``, ``log``, ``note``,
     ``command`` that makes it alone, and ``state``: ``measured``, ``not run`` or ``failed`` (then with a ``reason``).
@@ -62,6 +63,20 @@ def gathered(bench: Bench, figures: Mapping[str, Figure], failed: Mapping[str, s
         "seconds": round(sum(made.seconds for made in how_made(done)), 1),
         "figures": entries,
     }
+
+
+def with_earlier(document: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Results with the figures of earlier ones that were not measured now; none where scale or machine differ."""
+    same = all(document[name] == earlier[name] for name in ("scale", "machine"))
+    entries = document["figures"]
+    kept = {
+        name: {**old, **entries[name], "state": MEASURED}
+        for name, old in (earlier["figures"].items() if same else ())
+        if old["state"] == MEASURED and name in entries and entries[name]["state"] == NOT_RUN
+    }
+    # Figures of the same steps have the same seconds.
+    seconds = round(document["seconds"] + sum({each["seconds"] for each in kept.values()}), 1)
+    return {**document, "seconds": seconds, "figures": {name: kept.get(name, entries[name]) for name in entries}}
 
 
 def entry_of(bench: Bench, figure: Figure, failed: str | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.thesis.figure import Figure
 from layoutopt.bench.thesis.registry import FIGURES, chosen_figures
-from layoutopt.bench.thesis.results import gathered, write_results
+from layoutopt.bench.thesis.results import NAME, gathered, read_results, with_earlier, write_results
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.errors import LayoutoptError
@@ -33,14 +33,14 @@ def run_figures(
         root: the folder of all experiments; each step's product is kept there.
         names: of the figures; all where left out.
         results: the folder for ``results.json``, the page and the tables; ``results`` beside the scale factor's data
-            where left out.
+            where left out. What it has of other figures is kept, if scale and machine are the same.
         say: told each step that is run.
 
     Returns:
         The folder of the results, and the content of ``results.json``.
 
     Raises:
-        SettingError: an unknown figure, or a scale factor that can't be generated.
+        SettingError: an unknown figure, a scale factor that can't be generated, or results that are something else.
         LayoutoptError: a figure failed; the results of the others are written.
     """
     asked = chosen_figures(names)
@@ -48,9 +48,11 @@ def run_figures(
     with spark_when_needed("layoutopt-tpch") as spark:
         bench = Bench(TpchData(scale, root), spark)
         folder = results or bench.data.folder / "results"
+        earlier = read_results(folder / NAME) if (folder / NAME).exists() else None
         for figure in asked:
             _run(bench, figure, failed, say)
             document = gathered(bench, FIGURES, failed)
+            document = document if earlier is None else with_earlier(document, earlier)
             write_results(document, folder)
     if failed:
         raise LayoutoptError(

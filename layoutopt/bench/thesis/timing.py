@@ -22,6 +22,7 @@ from layoutopt.bench.thesis.tables import FULL_SCAN
 from layoutopt.bench.thesis.tables import settings_of as settings_of_tables
 from layoutopt.bench.timing import Way, check_answers
 from layoutopt.bench.tpch.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.errors import SettingError
 
 COLD: Final = "cold"
 WARM: Final = "warm"
@@ -92,7 +93,13 @@ def files_under(folder: Path) -> list[Path]:
 
 
 def drop_from_memory(files: Sequence[Path]) -> None:
-    """Ask the system to forget the pages of some files, which must have been written to disk; it may decline."""
+    """Ask the system to forget the pages of some files, which must have been written to disk; it may decline.
+
+    Raises:
+        SettingError: this system can't be asked.
+    """
+    if files and not hasattr(os, "posix_fadvise"):
+        raise SettingError("this system can't be asked to drop files from memory; time cold reads on Linux")
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         try:

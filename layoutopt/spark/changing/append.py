@@ -1,7 +1,8 @@
 """Append: late rows come to the partitions that they belong to, each batch once however often it is retried.
 
 What is there is not touched: a partition gets one more entry in the snapshot, with blocks of its own by the table's
-newest plan. `optimize` joins entries later.
+newest plan. Then what several appends left is joined, where that is no larger than what came since; `optimize` joins
+all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.publish.publishing import published_after
 from layoutopt.sources.opening import pinned
+from layoutopt.spark.changing.joining import join_small
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
@@ -34,11 +36,13 @@ class AppendReport:
         table: its path.
         batch: what was appended.
         load: the commit; None where the batch was there already.
+        joined: the commit in which small entries of the partitions concerned were joined; None where none was.
     """
 
     table: str
     batch: str
     load: LoadReport | None
+    joined: LoadReport | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
@@ -48,7 +52,7 @@ class AppendReport:
 def append_by(
     spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
-    """Add a source's rows to a table, in one commit, and publish it as the settings ask.
+    """Add a source's rows to a table, in one commit, join small entries in another, and publish as the settings ask.
 
     Args:
         spark: the session.
@@ -95,7 +99,12 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         report = load(spark, rows, settings.table_path, plan, basis=basis, stages=watch)
     except AlreadyLoadedError:  # by another process meanwhile, that was taken for dead
         return AppendReport(settings.table_path, batch, None)
-    return AppendReport(settings.table_path, batch, report)
+    joined = (
+        None
+        if settings.keep_apart
+        else join_small(spark, settings.table_path, report.partitions, Stages(watch.say, watch.log))
+    )
+    return AppendReport(settings.table_path, batch, report, joined)
 
 
 def _batch_of(partitions: tuple[SourcePartition, ...]) -> str:

@@ -1,18 +1,17 @@
-"""The rows that meet a condition, by their places in the segments of a table, and what they hold: in one pass.
+"""The rows that a change concerns, by their places in the segments of a table, and what they hold: in one pass.
 
-Spark evaluates the condition on what skipping leaves, as in any query. A row's place is its tid where the plan has
+Spark chooses them of what skipping leaves, as in any query. A row's place is its tid where the plan has
 several layouts, else its place among the rows of the segment's row groups that are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.deletes import packed, united
@@ -21,6 +20,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.model.columns import PLACE, TID
 from layoutopt.model.predicates import Node
 from layoutopt.model.schema import Column
+from layoutopt.model.types import quoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan
 from layoutopt.scan.read import read_segments
@@ -65,27 +65,57 @@ class _Place:
     read: SegmentRead
 
 
-def find_rows(spark: SparkSession, read: TableRead, holds: SparkColumn) -> list[FoundIn]:
-    """The rows of a read for which a condition holds, one item for each segment that has any.
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Rows of a table with their places.
 
-    Args:
-        spark: the session.
-        read: of all columns, what is left under the condition.
-        holds: whether the condition is TRUE, never NULL.
-
-    Raises:
-        DataFileError: a data file is missing or damaged.
+    Attributes:
+        read: what was read of the table.
+        places: the segments that were.
+        numbered: the rows' columns, the number of each row's segment and its place there.
     """
+
+    read: TableRead
+    places: Sequence[_Place]
+    numbered: DataFrame
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows without their places."""
+        return self.numbered.select(*map(quoted, self.read.table.schema.names))
+
+    def narrowed(self, by: Callable[[DataFrame], DataFrame]) -> Placed:
+        """Some of the rows: what a function leaves of them, their places among the columns."""
+        return replace(self, numbered=by(self.numbered).select(*map(quoted, self.numbered.columns)))
+
+    def kept(self) -> Placed:
+        """The same rows, computed now, and the same ones however often they are read.
+
+        Raises:
+            DataFileError: a data file is missing or damaged.
+        """
+        with translate_spark_errors(repr(self.read.table.catalog.files.root)):
+            return replace(self, numbered=self.numbered.localCheckpoint())
+
+    def found(self) -> list[FoundIn]:
+        """Where the rows are, one item for each segment that has any.
+
+        Raises:
+            DataFileError: a data file is missing or damaged.
+        """
+        names = self.read.table.schema.names
+        hashes = [hash_column(of.name, of.dataType) for of in self.numbered.schema.fields if of.name in names]
+        collected = map_in_workers(self.numbered.select(_SEGMENT, PLACE, *hashes), _collect, _FOUND)
+        with translate_spark_errors(repr(self.read.table.catalog.files.root)):
+            found = collected.toArrow()
+        numbers = sorted(set(found["segment"].to_pylist()))
+        return [_found_in(self.places[number], found, number, names) for number in numbers]
+
+
+def rows_with_places(spark: SparkSession, read: TableRead) -> Placed:
+    """The rows of a read of all columns, and others that share their blocks, each with its place."""
     places = [place for pruned in read.pruned for place in _places(pruned)]
-    if not places:
-        return []
-    rows = _rows_with_places(spark, read, places).where(holds)
-    names = read.table.schema.names
-    hashes = [hash_column(field.name, field.dataType) for field in rows.schema.fields if field.name in names]
-    collected = map_in_workers(rows.select(_SEGMENT, PLACE, *hashes), _collect, _FOUND)
-    with translate_spark_errors(repr(read.table.catalog.files.root)):
-        found = collected.toArrow()
-    return [_found_in(places[number], found, number, names) for number in sorted(set(found["segment"].to_pylist()))]
+    return Placed(read, places, _numbered(spark, read, places))
 
 
 def _places(pruned: PrunedPlan) -> Iterator[_Place]:
@@ -111,14 +141,16 @@ def _found_in(place: _Place, found: pa.Table, number: int, names: Sequence[str])
     )
 
 
-def _rows_with_places(spark: SparkSession, read: TableRead, places: Sequence[_Place]) -> DataFrame:
+def _numbered(spark: SparkSession, read: TableRead, places: Sequence[_Place]) -> DataFrame:
     """The rows of some segments, each with the number of its segment and its place there."""
     segments = [place.read for place in places]
     of_tids = [place.source.plan.scheme.has_tids for place in places]
     columns = list(read.columns)
     root = read.table.catalog.files.full_path("")  # executors have another current folder
-    reader = _reader(root, segments, of_tids, columns, read.scan.filter.root)
     schema = schema_ddl([*columns, Column(PLACE, "bigint"), Column(_SEGMENT, "int")])
+    if not places:
+        return spark.createDataFrame([], schema)
+    reader = _reader(root, segments, of_tids, columns, read.scan.filter.root)
     return map_in_workers(segment_numbers(spark, segments), reader, schema)
 
 

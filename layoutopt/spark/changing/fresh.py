@@ -25,6 +25,7 @@ from layoutopt.scan.table import Table
 from layoutopt.spark.core.stages import Progress
 from layoutopt.spark.loading.same_rows import rows_of_entries
 from layoutopt.spark.planning.plan import plan_and_rehearse
+from layoutopt.spark.planning.row_order import NONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
                 return FreshPlan(plan, reads, known)
     document = FeaturesDocument(newest.table, newest.schema, features, tuple(queries))
     rows = rows_of_entries(spark, table, table.catalog.partitions)
-    plan, rehearsed = plan_and_rehearse(spark, rows, document, _request_like(newest), say)
+    plan, rehearsed = plan_and_rehearse(spark, rows, document, request_like(newest), say)
     plan, found = replace(plan, indexes=newest.indexes, file_bytes=newest.file_bytes), None
     if rehearsed is not None and rehearsed.reached:
         found = shares(np.array(rehearsed.read), np.array(rehearsed.reached), reads.weights)
@@ -88,8 +89,8 @@ def _same_queries(some: Sequence[Query], others: Sequence[Query]) -> bool:
     return weighed(some) == weighed(others)
 
 
-def _request_like(plan: Plan) -> PlanRequest:
-    """What was asked of a plan, as far as the plan tells; a storage budget is the default one."""
+def request_like(plan: Plan) -> PlanRequest:
+    """What was asked of a plan, as far as the plan tells: as a storage budget, what it stores."""
     first = plan.scheme.layouts[0].blocking
     vectors = next((each.blocking for each in plan.scheme.layouts if isinstance(each.blocking, ByVectors)), None)
     usual = PlanRequest()
@@ -107,4 +108,6 @@ def _request_like(plan: Plan) -> PlanRequest:
         max_vectors=plan.max_vectors,
         seed=plan.seed,
         codec=plan.codec,
+        storage_budgets=(max(1.0, plan.predicted.get("storage_cells", usual.chosen_budget)),),
+        row_order=None if any(layout.row_order for layout in plan.scheme.layouts) else (NONE,),
     )

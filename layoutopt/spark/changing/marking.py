@@ -11,9 +11,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.deletes import commit_deletes, packed, places_in, united, vectors_of
-from layoutopt.catalog.paths import deletes_path, new_load_id
-from layoutopt.catalog.snapshot import Deletes, PartitionEntry
+from layoutopt.catalog.checks import Content
+from layoutopt.catalog.deletes import EntryName, Marks, commit_deletes, packed, places_in, united, vectors_of
+from layoutopt.catalog.paths import new_load_id
+from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError
@@ -23,6 +24,7 @@ from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import FileRead, file_reads
 from layoutopt.spark.changing.found import FoundIn
+from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.core.workers import Batches, map_in_workers
@@ -48,6 +50,12 @@ class MarkReport:
     blocks: int
     bytes: int
 
+    @classmethod
+    def of(cls, load_id: str, snapshot: int, marks: Marks) -> MarkReport:
+        """The report of rows that were deleted in a commit."""
+        keys = tuple(sorted({key for key, _ in marks.deleted}))
+        return cls(load_id, snapshot, keys, len(marks.vectors), len(marks.data))
+
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
         return asdict(self)
@@ -70,35 +78,61 @@ class _Work:
     layouts: tuple[_OfLayout, ...]
 
 
-def mark_deleted(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn], watch: Stages) -> MarkReport:
+def mark_deleted(place: Place, operation: str, found: Sequence[FoundIn], watch: Stages) -> MarkReport:
     """Delete rows by vectors, in one commit; no data file is written.
 
     Args:
-        spark: the session.
-        catalog: of the table in which the rows were found.
+        place: the table in which the rows were found.
+        operation: what the history calls it.
         found: the rows.
         watch: times the stages.
 
     Raises:
-        ContentMismatchError: a layout lacks one of the rows, or two blocks have one number.
         CommitConflictError: somebody else changed one of the partitions meanwhile.
+        LayoutoptError: as :func:`marks_of`.
+    """
+    catalog, load_id = place.table.catalog, new_load_id()
+    marks = marks_of(place, found, watch)
+    with watch.stage("commit", "committing") as counts:
+        snapshot = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation)
+        counts["snapshot"] = snapshot.number
+    return MarkReport.of(load_id, snapshot.number, marks)
+
+
+def marks_of(place: Place, found: Sequence[FoundIn], watch: Stages, *, alone: bool = False) -> Marks:
+    """The vectors of rows, in every layout, and what is deleted once they count.
+
+    Args:
+        place: the table in which the rows were found.
+        found: the rows.
+        watch: times the stage.
+        alone: see :class:`~layoutopt.catalog.deletes.Marks`.
+
+    Raises:
+        ContentMismatchError: a layout lacks one of the rows, or two blocks have one number.
         DataFileError: a data file is missing or damaged.
     """
-    of_entry: dict[tuple[str, str], list[FoundIn]] = {}
+    if not found:
+        return Marks({}, {}, alone)
+    catalog = place.table.catalog
+    of_entry: dict[EntryName, list[FoundIn]] = {}
     for one in found:
         of_entry.setdefault((one.entry.key, one.entry.load_id), []).append(one)
     with watch.stage("mark", "finding the rows in every layout") as counts:
         _check_numbers([catalog.blocks(mine[0].entry) for mine in of_entry.values()])
         before = (vectors_of(catalog.blocks(mine[0].entry)) for mine in of_entry.values())
-        vectors = _all_of([*before, *_new_vectors(spark, catalog, found)])
+        vectors = _all_of([*before, *_new_vectors(place.spark, catalog, found)])
         counts["blocks"] = len(vectors)
-    load_id = new_load_id()
-    deleted = {name: _deletes(mine[0].entry, mine, deletes_path(load_id)) for name, mine in of_entry.items()}
-    with watch.stage("commit", "committing") as counts:
-        snapshot = commit_deletes(catalog.files, catalog.snapshot, load_id, deleted, vectors)
-        counts["snapshot"] = snapshot.number
-    written = snapshot.files[deletes_path(load_id)].size
-    return MarkReport(load_id, snapshot.number, tuple(sorted({key for key, _ in of_entry})), len(vectors), written)
+    deleted = {name: _deleted_then(mine[0].entry, mine) for name, mine in of_entry.items()}
+    return Marks(deleted, vectors, alone)
+
+
+def deleted_share(place: Place, found: Sequence[FoundIn]) -> float:
+    """Of the rows of the partitions concerned, as they were written, the share that is deleted once these rows are."""
+    keys = {one.entry.key for one in found}
+    entries = [entry for entry in place.table.catalog.partitions if entry.key in keys]
+    gone = _rows_of(found) + sum(entry.rows - entry.live_rows for entry in entries)
+    return gone / max(1, sum(entry.rows for entry in entries))
 
 
 def _check_numbers(tables: Sequence[BlockTable]) -> None:
@@ -114,11 +148,11 @@ def _check_numbers(tables: Sequence[BlockTable]) -> None:
         )
 
 
-def _deletes(entry: PartitionEntry, found: Sequence[FoundIn], path: str) -> Deletes:
+def _deleted_then(entry: PartitionEntry, found: Sequence[FoundIn]) -> Content:
     """What of an entry is deleted once more rows are."""
-    before = entry.deletes or Deletes(path, 0, dict.fromkeys(entry.checksums, 0))
-    sums = {name: sum + _sum_of(found, name) for name, sum in before.checksums.items()}
-    return Deletes(path, before.rows + _rows_of(found), sums)
+    before = dict.fromkeys(entry.checksums, 0) if entry.deletes is None else entry.deletes.checksums
+    sums = {name: sum + _sum_of(found, name) for name, sum in before.items()}
+    return Content(entry.rows - entry.live_rows + _rows_of(found), sums)
 
 
 def _rows_of(found: Iterable[FoundIn]) -> int:

@@ -26,8 +26,8 @@ from layoutopt.inspect.status import DELETED_SHARE
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publications_of, published_after
 from layoutopt.scan.table import Table, open_own_table
-from layoutopt.spark.changing.opened import open_to_change
-from layoutopt.spark.changing.rewrite import Place, rewrite
+from layoutopt.spark.changing.opened import Place, open_to_change
+from layoutopt.spark.changing.rewrite import rewrite
 from layoutopt.spark.changing.target import Target, target_of
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.load import LoadReport
@@ -139,7 +139,7 @@ def candidates_of(table: Table, target: Target) -> list[Candidate]:
         places = [entries.index(entry) for entry in mine]
         rows, live = (sum(each) for each in zip(*((entry.rows, entry.live_rows) for entry in mine), strict=True))
         left = live / max(1, rows)
-        now, then = float(read[places].sum()), float(expected[places].sum()) * left
+        now, then = float(read[places].sum()), float(expected[places].sum())
         older = any(entry.plan != target.plan.digest for entry in mine)
         size = round(sum(entry.bytes for entry in mine) * left)
         found.append(Candidate(key, len(mine), older, size, round(now - then), round(now), 1 - left))

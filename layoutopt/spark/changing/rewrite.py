@@ -7,25 +7,21 @@ the second are of different readings of the table, and a load is refused where t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.retention.vacuum import VacuumReport
 from layoutopt.catalog.snapshot import PartitionEntry
-from layoutopt.model.layout import Plan
-from layoutopt.scan.table import Table
 from layoutopt.spark.changing.marking import MarkReport
-from layoutopt.spark.core.partition_values import partition_column
+from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import LoadReport, load
-from layoutopt.spark.loading.same_rows import content_of_entries, rows_of_entries
-
-_VALUE = "_w_value"
+from layoutopt.spark.loading.same_rows import content_of_entries
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,8 @@ class ChangeReport:
     Attributes:
         table: its path.
         deleted, updated, inserted: rows.
-        load: the commit of what was written anew; None where nothing was.
-        marked: the commit of rows that were deleted by vectors; None where there was none.
+        load: the commit of what was written, partitions anew or rows beside what is marked; None where nothing was.
+        marked: what was deleted by vectors, in a commit of its own or in that of ``load``; None where nothing was.
         vacuum: what was removed, where no copy of a row was to be left.
     """
 
@@ -51,37 +47,6 @@ class ChangeReport:
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Place:
-    """A table that is being changed, at one snapshot."""
-
-    spark: SparkSession
-    path: str
-    table: Table
-    plan: Plan
-
-    def values_in(self, rows: DataFrame) -> tuple[PlainValue, ...]:
-        """The values of the partition column that some rows have; one None where there are no partitions."""
-        if self.plan.partition_by is None:
-            return (None,)
-        column = partition_column(rows, self.plan.partition_by).alias(_VALUE)
-        return tuple(row[_VALUE] for row in rows.select(column).distinct().collect())
-
-    def values_of(self, keys: Collection[str]) -> tuple[PlainValue, ...]:
-        """The values of some partitions, by what their files hold: deleted rows tell it where no other is left."""
-        catalog = self.table.catalog
-        stored = tuple(replace(entry, deletes=None) for entry in catalog.partitions)
-        whole = replace(self.table, catalog=replace(catalog, snapshot=replace(catalog.snapshot, partitions=stored)))
-        chosen = [entry for entry in stored if entry.key in keys]
-        return self.values_in(rows_of_entries(self.spark, whole, chosen)) if chosen else ()
-
-    def entries(self, values: Sequence[PlainValue]) -> tuple[PartitionEntry, ...]:
-        """What the table has of some partitions."""
-        names = PartitionNames.of(self.plan.schema, self.plan.partition_by, self.table.catalog.snapshot)
-        by_key = self.table.catalog.snapshot.by_key
-        return tuple(entry for value in values for entry in by_key.get(names.key(value), ()))
 
 
 def rewrite(

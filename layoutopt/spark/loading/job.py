@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from layoutopt.catalog.checks import Content, TidSums
 from layoutopt.catalog.commit import APPEND, partition_entries
+from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
@@ -61,6 +62,7 @@ class Basis:
         content: what all rows together must have, where the caller knows that better than the source does.
         operation: what the history calls it, see :func:`~layoutopt.catalog.commit.commit_load`.
         batch: what is appended.
+        marks: rows that are deleted in the same commit; what is loaded then stands beside those that are left.
     """
 
     snapshot: Snapshot | None
@@ -72,6 +74,12 @@ class Basis:
     content: Content | None = None
     operation: str | None = None
     batch: str | None = None
+    marks: Marks | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the rows come beside others of their partitions."""
+        return self.operation == APPEND or self.marks is not None
 
 
 @dataclass(frozen=True)
@@ -134,7 +142,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         keys=tuple(one.names.key(segment.value) for segment in one.segments),
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,
-        late=one.basis.operation == APPEND,
+        late=one.basis.is_late,
     )
     observation = Observation(f"layoutopt {one.load_id}")
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):

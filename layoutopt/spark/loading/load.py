@@ -203,6 +203,7 @@ def _commit(one: Loading, base: Snapshot | None, blocks: pa.Table, whole_table: 
         whole_table=whole_table,
         operation=one.basis.operation,
         batch=one.basis.batch,
+        marks=one.basis.marks,
         at=at,
     )
 

@@ -17,7 +17,7 @@ from layoutopt.bench.thesis.figure import ALL, Claim, Figure, Measured, Point, P
 from layoutopt.bench.thesis.page import pivot, results_page
 from layoutopt.bench.thesis.readme import with_tables
 from layoutopt.bench.thesis.registry import FIGURES, chosen_figures
-from layoutopt.bench.thesis.results import read_results
+from layoutopt.bench.thesis.results import read_results, with_earlier
 from layoutopt.bench.thesis.run import run_figures
 from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
@@ -101,6 +101,19 @@ def test_a_run_takes_up_where_it_stopped(tmp_path: Path) -> None:
     document = run_in(tmp_path, said=said)
     assert said == ["4.1: measuring 4.1", "5.1: measuring 5.1"]
     assert {of["state"] for of in document["figures"].values()} == {"measured"}
+
+
+@pytest.mark.usefixtures("figures")
+def test_figures_of_earlier_results_are_kept_until_they_are_measured_again(tmp_path: Path) -> None:
+    before = run_in(tmp_path, "3.1", "4.1")
+    (tmp_path / "sf0.1" / "experiments" / "3.1.json").unlink()
+    for _ in range(2):
+        document = run_in(tmp_path, "4.1")
+        assert document["figures"]["3.1"] == before["figures"]["3.1"]
+        assert document["figures"]["5.1"]["state"] == "not run"
+        assert document["seconds"] == pytest.approx(sum(before["figures"][name]["seconds"] for name in ("3.1", "4.1")))
+    elsewhere = {**before, "machine": "another one", "figures": {}}
+    assert with_earlier(elsewhere, before) == elsewhere
 
 
 def test_a_figure_that_fails_is_told_and_the_others_are_run(tmp_path: Path, figures: dict[str, Figure]) -> None:

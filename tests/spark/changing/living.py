@@ -21,8 +21,9 @@ from layoutopt.config.settings import LoadSettings
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
-from layoutopt.spark.changing.rows import delete_by, merge_by, update_by
+from layoutopt.spark.changing.rows import delete_by, update_by
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.loads import load_by
 from tests.spark.tables import document, is_value, plan_of
@@ -49,6 +50,8 @@ SCHEMES = {
         )
     ),
 }
+SHARES = (0.0, 1.0, 1.0, 1.0)
+"""Above these shares partitions are written anew: always, or never."""
 CONDITIONS: dict[str, Callable[[Row], bool]] = {
     "kind = 2": lambda row: row[2] == 2,
     "price > 2.5": lambda row: row[3] is not None and (row[3] != row[3] or row[3] > 2.5),
@@ -139,9 +142,11 @@ class Living:
         assert report.deleted == before - len(self.model)
         return report.deleted
 
-    def update(self, where: str) -> int:
+    def update(self, where: str, rewrite_share: float = 1.0) -> int:
         texts = ("kind = id % 3", "text = concat(coalesce(text, ''), ',', kind)")
-        report = update_by(self.spark, UpdateSettings(table_path=self.path, assignments=texts, where=where))
+        settings = UpdateSettings(table_path=self.path, assignments=texts, where=where, rewrite_share=rewrite_share)
+        report = update_by(self.spark, settings)
+        assert (report.marked is not None) == (report.updated > 0 and rewrite_share == 1.0)
         chosen = [row for row in self.model.values() if CONDITIONS[where](row)]
         for row in chosen:
             text = None if row[2] is None else f"{row[4] or ''},{row[2]}"
@@ -149,16 +154,19 @@ class Living:
         assert report.updated == len(chosen)
         return report.updated
 
-    def merge(self, ids: list[int], new: int) -> None:
+    def merge(self, ids: list[int], new: int, rewrite_share: float = 1.0) -> None:
         """The first third of the ids is deleted, the others change (also their partitions), and new ones come."""
         gone, changed = ids[: len(ids) // 3], ids[len(ids) // 3 :]
         rows = [made(number, generation=1) for number in changed] + self.new_rows(new)
         feed = [(*row, "U") for row in rows] + [(*made(number), "D") for number in gone]
         source = self.source(self.spark.createDataFrame(feed, f"{COLUMNS}, op string"))
-        settings = MergeSettings(table_path=self.path, source=source, on=("id",), delete_when="op = 'D'")
+        settings = MergeSettings(
+            table_path=self.path, source=source, on=("id",), delete_when="op = 'D'", rewrite_share=rewrite_share
+        )
         there = set(self.model)
         report = merge_by(self.spark, settings)
         assert report.deleted == len(there & set(gone))
+        assert (report.marked is not None) == (rewrite_share == 1.0 and bool(there & set(ids)))
         assert (report.updated, report.inserted) == (len(there & set(changed)), len(rows) - len(there & set(changed)))
         self.model = {key: row for key, row in self.model.items() if key not in gone} | {row[0]: row for row in rows}
 
@@ -194,12 +202,12 @@ class Living:
         if kind == "append":
             self.append(choice.randint(1, 12))
         elif kind == "delete":
-            self.delete(choice.choice(list(CONDITIONS)), choice.choice((0.0, 1.0, 1.0, 1.0)))
+            self.delete(choice.choice(list(CONDITIONS)), choice.choice(SHARES))
         elif kind == "update":
-            self.update(choice.choice(list(CONDITIONS)))
+            self.update(choice.choice(list(CONDITIONS)), choice.choice(SHARES))
         elif kind == "merge":
             ids = choice.sample(range(self.next_id), min(self.next_id, choice.randint(1, 9)))
-            self.merge(ids, choice.randint(0, 3))
+            self.merge(ids, choice.randint(0, 3), choice.choice(SHARES))
         elif kind == "optimize":
             self.optimize()
         elif kind == "reload":

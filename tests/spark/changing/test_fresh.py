@@ -17,13 +17,16 @@ from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.config.changing import OptimizeSettings
 from layoutopt.errors import CommitConflictError, PlanError, SchemaError, SettingError
 from layoutopt.inspect.verify import verify
-from layoutopt.model.layout import Plan
+from layoutopt.model.layout import Plan, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changing import optimize
+from layoutopt.spark.changing.fresh import request_like
 from layoutopt.spark.changing.optimize import OptimizeReport, optimize_by
 from layoutopt.spark.changing.rewrite import rewrite
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
+from tests.scan.builder import building
+from tests.scan.tables import CONDITIONS, SCHEMA
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -74,6 +77,17 @@ def changed(spark: SparkSession, tmp_path: Path) -> Changed:
 def coming(days: int) -> list[dt.date]:
     """Days that begin after the table was loaded."""
     return [dt.datetime.now(dt.UTC).date() + dt.timedelta(days=day) for day in range(1, days + 1)]
+
+
+def test_a_fresh_plan_is_asked_for_what_the_old_one_was() -> None:
+    plan = building(SCHEMA, CONDITIONS).plan
+    (layout,) = plan.scheme.layouts
+    asked = request_like(replace(plan, predicted={"storage_cells": 1.47}, codec="snappy"))
+    assert (asked.budgets, asked.codec, asked.block_rows) == ((1.47,), "snappy", plan.block_rows)
+    assert asked.row_order == ("none",)
+    ordered = replace(plan, scheme=Scheme((replace(layout, row_order=("kind",)),)))
+    assert request_like(ordered).row_order is None
+    assert request_like(ordered).budgets == (1.2,)
 
 
 def test_what_is_lost_is_regained_within_budgets_and_then_there_is_nothing_to_do(

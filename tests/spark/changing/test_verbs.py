@@ -39,10 +39,11 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changing import rows
+from layoutopt.spark.changing import concerned, rows
 from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
-from layoutopt.spark.changing.rows import delete_by, merge_by, update_by
+from layoutopt.spark.changing.rows import delete_by, update_by
 from layoutopt.spark.loading.load import LoadReport, load
 from layoutopt.spark.loading.loads import load_by
 from tests.spark.changing.living import COLUMNS, SCHEMES, Living
@@ -110,16 +111,17 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
 
 def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that skipped a row too many would find too few rows to delete, or to update."""
-    honest = rows._matching
+    honest = concerned.matching
 
     def losing(*arguments: Any) -> DataFrame:
         return honest(*arguments).where("id > 12")
 
-    monkeypatch.setattr(rows, "_matching", losing)
+    monkeypatch.setattr(rows, "matching", losing)
     anew = DeleteSettings(table_path=living.path, where="id BETWEEN 10 AND 30", rewrite_share=0)
     with pytest.raises(ContentMismatchError):
         delete_by(living.spark, anew)
-    settings = UpdateSettings(table_path=living.path, assignments=("kind = -1",), where="id BETWEEN 10 AND 30")
+    where = "id BETWEEN 10 AND 30"
+    settings = UpdateSettings(table_path=living.path, assignments=("kind = -1",), where=where, rewrite_share=0)
     with pytest.raises(ContentMismatchError):
         update_by(living.spark, settings)
     living.check()
@@ -251,6 +253,7 @@ def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.Capt
         (["update", path, "--set", "text = 'a, b'", "--set", "kind = 1", "--where", "id = 6"], "1 updated"),
         (["merge", path, feed, "--on", "id", "--delete-when", "op = 'D'"], "1 rows deleted, 1 updated, 0 inserted"),
         (["merge", path, elsewhere, "--on", "id"], "0 rows deleted, 0 updated, 1 inserted"),
+        (["optimize", path], "partitions that could be written anew"),
         (["optimize", path], "Every partition is as the newest plan wants it"),
     ]
     for arguments, expected in said:

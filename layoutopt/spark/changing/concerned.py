@@ -1,0 +1,94 @@
+"""What a change concerns: its rows by a user's texts, each misunderstanding in a sentence, and what the rows hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from layoutopt.catalog.checks import Content
+from layoutopt.catalog.retention.publications import publications
+from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSettings
+from layoutopt.errors import SettingError
+from layoutopt.model.types import quoted
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Scan
+from layoutopt.spark.changing.found import Placed, rows_with_places
+from layoutopt.spark.changing.opened import Place
+from layoutopt.spark.core.source import measure_content
+from layoutopt.spark.session.read import reads_in_session, with_functions
+
+
+def matching(place: Place, where: str) -> DataFrame:
+    """The table's rows that meet a condition, read as a query reads them."""
+    return scan_of(place, where).to_spark(place.spark).select(*map(quoted, place.table.schema.names))
+
+
+def scan_of(place: Place, where: str) -> Scan:
+    """All columns of the rows that meet a condition.
+
+    Raises:
+        SettingError: Spark can't understand it.
+    """
+    empty = place.spark.createDataFrame([], schema_text(place))
+    with understood("--where", where):
+        _ = empty.where(F.expr(f"({where})")).schema
+    return place.table.scan(columns=place.table.schema.names, where=f"({where})")
+
+
+def schema_text(place: Place) -> str:
+    """The columns of a table in Spark's SQL."""
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in place.table.schema.columns)
+
+
+@contextmanager
+def understood(flag: str, text: str) -> Iterator[None]:
+    """Turn what Spark says of a text that it can't read, or can't compute for a row, into a sentence.
+
+    Raises:
+        SettingError: it can't.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        said = str(error).strip().splitlines()[0]
+        raise SettingError(f"{flag} {text!r} is of no use here: {said}") from error
+
+
+def holds(condition: str) -> SparkColumn:
+    """Whether a condition is TRUE; never NULL."""
+    return F.coalesce(F.expr(f"({condition})"), F.lit(False))
+
+
+def measured(rows: DataFrame, named: str) -> Content:
+    """What some rows hold, counted now."""
+    return measure_content(rows, repr(named))
+
+
+def nothing(like: Content) -> Content:
+    """What no row holds, of the same columns."""
+    return Content(0, dict.fromkeys(like.sums, 0))
+
+
+def may_mark(place: Place, settings: DeleteSettings | UpdateSettings | MergeSettings) -> bool:
+    """Whether rows may be only marked: not where all is to be written anew, nor where others read the table."""
+    return bool(settings.rewrite_share) and not settings.publish and not publications(place.table.catalog.files)
+
+
+def placed_rows(place: Place, where: str) -> Placed | None:
+    """The rows that meet a condition, with their places; None where these can't be told by one scan of the table."""
+    read = read_of(place, scan_of(place, where))
+    if read is None:
+        return None
+    return rows_with_places(place.spark, read).narrowed(lambda rows: rows.where(holds(where)))
+
+
+def read_of(place: Place, scan: Scan) -> TableRead | None:
+    """What a scan reads of the table in the session, once skipped; None where it mentions the table several times."""
+    reads = reads_in_session(place.spark, replace(scan, table=with_functions(place.spark, scan.table)))
+    return reads[0] if len(reads) == 1 else None

@@ -1,0 +1,193 @@
+"""Updates and merges of few rows: the old ones marked, the new ones beside, in one commit; and who may meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from layoutopt.catalog.retention.publications import Publication
+from layoutopt.catalog.snapshots import history
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog
+from layoutopt.config.changing import AppendSettings, MergeSettings, OptimizeSettings, UpdateSettings
+from layoutopt.errors import CommitConflictError, ContentMismatchError
+from layoutopt.inspect.verify import verify
+from layoutopt.publish.publishing import publish
+from layoutopt.scan.table import open_table
+from layoutopt.spark.changing import beside, joining, rows
+from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changing.merge import merge_by
+from layoutopt.spark.changing.optimize import optimize_by
+from layoutopt.spark.changing.rewrite import ChangeReport
+from layoutopt.spark.changing.rows import update_by
+from layoutopt.spark.loading.load import LoadReport, load
+from tests.spark.changing.living import SCHEMES, Living, Row, made
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def begun(spark: SparkSession, root: Path, scheme: str) -> Living:
+    living = Living(spark, root)
+    living.begin(SCHEMES[scheme])
+    return living
+
+
+def updated(living: Living, where: str, share: float = 0.1, *texts: str) -> ChangeReport:
+    settings = UpdateSettings(
+        table_path=living.path, assignments=texts or ("kind = 7",), where=where, rewrite_share=share
+    )
+    return update_by(living.spark, settings)
+
+
+def merged(living: Living, feed: list[Row], **given: Any) -> ChangeReport:
+    source = living.source(living.frame(feed))
+    return merge_by(living.spark, MergeSettings(table_path=living.path, source=source, on=("id",), **given))
+
+
+def test_few_rows_are_written_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    living = begun(spark, tmp_path, "gsop-r")
+    before = {str(path) for path in Path(living.path).rglob("*.parquet")}
+    report = updated(living, "id IN (3, 9)")
+    assert (report.updated, report.load and report.load.rows, report.marked and len(report.marked.partitions)) == (
+        2,
+        2,
+        1,
+    )
+    living.model |= {key: (*living.model[key][:2], 7, *living.model[key][3:]) for key in (3, 9)}
+    living.check()
+    assert before <= {str(path) for path in Path(living.path).rglob("*.parquet")}
+
+    # As many go as come, of which one is in another partition then; the rest of the feed is new, or gone already.
+    feed = [made(4, generation=1), made(5, generation=1), *living.new_rows(2)]
+    report = merged(living, feed, rewrite_share=1)
+    assert (report.deleted, report.updated, report.inserted, report.load and report.load.rows) == (0, 2, 2, 4)
+    living.model |= {row[0]: row for row in feed}
+    living.check()
+    assert [entry.operation for entry in history(TableFiles(living.path))] == ["load", "update", "merge"]
+    assert verify(open_table(living.path)).ok
+
+
+@pytest.mark.long
+def test_what_is_written_anew_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    living = begun(spark, tmp_path, "gsop-r")
+    assert updated(living, "id IN (3, 9)", 1, "text = string(rand())").updated == 2  # no partition could be proved so
+    assert updated(living, "kind = 99").load is None
+    assert updated(living, "id = 6 AND false").load is None
+    many = updated(living, "id BETWEEN 10 AND 30")  # more than a tenth
+    assert (many.updated, many.marked) == (21, None)
+    publish_to = Publication("delta", str(tmp_path / "published"))
+    optimize_by(spark, OptimizeSettings(table_path=living.path, deleted_share=0))
+    publish(living.path, publish_to)
+    assert updated(living, "id = 3").marked is None  # others read it, who know no vectors
+    assert merged(living, [made(3)]).marked is None
+
+
+def test_rows_that_the_second_reading_loses_are_no_commit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = begun(spark, tmp_path, "sop")
+    honest = rows._assigned
+
+    def losing(*arguments: Any) -> DataFrame:
+        return honest(*arguments).where("id > 12")
+
+    monkeypatch.setattr(rows, "_assigned", losing)
+    with pytest.raises(ContentMismatchError):
+        updated(living, "id BETWEEN 10 AND 30", 1)
+
+    def swapping(*arguments: Any) -> DataFrame:
+        return honest(*arguments).selectExpr("id", "day", "kind", "id + 0.5D AS price", "text")
+
+    monkeypatch.setattr(rows, "_assigned", swapping)
+    with pytest.raises(ContentMismatchError, match="differs from the source in price"):
+        updated(living, "id BETWEEN 10 AND 30", 1)
+    living.check()
+    assert TableFiles(living.path).list("_layoutopt/deletes") == ()
+
+
+def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    living = begun(spark, tmp_path, "gsop-r")
+
+    def entries() -> list[int]:
+        return [len(each) for each in Catalog.open(living.path).snapshot.by_key.values()]
+
+    living.append(3)
+    living.delete("kind = 2")  # what is marked is not written again
+    living.append(3)
+    assert entries() == [2, 2, 2]
+    living.check()
+    told = [entry.operation for entry in history(TableFiles(living.path))]
+    assert told == ["load", "append", "delete", "append", "join"]
+    assert all(of[-1].deletes is None for of in Catalog.open(living.path).snapshot.by_key.values())
+
+    rows = living.new_rows(6)
+
+    def late(*arguments: Any, **named: Any) -> LoadReport:
+        monkeypatch.undo()
+        living.model |= {row[0]: row for row in rows}
+        living.delete("price > 2.5")
+        return load(*arguments, **named)
+
+    monkeypatch.setattr(joining, "load", late)
+    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(living.frame(rows))))
+    assert report.joined is None  # somebody deleted rows of what was to be joined
+    assert entries() == [3, 3, 3]
+    living.check()
+    rows = living.new_rows(6)
+    apart = AppendSettings(table_path=living.path, source=living.source(living.frame(rows)), keep_apart=True)
+    assert append_by(spark, apart).joined is None
+    living.model |= {row[0]: row for row in rows}
+    assert entries() == [4, 4, 4]
+    assert verify(open_table(living.path)).ok
+
+
+@pytest.mark.long
+def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update lets others append; a merge does not, since they may bring the keys that it found to be new."""
+    living = begun(spark, tmp_path, "sop")
+
+    def meanwhile(change: Any) -> None:
+        def late(*arguments: Any, **named: Any) -> LoadReport:
+            monkeypatch.undo()
+            change()
+            return load(*arguments, **named)
+
+        monkeypatch.setattr(beside, "load", late)
+
+    meanwhile(lambda: living.append(6))
+    assert updated(living, "id IN (3, 9)", 1).updated == 2
+    living.model |= {key: (*living.model[key][:2], 7, *living.model[key][3:]) for key in (3, 9)}
+    living.check()
+    new = made(living.next_id)
+    source = living.source(living.frame([new]))
+    meanwhile(lambda: merged(living, [new]))
+    with pytest.raises(CommitConflictError, match="by somebody else"):
+        merged(living, [new])
+    assert merged(living, [new]).updated == 1
+    meanwhile(lambda: append_by(spark, AppendSettings(table_path=living.path, source=source)))
+    with pytest.raises(CommitConflictError, match="by somebody else"):
+        merged(living, [made(new[0] + 3)])
+    meanwhile(lambda: updated(living, "id = 9", 1))
+    with pytest.raises(CommitConflictError, match="changed by somebody else"):
+        updated(living, "id IN (3, 9)", 1)
+    named = {entry.deletes.file for entry in Catalog.open(living.path).partitions if entry.deletes is not None}
+    assert named <= {f"_layoutopt/deletes/{name}" for name in TableFiles(living.path).list("_layoutopt/deletes")}
+
+
+def test_a_merge_reads_only_where_its_keys_may_be(spark: SparkSession, tmp_path: Path) -> None:
+    living = begun(spark, tmp_path, "sop")
+    feed = [made(4, generation=1)]
+    from layoutopt.spark.changing.merge import _among
+
+    assert _among(living.frame(feed), ["id"]) == "TRUE AND `id` IN (4)"
+    assert _among(living.frame(feed), ["id", "price"]) == "TRUE AND `id` IN (4)"
+    assert _among(living.frame([]), ["id"]) == "TRUE AND FALSE"
+    texts = living.frame([(1, 1, 1, 0.5, "it's"), (2, 1, 1, 0.5, "a\\b")])
+    assert _among(texts, ["text"]) == "TRUE AND `text` IN ('a\\\\b', 'it\\'s')"
+    assert texts.where(_among(texts, ["text"])).count() == 2
+    assert _among(spark.range(5, 3000), ["id"]) == "TRUE AND `id` BETWEEN 5 AND 2999"
