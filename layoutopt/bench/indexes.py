@@ -15,19 +15,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import block_statistics, reduce_blocks
 from layoutopt.catalog.storage.index_files import encode_index
+from layoutopt.indexes.expressions import parts_of, point_of
 from layoutopt.indexes.lists import matching_keys
+from layoutopt.indexes.membership import in_values
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import find_index, parameter_of
+from layoutopt.indexes.related.levenshtein import distances, texts_of
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.predicates import Col, InSet, Like, like, parse_like
+from layoutopt.model.predicates import And, Call, Col, Const, Expr, InSet, Like, Node, conjunction, like, parse_like
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.values import ValueSet
+from layoutopt.model.values import Key, ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
 if TYPE_CHECKING:
@@ -70,12 +75,14 @@ class _Case:
     column: Column
     predicate: str
     rows: Callable[[int, int], pa.Array]
-    ask: Callable[[Col, np.random.Generator], InSet | Like]
+    ask: Callable[[Col, np.random.Generator], Node]
+    free: Callable[[Node, BlockColumn], Bits]
+    of: Expr | None = None
 
     @property
-    def subject(self) -> Col:
-        """The column as filters have it."""
-        return Col(self.column.name, self.column.type)
+    def subject(self) -> Expr:
+        """What is indexed: the column as filters have it, unless the case names something else."""
+        return self.of or Col(self.column.name, self.column.type)
 
 
 def index_figures(blocks: int = BLOCKS, block_rows: int = BLOCK_ROWS, seed: int = 0) -> tuple[IndexFigure, ...]:
@@ -92,7 +99,7 @@ class _Asked:
     case: _Case
     column: BlockColumn
     bounds: BlockStatistics
-    literals: tuple[InSet | Like, ...]
+    asked: tuple[Node, ...]
     free: Bits
 
     @classmethod
@@ -100,15 +107,14 @@ class _Asked:
         """The rows of a case, asked."""
         offsets, rng = block_rows * np.arange(blocks + 1), np.random.default_rng(seed)
         column = BlockColumn(pa.chunked_array([case.rows(blocks, block_rows)]), offsets, case.column.type)
-        literals = tuple(case.ask(case.subject, rng) for _ in range(_QUERIES))
-        keys = column.keys
-        free = [reduce_blocks(np.add, matching_keys(each, keys.keys), keys.offsets) == 0 for each in literals]
-        return cls(case, column, _bounds(case.column, column), literals, np.array(free))
+        asked = tuple(case.ask(Col(case.column.name, case.column.type), rng) for _ in range(_QUERIES))
+        free = [case.free(each, column) for each in asked]
+        return cls(case, column, _bounds(case, column), asked, np.array(free))
 
     def skipped(self, *indexes: StoredIndex) -> int:
         """How many pairs of a query and a block are proved to have no match, by bounds and these indexes."""
         known = replace(self.bounds, indexes={self.case.subject: indexes})
-        found = [cannot_match(literal, known, None) for literal in self.literals]
+        found = [cannot_match(node, known, None) for node in self.asked]
         return int(np.sum(found))
 
 
@@ -136,10 +142,44 @@ def _same(stored: pa.Array) -> pa.Array:
     return stored
 
 
-def _bounds(column: Column, of: BlockColumn) -> BlockStatistics:
-    stats = block_statistics(pa.table({column.name: of.values}), of.offsets, Schema((column,)))
+def _bounds(case: _Case, of: BlockColumn) -> BlockStatistics:
+    """Minima and maxima of the columns; there are none of a piece of a text."""
+    columns, values = [case.column], [of.values]
+    if case.of is not None:
+        columns = [Column(part.name, part.type) for part in parts_of(case.of) if isinstance(part, Col)]
+        values = [pc.struct_field(of.values, [i]) for i in range(len(columns))]
+    if not columns:
+        return BlockStatistics(np.diff(of.offsets))
+    stats = block_statistics(pa.table(values, names=[c.name for c in columns]), of.offsets, Schema(tuple(columns)))
     rows = np.diff(of.offsets)
-    return BlockStatistics(rows, bounds={column.name: column_bounds(stats.field(0), rows, column.type)})
+    bounds = {c.name: column_bounds(stats.field(i), rows, c.type) for i, c in enumerate(columns)}
+    return BlockStatistics(rows, bounds=bounds)
+
+
+def _no_value(node: Node, column: BlockColumn) -> Bits:
+    """The blocks without a value that makes a literal TRUE."""
+    assert isinstance(node, InSet | Like)
+    none: Bits = reduce_blocks(np.add, matching_keys(node, column.keys.keys), column.keys.offsets) == 0
+    return none
+
+
+def _no_point(node: Node, column: BlockColumn) -> Bits:
+    both = np.ones(len(column.values), np.bool_)
+    for i, each in enumerate(node.children if isinstance(node, And) else ()):
+        assert isinstance(each, InSet)
+        both &= matching_keys(each, stored_keys(pc.struct_field(column.values, [i]), each.subject.type))
+    none: Bits = reduce_blocks(np.add, both, column.offsets) == 0
+    return none
+
+
+def _none_near(node: Node, column: BlockColumn) -> Bits:
+    assert isinstance(node, InSet)
+    assert isinstance(node.subject, Call)
+    word = node.subject.args[1]
+    assert isinstance(word, Const)
+    near = in_values(distances(texts_of(column.keys.keys), str(word.value)), node.values)
+    none: Bits = reduce_blocks(np.add, near, column.keys.offsets) == 0
+    return none
 
 
 def _scattered(blocks: int, rows: int) -> npt.NDArray[np.int64]:
@@ -191,6 +231,51 @@ def _comments(blocks: int, rows: int) -> pa.Array:
     return pa.array([" ".join(_words()[rank] for rank in row) for row in ranks.tolist()])
 
 
+def _places(blocks: int, rows: int) -> pa.Array:
+    """Two towns in each block, a few kilometres wide, of a country ten degrees wide."""
+    rng = np.random.default_rng(7)
+    towns = rng.uniform(45, 55, (blocks, 2, 2))
+    points = towns[np.arange(blocks)[:, None], rng.integers(0, 2, (blocks, rows))] + rng.normal(
+        0, 0.02, (blocks, rows, 2)
+    )
+    return pa.StructArray.from_arrays([pa.array(points[:, :, i].ravel()) for i in range(2)], names=["c0", "c1"])
+
+
+def _near_town(column: Col, rng: np.random.Generator) -> Node:
+    centre = rng.uniform(45, 55, 2)
+    sides = zip(parts_of(_POINT), centre, strict=True)
+    return conjunction([InSet(of, ValueSet.interval(*map(_key, (at - 0.2, at + 0.2)))) for of, at in sides])
+
+
+def _key(number: float) -> Key:
+    return to_key(number, "double")
+
+
+def _spellings(blocks: int, rows: int) -> pa.Array:
+    """In each block the spellings of a word of eight letters: each with two letters changed."""
+    rng = np.random.default_rng(8)
+    letters = np.repeat(np.array([list(word.encode()) for word in _words()[:blocks]], dtype=np.uint8), rows, axis=0)
+    for _ in range(2):
+        letters[np.arange(len(letters)), rng.integers(0, 8, len(letters))] = rng.integers(97, 123, len(letters))
+    return pa.array(letters.view("S8").ravel().astype("U8"))
+
+
+def _spelt(column: Col, rng: np.random.Generator) -> Node:
+    word = _words()[int(rng.integers(0, 2 * BLOCKS))]
+    return InSet(Call("levenshtein", (column, Const(word, "string")), "int"), ValueSet.interval(None, 3))
+
+
+def _agents(blocks: int, rows: int) -> pa.Array:
+    """The names of agents, ten of 500 in each block: what stands before the first slash of longer texts."""
+    rng = np.random.default_rng(9)
+    own = rng.integers(0, 500, (blocks, 10))
+    return pa.array([f"agent{n:03d}" for n in own[:, rng.integers(0, 10, rows)].ravel().tolist()])
+
+
+def _agent(column: Col, rng: np.random.Generator) -> Node:
+    return InSet(_NAME, ValueSet.point(f"agent{int(rng.integers(0, 500)):03d}"))
+
+
 def _equal(text: str, column: Col, rng: np.random.Generator) -> InSet:
     number = int(rng.integers(0, _DISTINCT))
     return InSet(column, ValueSet.point(text.format(number) if text else 7 * number))
@@ -214,15 +299,26 @@ def _hour(column: Col, rng: np.random.Generator) -> InSet:
     return InSet(column, ValueSet.interval(start, start + 3_600))
 
 
-_NUMBERS = _Case(Column("user", "bigint"), "= a number, 100,000 of them", _numbers, partial(_equal, ""))
+_POINT = point_of([Col("lat", "double"), Col("lon", "double")])
+_NAME = Call("split_part", (Col("agent", "string"), Const("/", "string"), Const(1, "int")), "string")
+_NUMBERS = _Case(Column("user", "bigint"), "= a number, 100,000 of them", _numbers, partial(_equal, ""), _no_value)
 _EMAILS = _Case(
-    Column("email", "string"), "= a text, 100,000 of them", _names, partial(_equal, "user-{:05d}@example.org")
+    Column("email", "string"),
+    "= a text, 100,000 of them",
+    _names,
+    partial(_equal, "user-{:05d}@example.org"),
+    _no_value,
 )
-_PICKED = _Case(Column("code", "string"), "= one of 2,000, 40 a block", _codes, partial(_matching, "c{}", 2_000))
-_VISITS = _Case(Column("visit", "bigint"), "an hour of a year", _visits, _hour)
-_BEGUN = _Case(Column("path", "string"), "LIKE '/s123/%'", _paths, partial(_matching, "/s{:03d}/%", 1_000))
-_ENDED = _Case(Column("path", "string"), "LIKE '%.e123'", _paths, partial(_matching, "%.e{:03d}", 400))
-_SAID = _Case(Column("comment", "string"), "LIKE '%word%'", _comments, _word)
+_PICKED = _Case(
+    Column("code", "string"), "= one of 2,000, 40 a block", _codes, partial(_matching, "c{}", 2_000), _no_value
+)
+_VISITS = _Case(Column("visit", "bigint"), "an hour of a year", _visits, _hour, _no_value)
+_BEGUN = _Case(Column("path", "string"), "LIKE '/s123/%'", _paths, partial(_matching, "/s{:03d}/%", 1_000), _no_value)
+_ENDED = _Case(Column("path", "string"), "LIKE '%.e123'", _paths, partial(_matching, "%.e{:03d}", 400), _no_value)
+_SAID = _Case(Column("comment", "string"), "LIKE '%word%'", _comments, _word, _no_value)
+_NAMED = _Case(Column("agent", "string"), "= a name, of 500, 10 a block", _agents, _agent, _no_value, _NAME)
+_TOWNS = _Case(Column("point", _POINT.type), "within 0.2 degrees of a place", _places, _near_town, _no_point, _POINT)
+_NEARLY = _Case(Column("word", "string"), "levenshtein(word, 'w') < 3", _spellings, _spelt, _none_near)
 _CASES: Sequence[tuple[_Case, Sequence[tuple[str, float | None]]]] = (
     (_NUMBERS, (("bloom", None), ("bloom", 0.05), ("value-list", 16_384), ("hybrid", None))),
     (_EMAILS, (("bloom", None), ("bloom", 0.05))),
@@ -231,6 +327,9 @@ _CASES: Sequence[tuple[_Case, Sequence[tuple[str, float | None]]]] = (
     (_BEGUN, (("prefix", 5),)),
     (_ENDED, (("suffix", 5),)),
     (_SAID, (("ngrams", None), ("ngrams", 0.1))),
+    (_NAMED, (("formatted", None),)),
+    (_TOWNS, (("geo-box", None), ("geo-box", 2))),
+    (_NEARLY, (("metric-distance", None),)),
 )
 
 

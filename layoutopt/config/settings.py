@@ -243,8 +243,10 @@ class PlanSettings(VerbSettings):
         description="what each block is indexed by, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, for queries that no feature "
         "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
         "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
-        "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), or an installed "
-        "one; also of expressions, as lower(COLUMN), COLUMN % 10, hour(COLUMN), MAP[KEY] or a function of your own",
+        "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), `metric-distance` "
+        "(levenshtein(COLUMN, 'word') < 3; characters), `formatted` (of split_part and the like; pieces), `geo-box` "
+        "(of struct(LAT, LON), ranges of both; boxes), or an installed one; also of expressions, as lower(COLUMN), "
+        "COLUMN % 10, hour(COLUMN), MAP[KEY] or a function of your own",
     )
     index_budget: Share | None = Field(
         None,

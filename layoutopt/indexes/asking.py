@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from layoutopt.errors import SettingError
+from layoutopt.indexes.expressions import is_stored, point_of
 from layoutopt.indexes.registry import check_index
 from layoutopt.model.feature import Settings
 from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import describe
 from layoutopt.model.schema import Schema
+from layoutopt.model.types import split_parts
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.expression import parse_expression
+
+_POINT: Final = re.compile(r"struct\s*\((.+)\)", re.IGNORECASE | re.DOTALL)
 
 
 def indexes_asked(
     texts: Sequence[str], schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS
 ) -> tuple[IndexSpec, ...]:
-    """The indexes that texts like ``user:bloom``, ``lower(email):ngrams`` or ``user:bloom:0.05`` ask for.
+    """The indexes that texts like ``user:bloom``, ``user:bloom:0.05`` or ``struct(lat, lon):geo-box`` ask for.
 
     Raises:
         SettingError: a text is of another form, or no load could build its index.
@@ -34,7 +41,15 @@ def _parsed(text: str, schema: Schema, settings: Settings | None, udfs: Udfs) ->
         subject, _, kind = subject.rpartition(":")
     if not subject:
         raise SettingError(f"--index {text!r} names no type; write COLUMN:TYPE, as in user:bloom")
-    expression = parse_expression(subject, schema, settings, udfs)
+    point = _POINT.fullmatch(subject)
+    if point is None:
+        expression = parse_expression(subject, schema, settings, udfs)
+    else:
+        parts = [parse_expression(part, schema, settings, udfs) for part in split_parts(point[1])]
+        unstored = [describe(part) for part in parts if not is_stored(part)]
+        if unstored:
+            raise SettingError(f"--index {text!r}: {unstored[0]} is no column; name columns within struct(...)")
+        expression = point_of(parts)
     try:
         return IndexSpec(expression, kind, parameter)
     except ValueError as error:

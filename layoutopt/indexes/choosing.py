@@ -4,48 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
+from layoutopt.catalog.keys import FLOATS
 from layoutopt.extensions import names
-from layoutopt.indexes.expressions import is_worth_indexing
+from layoutopt.indexes.expressions import is_stored, is_worth_indexing, point_of
+from layoutopt.indexes.protocol import Index, JointIndex, functions_of, suits
 from layoutopt.indexes.registry import BUILT_IN, find_index
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.predicates import And, InSet, Like, Node, Or
+from layoutopt.model.predicates import And, Call, Const, Expr, InSet, Like, Node, Or
+from layoutopt.model.types import decimal_digits
 
 _FURTHER: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
-    {"bloom": (0.05,), "prefix": (4,), "suffix": (4,), "ngrams": (0.1,)}
+    {"bloom": (0.05,), "prefix": (4,), "suffix": (4,), "ngrams": (0.1,), "geo-box": (32,)}
 )
 """Parameters that are tried besides the types' own."""
+_MOST_COORDINATES: Final = 4
+"""Of one AND, that are tried in pairs."""
 
 
 def candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
     """The indexes, built in or installed, that could serve some literal of these filters, each once, in their order."""
     found: dict[IndexSpec, None] = {}
-    for literal in dict.fromkeys(literal for root in filters for literal in _literals(root)):
-        for kind in names("indexes", BUILT_IN):
-            if is_worth_indexing(literal.subject) and _serves(kind, literal):
-                for parameter in (None, *_FURTHER.get(kind, ())):
-                    found[IndexSpec(literal.subject, kind, parameter)] = None
+    nodes = dict.fromkeys(node for root in filters for node in _nodes(root))
+    for node in nodes:
+        for subject, kind in _points_asked(node) if isinstance(node, And) else _asked(node):
+            for parameter in (None, *_FURTHER.get(kind, ())):
+                found[IndexSpec(subject, kind, parameter)] = None
     return tuple(found)
 
 
-def _serves(kind: str, literal: InSet | Like) -> bool:
-    index = find_index(kind)
-    if isinstance(literal, InSet) and literal.values.is_empty:
-        return False  # IS NULL: counts of NULLs say all
-    return index.storage(literal.subject.type) is not None and index.serves(literal)
+def _asked(node: Node) -> Iterator[tuple[Expr, str]]:
+    """The indexes that could deny a literal to some block, by what they are of."""
+    if not isinstance(node, InSet | Like) or (isinstance(node, InSet) and node.values.is_empty):
+        return  # IS NULL: counts of NULLs say all
+    for kind in names("indexes", BUILT_IN):
+        index = find_index(kind)
+        if index.serves(node):
+            for subject in subjects_of(node, index):
+                if is_worth_indexing(subject) and suits(index, subject):
+                    yield subject, kind
 
 
-def _literals(node: Node) -> Iterator[InSet | Like]:
+def subjects_of(literal: InSet | Like, index: Index) -> tuple[Expr, ...]:
+    """The expressions whose indexes of a type are asked a literal: its own, or what that is a function of."""
+    subject = literal.subject
+    if not isinstance(subject, Call) or subject.fn not in functions_of(index):
+        return (subject,)
+    return tuple(arg for arg in subject.args if not isinstance(arg, Const))
+
+
+def _points_asked(conjunction: And) -> Iterator[tuple[Expr, str]]:
+    """The indexes of two coordinates that ranges of both ask for: of fractions, by which most places are told."""
+    ranges = [
+        child.subject
+        for child in conjunction.children
+        if isinstance(child, InSet) and not child.null and child.values.points() is None and not child.values.is_all
+    ]
+    coordinates = [each for each in ranges if is_stored(each) and (each.type in FLOATS or decimal_digits(each.type))]
+    for pair in combinations(coordinates[:_MOST_COORDINATES], 2):
+        point = point_of(pair)
+        for kind in names("indexes", BUILT_IN):
+            index = find_index(kind)
+            if isinstance(index, JointIndex) and suits(index, point):
+                yield point, kind
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
     if isinstance(node, And | Or):
         for child in node.children:
-            yield from _literals(child)
-    elif isinstance(node, InSet | Like):
-        yield node
+            yield from _nodes(child)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ letters are unknown, and their blocks get no index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.catalog.keys import one_chunk
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import GET_FIELD
+from layoutopt.model.types import split_parts
 
+_STRUCT: Final = "struct"
 _ON_ASCII: Final[Mapping[str, Callable[[Any], Any]]] = {"lower": pc.ascii_lower, "upper": pc.ascii_upper}
 
 
@@ -35,6 +38,26 @@ class Evaluated:
 def is_stored(expr: Expr) -> bool:
     """Whether the expression's values stand in files as they are: a column, or a field of a struct."""
     return isinstance(expr, Col) or (isinstance(expr, Call) and expr.fn == GET_FIELD and is_stored(expr.args[0]))
+
+
+def point_of(parts: Sequence[Expr]) -> Call:
+    """The struct of some expressions, as an index of all of them is of.
+
+    >>> point_of([Col("lat", "double"), Col("lon", "int")]).type
+    'struct<c0:double,c1:int>'
+    """
+    return Call(_STRUCT, tuple(parts), f"struct<{','.join(f'c{i}:{part.type}' for i, part in enumerate(parts))}>")
+
+
+def parts_of(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions that a struct is made of: those of :func:`point_of`, or its fields; none of another type."""
+    if isinstance(expr, Call) and expr.fn == _STRUCT:
+        return expr.args
+    inner = expr.type.removeprefix("struct<").removesuffix(">")
+    if inner == expr.type:
+        return ()
+    fields = (part.partition(":") for part in split_parts(inner))
+    return tuple(Call(GET_FIELD, (expr, Const(name, "string")), type) for name, _, type in fields)
 
 
 def stored_values(expr: Expr, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
@@ -55,8 +78,8 @@ def stored_values(expr: Expr, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArra
 
 
 def is_computed_here(expr: Expr) -> bool:
-    """Whether :func:`evaluate` knows the expression: of :func:`is_stored`, or ``lower`` or ``upper`` of texts."""
-    if is_stored(expr):
+    """Whether :func:`evaluate` knows the expression: of :func:`is_stored`, structs of such, or a text's case folded."""
+    if is_stored(expr) or (isinstance(expr, Call) and expr.fn == _STRUCT and all(map(is_stored, expr.args))):
         return True
     return isinstance(expr, Call) and expr.fn in _ON_ASCII and expr.type == "string" and _is_of_text(expr.args)
 
@@ -83,21 +106,24 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
     """
     if not is_computed_here(expr):
         raise ValueError(f"{expr} can't be computed here")
-    (name,) = expr.columns
-    if name not in rows.column_names:
+    if not expr.columns <= set(rows.column_names):
         return None
     if is_stored(expr):
         return Evaluated(_chunked(stored_values(expr, rows)))
     assert isinstance(expr, Call), "nothing else is computed here"
-    values = _chunked(stored_values(expr.args[0], rows))
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    texts = values.cast(pa.large_binary())
+    if expr.fn == _STRUCT:
+        parts = [one_chunk(_plain(_chunked(stored_values(arg, rows)))) for arg in expr.args]
+        return Evaluated(_chunked(pa.StructArray.from_arrays(parts, names=[f"c{i}" for i in range(len(parts))])))
+    texts = _plain(_chunked(stored_values(expr.args[0], rows))).cast(pa.large_binary())
     beyond = np.asarray(pc.match_substring_regex(texts, rb"[^\x00-\x7f]").fill_null(False))
     # Bytes that are no text stay as they are where they are unknown anyway.
     ascii_only = pc.if_else(pa.array(beyond), pa.scalar(b"", pa.large_binary()), texts).cast(pa.large_string())
     folded = _ON_ASCII[expr.fn](ascii_only)
     return Evaluated(_chunked(folded), beyond)
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:

@@ -6,11 +6,11 @@ package under the entry point ``layoutopt.indexes``; ``tests/indexes/test_soundn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.indexes.block_values import block_values
 from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.predicates import InSet, Like
+from layoutopt.model.predicates import Expr, InSet, Like
 from layoutopt.model.values import key_kind
 
 
@@ -125,6 +125,9 @@ def _is_utf8(texts: pa.Array) -> bool:
 class Index(Protocol):
     """One type of index.
 
+    A type may also have ``functions``, a frozenset of names (:func:`functions_of`), ``suits`` (:func:`suits`), and be
+    a :class:`JointIndex`.
+
     Soundness: where :meth:`cannot_match` is TRUE, none of the values that :meth:`measure` saw in the block makes the
     literal TRUE. So whatever the type can't tell (another kind of literal, a NULL in place of what is stored, bytes
     that it never wrote) is FALSE.
@@ -154,3 +157,33 @@ class Index(Protocol):
             stored: what :meth:`measure` gave, of blocks of several loads.
             parameter: as when it was measured.
         """
+
+
+@runtime_checkable
+class JointIndex(Protocol):
+    """A type of index that is also asked of several expressions at once, whose values it has as structs.
+
+    Soundness: where :meth:`cannot_match_all` is TRUE, no row of the block, with none of the expressions NULL, makes all
+    of the literals TRUE.
+    """
+
+    def cannot_match_all(self, literals: Sequence[InSet], stored: pa.Array, parameter: float) -> Bits:
+        """The blocks of which that is proved, ``bool[n]``.
+
+        Args:
+            literals: one of each field of the struct, in their order; NULL makes none of them TRUE.
+            stored: what :meth:`Index.measure` gave, of blocks of several loads.
+            parameter: as when it was measured.
+        """
+
+
+def functions_of(index: Index) -> frozenset[str]:
+    """The functions whose literals a type is asked too: of the values that it measured and of constants."""
+    found: frozenset[str] = getattr(index, "functions", frozenset())
+    return found
+
+
+def suits(index: Index, subject: Expr) -> bool:
+    """Whether a type has use for an expression: for values of its type and, if it is choosy, for just that one."""
+    choosy: Callable[[Expr], bool] | None = getattr(index, "suits", None)
+    return index.storage(subject.type) is not None and (choosy is None or choosy(subject))

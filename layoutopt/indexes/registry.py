@@ -12,9 +12,13 @@ from layoutopt.indexes.bloom import Bloom
 from layoutopt.indexes.gap_list import GapList
 from layoutopt.indexes.hybrid import Hybrid
 from layoutopt.indexes.ngrams import NGrams
-from layoutopt.indexes.protocol import Index
+from layoutopt.indexes.protocol import Index, suits
+from layoutopt.indexes.related.formatted import Formatted
+from layoutopt.indexes.related.geo_box import GeoBox
+from layoutopt.indexes.related.metric_distance import MetricDistance
 from layoutopt.indexes.value_list import ValueList
 from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import describe
 
 BUILT_IN: Final[Mapping[str, Index]] = {
     "value-list": ValueList(),
@@ -24,6 +28,9 @@ BUILT_IN: Final[Mapping[str, Index]] = {
     "prefix": Prefix(),
     "suffix": Suffix(),
     "ngrams": NGrams(),
+    "formatted": Formatted(),
+    "geo-box": GeoBox(),
+    "metric-distance": MetricDistance(),
 }
 
 
@@ -60,8 +67,14 @@ def check_index(spec: IndexSpec) -> None:
         SettingError: its type is not there or has no use for the expression's values, or its parameter is out of range.
     """
     parameter_of(spec)
-    if find_index(spec.kind).storage(spec.subject.type) is None:
+    index = find_index(spec.kind)
+    if index.storage(spec.subject.type) is None:
         raise SettingError(
             f"the index {spec} is of values of the type {spec.subject.type!r}, for which {spec.kind} has no use; "
             "choose another type of index"
+        )
+    if not suits(index, spec.subject):
+        raise SettingError(
+            f"the index {spec} is of {describe(spec.subject)}, for which {spec.kind} has no use; name an expression "
+            "that it is meant for, as `layoutopt plan --help` shows"
         )

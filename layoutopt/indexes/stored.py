@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.errors import SettingError
-from layoutopt.indexes.protocol import Index
+from layoutopt.indexes.expressions import parts_of
+from layoutopt.indexes.protocol import Index, JointIndex, functions_of
 from layoutopt.indexes.registry import find_index, parameter_of
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
@@ -35,21 +36,41 @@ class StoredIndex:
     n: int
     read: Callable[[], pa.Array | None]
 
+    @property
+    def functions(self) -> frozenset[str]:
+        """Those that its type knows."""
+        return functions_of(self.index)
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """What it is of, where its type is asked of several expressions at once."""
+        return parts_of(self.spec.subject) if isinstance(self.index, JointIndex) else ()
+
     def cannot_match(self, literal: Literal) -> Bits:
         """What the index proves; nothing where its file is missing or damaged, or of another type.
 
         Raises:
             SettingError: the type, another package's, answers for another number of blocks.
         """
-        nothing = np.zeros(self.n, np.bool_)
         if not isinstance(literal, InSet | Like) or not self.index.serves(literal):
-            return nothing
+            return np.zeros(self.n, np.bool_)
+        return self._proved(partial(self.index.cannot_match, literal))
+
+    def cannot_match_all(self, literals: Sequence[InSet]) -> Bits:
+        """What the index proves of literals of all its :attr:`parts`, as :meth:`cannot_match` of one.
+
+        Raises:
+            SettingError: as :meth:`cannot_match`.
+        """
+        if not isinstance(self.index, JointIndex):
+            return np.zeros(self.n, np.bool_)
+        return self._proved(partial(self.index.cannot_match_all, literals))
+
+    def _proved(self, prove: Callable[[pa.Array, float], Bits]) -> Bits:
         stored = self.read()
-        if stored is None:
-            return nothing
-        if stored.type != self.index.storage(self.spec.subject.type):
-            return nothing
-        proved: Bits = self.index.cannot_match(literal, stored, parameter_of(self.spec))
+        if stored is None or stored.type != self.index.storage(self.spec.subject.type):
+            return np.zeros(self.n, np.bool_)
+        proved = prove(stored, parameter_of(self.spec))
         if proved.dtype != np.bool_ or proved.shape != (self.n,):
             raise SettingError(
                 f"the index {self.spec} answered {proved.dtype}{proved.shape} for {self.n} blocks, no bool for each; "

@@ -16,7 +16,7 @@ from layoutopt.model.arrays import Bits, Ints, Keys, Packed, Words
 from layoutopt.model.vectors import feature_bit
 
 if TYPE_CHECKING:
-    from layoutopt.model.predicates.nodes import Expr, Literal, Node
+    from layoutopt.model.predicates.nodes import Expr, InSet, Literal, Node
 
 UNKNOWN_NULLS = -1
 
@@ -67,11 +67,26 @@ class BlockIndex(Protocol):
     literal TRUE. Of rows where the expression is NULL it says nothing.
     """
 
+    @property
+    def functions(self) -> frozenset[str]:
+        """The functions of the expression, and of constants, whose literals it is asked too."""
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """The expressions that it is asked of together, joined by AND; none where it is of a single one."""
+
     def cannot_match(self, literal: Literal) -> Bits:
         """The blocks of which that is proved, ``bool[n]``; none for a literal that the index does not serve.
 
         Args:
-            literal: of the expression alone, and one that NULL does not make TRUE.
+            literal: of the expression alone or of one of :attr:`functions` of it, and one that NULL does not make TRUE.
+        """
+
+    def cannot_match_all(self, literals: Sequence[InSet]) -> Bits:
+        """The blocks of which it is proved that no row makes all of the literals TRUE, ``bool[n]``.
+
+        Args:
+            literals: one of each of :attr:`parts`, none of which NULL makes TRUE.
         """
 
 

@@ -1,8 +1,8 @@
 """cannot_match: the one skipping rule, over all blocks at once, shared by search and scan.
 
 A node of a filter's AND/OR tree can't match a block if a feature that subsumes the node has bit 0 in the block's union
-vector (Sun 2017, 3.5), or a statistic or an index of the block proves it; for AND, if any child can't; for OR, if all
-can't.
+vector (Sun 2017, 3.5), or a statistic or an index of the block proves it; for AND, if any child can't, or an index of
+several expressions proves it of some of them together; for OR, if all can't.
 
 The invariant: where the answer is TRUE, no row of the block makes the node TRUE. Whatever is missing or unknown (a
 feature, a bound, a count of NULLs, an index, a kind of literal) proves nothing, so the block might match.
@@ -129,6 +129,8 @@ class _Check:
             case And(children):
                 for child in children:
                     proved |= self.cannot(child)
+                if self.indexed is not None:
+                    proved |= self.indexed.packed(node)
             case Or(children):
                 proved |= self._all_of(children)
             case _:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import RUN_CODE
-from layoutopt.model.schema import Column
-from layoutopt.model.udf import Udfs
-from layoutopt.model.values import to_key
 from layoutopt.sql import nested
+from layoutopt.sql.calls import arithmetic, moments, pieces
+from layoutopt.sql.calls.subjects import Context, Operand, Reader, Subject, cast_subject, const, explicit_cast
 from layoutopt.sql.functions import (
     DATE_TRUNC_UNITS,
     EXTRACT_UNITS,
@@ -27,48 +24,7 @@ from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant
 from layoutopt.sql.types.fold import fold
-from layoutopt.sql.types.rules import (
-    INTEGER_DIGITS,
-    common_type,
-    compared_type,
-    exact_digits,
-    is_integer,
-    is_number,
-    normal_type,
-)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What a condition is about: an expression of columns.
-
-    Attributes:
-        expr: the expression as it is evaluated.
-        type: the type it is compared as. It may be wider than the expression's own type where the widening keeps
-            every value and order (``cast(x as bigint)`` of an int x), so that the cast can be left out.
-    """
-
-    expr: Expr
-    type: str
-
-
-Operand = TypedConstant | Subject
-
-
-@dataclass(frozen=True)
-class Context:
-    """What an expression is read in.
-
-    Attributes:
-        resolve: the table's column that a reference means, and the names of the fields of it that follow; raises
-            :class:`Unusable` where it is none.
-        settings: the session settings that decide types and meaning.
-        udfs: the deterministic functions that the user declared.
-    """
-
-    resolve: Callable[[exp.Column], tuple[Column, tuple[str, ...]]]
-    settings: Settings
-    udfs: Udfs = field(default_factory=dict)
+from layoutopt.sql.types.rules import is_integer, is_number, normal_type
 
 
 def operand(node: exp.Expr, context: Context) -> Operand:
@@ -104,49 +60,8 @@ def subject(node: exp.Expr, context: Context) -> Subject:
             raise Unusable("unsupported-function", f"{node.sql('spark')} has an argument that is not followed here")
         arguments = [node.args[name] for name in function.arguments if node.args.get(name) is not None]
         return _called(function, arguments, context)
-    if type(node) in TRY_ARITHMETIC:
-        return _arithmetic(node, context)
     code = "unsupported-function" if isinstance(node, exp.Func) else "unsupported-expression"
     raise Unusable(code, f"{node.sql('spark')} has no exact meaning here")
-
-
-def cast_subject(given: Subject, to: str, context: Context) -> Subject:
-    """The subject cast to a type, in a form that fails on no row (a value that can't be cast is NULL).
-
-    Raises:
-        Unusable: ``coercion``: no such cast, or ANSI mode is off, where casts wrap around.
-    """
-    if given.type == to:
-        return given
-    if _keeps_values(given.type, to):
-        return Subject(given.expr, to)
-    if not context.settings.ansi:
-        raise Unusable("coercion", f"a cast to {to} has another meaning without ANSI mode")
-    if "<" in given.type or "<" in to or to.startswith("interval"):
-        raise Unusable("coercion", f"a cast from {given.type} to {to} is not followed here")
-    if to == "float" and given.type in ("int", "bigint"):
-        # Spark's optimiser drops it below a cast to double, and compares the digits that it would have rounded
-        raise Unusable("inexact", f"a cast from {given.type} to float rounds, or not, by where it stands")
-    return Subject(Call("try_cast", (explicit_cast(given),), to), to)
-
-
-def explicit_cast(given: Subject) -> Expr:
-    """The expression with its type as evaluated: a cast that was left out is written down."""
-    if given.expr.type == given.type:
-        return given.expr
-    return Call("try_cast", (given.expr,), given.type)
-
-
-def _keeps_values(source: str, to: str) -> bool:
-    """Whether a cast changes no value and no comparison, so that it can be left out."""
-    if is_integer(source) and is_integer(to):
-        return INTEGER_DIGITS[source] <= INTEGER_DIGITS[to]
-    if to == "double":
-        return source in ("float", "tinyint", "smallint", "int")
-    before, after = exact_digits(source), exact_digits(to)
-    if before is None or after is None or is_integer(to):
-        return False
-    return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
 
 
 def _column(node: exp.Expr, context: Context) -> Subject:
@@ -209,20 +124,6 @@ def _argument(node: exp.Expr, kind: str, context: Context) -> Expr:
     if kind == "string" and given.type == "binary":
         raise Unusable("coercion", f"{node.sql('spark')} is binary, where functions of strings mean something else")
     return explicit_cast(cast_subject(given, kind, context))
-
-
-def const(constant: TypedConstant) -> Const:
-    """The model's constant.
-
-    Raises:
-        Unusable: ``inexact``: the type can't hold the value.
-    """
-    if constant.value is None:
-        return Const(None, constant.type)
-    try:
-        return Const(to_key(constant.value, constant.type), constant.type)
-    except ValueError as error:
-        raise Unusable("inexact", str(error)) from error
 
 
 def _user_defined(node: exp.Expr, context: Context) -> Subject:
@@ -288,35 +189,12 @@ def _date_trunc(node: exp.Expr, context: Context) -> Subject:
     return Subject(Call("date_trunc", (Const(unit, "string"), moment), "timestamp"), "timestamp")
 
 
-def _coalesce(node: exp.Expr, context: Context) -> Subject:
-    given = [operand(each, context) for each in (node.this, *node.expressions)]
-    kind = "void"
-    for each in given:
-        kind = compared_type(kind, each.type, ansi=context.settings.ansi, listed=True)
-    arguments = tuple(
-        const(cast_constant(each, kind, context.settings.time_zone))
-        if isinstance(each, TypedConstant)
-        else explicit_cast(cast_subject(each, kind, context))
-        for each in given
-    )
-    return Subject(Call("coalesce", arguments, kind), kind)
+def _end_of_array(name: str) -> Callable[[exp.Expr, Context], Subject]:
+    return lambda node, context: pieces.end_of_array(name, subject(node.this, context), node.sql("spark"))
 
 
-def _arithmetic(node: exp.Expr, context: Context) -> Subject:
-    left, right = operand(node.this, context), operand(node.expression, context)
-    kinds = {left.type, right.type}
-    if not kinds <= {*INTEGER_DIGITS, "double"} or not context.settings.ansi:
-        raise Unusable("can-fail", f"{node.sql('spark')} is followed for integers and doubles only")
-    kind = "double" if isinstance(node, exp.Div) else common_type(left.type, right.type)
-    if isinstance(node, exp.Mod) and kind == "double":
-        raise Unusable("can-fail", f"{node.sql('spark')} is followed for integers only")
-    arguments = tuple(const(each) if isinstance(each, TypedConstant) else explicit_cast(each) for each in (left, right))
-    return Subject(Call(TRY_ARITHMETIC[type(node)], arguments, kind), kind)
-
-
-def _negative(node: exp.Expr, context: Context) -> Subject:
-    zero = exp.Sub(this=exp.Literal.number(0), expression=node.this.copy())
-    return _arithmetic(zero, context)
+def _with_arguments(reader: Callable[[exp.Expr, Context, Reader], Subject]) -> Callable[[exp.Expr, Context], Subject]:
+    return lambda node, context: reader(node, context, lambda argument: operand(argument, context))
 
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
@@ -330,8 +208,22 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Abs: _absolute,
     exp.DateTrunc: _trunc,
     exp.TimestampTrunc: _date_trunc,
-    exp.Coalesce: _coalesce,
-    exp.Neg: _negative,
+    exp.Coalesce: _with_arguments(arithmetic.one_of("coalesce")),
+    exp.Greatest: _with_arguments(arithmetic.one_of("greatest")),
+    exp.Least: _with_arguments(arithmetic.one_of("least")),
+    exp.Neg: _with_arguments(arithmetic.negative),
+    **dict.fromkeys(TRY_ARITHMETIC, _with_arguments(arithmetic.arithmetic)),
+    exp.Floor: _with_arguments(arithmetic.floored("floor")),
+    exp.Ceil: _with_arguments(arithmetic.floored("ceil")),
+    exp.Round: _with_arguments(arithmetic.rounded),
+    exp.TsOrDsAdd: _with_arguments(moments.date_added),
+    exp.AddMonths: _with_arguments(moments.months_added),
+    exp.SplitPart: _with_arguments(pieces.split_part),
+    exp.SubstringIndex: _with_arguments(pieces.substring_index),
+    exp.RegexpExtract: _with_arguments(pieces.regexp_extract),
+    exp.JSONExtractScalar: _with_arguments(pieces.get_json_object),
+    exp.ArrayMax: _end_of_array("array_max"),
+    exp.ArrayMin: _end_of_array("array_min"),
     exp.Anonymous: _user_defined,
     exp.Dot: _field,
     exp.Bracket: _element,

@@ -22,16 +22,13 @@ from layoutopt.model.predicates import (
     conjunction,
     disjunction,
     simplified,
+    untrue,
 )
 from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
-from layoutopt.sql.expressions import (
-    Context,
-    Subject,
-    cast_subject,
-    explicit_cast,
-    operand,
-)
+from layoutopt.sql.calls.choices import Choice, choice_in
+from layoutopt.sql.calls.subjects import Context, Subject, cast_subject, explicit_cast
+from layoutopt.sql.expressions import operand
 from layoutopt.sql.implied import implied_conditions
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.texts import containing, escaped_like, like_condition, regex
@@ -60,8 +57,9 @@ class FilterReader:
         unusable: the parts that TRUE stands in for, in order.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, strict: bool = False) -> None:
         self._context = context
+        self._strict = strict
         self.unusable: list[UnusableCondition] = []
 
     def node(self, condition: exp.Expr, truth: bool = True) -> Node:
@@ -75,9 +73,13 @@ class FilterReader:
         try:
             return conjunction([self._leaf(condition, truth), *self._implied(condition, truth)])
         except Unusable as problem:
+            if self._strict:
+                raise
             if problem.code != OTHER_TABLE:
                 self._leave_out(condition, problem.code, problem.detail)
         except (ValueError, OverflowError, ArithmeticError, LayoutoptError) as error:
+            if self._strict:
+                raise
             self._leave_out(condition, "inexact", str(error))
         return TRUE
 
@@ -94,7 +96,24 @@ class FilterReader:
     def _leave_out(self, condition: exp.Expr, code: str, detail: str) -> None:
         self.unusable.append(UnusableCondition(code, detail, condition.sql("spark")))
 
+    def _chosen(self, choice: Choice, truth: bool) -> Node:
+        """The rows for which a condition with a choice is TRUE (or FALSE): by each way through it, exact or not at all.
+
+        Where a test is not followed nothing is said: TRUE in its place would make the ways behind it too narrow.
+        """
+        exactly = FilterReader(self._context, strict=True)
+        ways: list[Node] = []
+        before: Node = TRUE
+        for test, outcome in zip(choice.tests, choice.outcomes, strict=False):
+            met = exactly.node(test)
+            ways.append(conjunction([before, met, exactly.node(outcome, truth)]))
+            before = conjunction([before, untrue(met)])
+        return disjunction([*ways, conjunction([before, exactly.node(choice.outcomes[-1], truth)])])
+
     def _leaf(self, condition: exp.Expr, truth: bool) -> Node:
+        choice = choice_in(condition, self._context, lambda node: operand(node, self._context))
+        if choice is not None:
+            return self._chosen(choice, truth)
         if condition.args.get("negate") and not isinstance(condition.expression, exp.Any | exp.All):
             truth = not truth  # how sqlglot writes NOT LIKE
         if isinstance(condition, exp.Boolean):
@@ -241,12 +260,22 @@ def _null_safe_different(node: exp.Expr, truth: bool, context: Context) -> Node:
     return _null_safe_equal(node, not truth, context)
 
 
+def _constant_in(tested: TypedConstant, constants: Sequence[TypedConstant], truth: bool, context: Context) -> Node:
+    if {constant.type for constant in constants} != {tested.type}:
+        raise Unusable("coercion", f"{tested.value!r} is looked for among values of other types")
+    signs = "=" if truth else "<>"
+    held = [_holds(tested, signs, constant, context) for constant in constants]
+    return Constant(any(held) if truth else all(held))
+
+
 def _in(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
     tested = operand(node.this, context)
     items = [operand(item, context) for item in node.expressions]
     constants = [item for item in items if isinstance(item, TypedConstant)]
+    if isinstance(tested, TypedConstant) and len(constants) == len(items):
+        return _constant_in(tested, constants, truth, context)
     if isinstance(tested, TypedConstant) or len(constants) < len(items):
         raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is followed for a list of constants only")
     kind, null = _common(constants, tested, context, listed=True)
@@ -296,7 +325,26 @@ def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
 
 
 def _exists(node: exp.Expr, truth: bool, context: Context) -> Node:
+    if isinstance(node.expression, exp.Lambda):
+        return _exists_in_array(node, node.expression, truth, context)
     raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
+
+
+def _exists_in_array(node: exp.Expr, test: exp.Lambda, truth: bool, context: Context) -> Node:
+    """``exists(array, x -> x > 5)``: by its largest element, or its smallest; an element that is equal is contained."""
+    body, names = test.this.unnest(), [each.name for each in test.expressions]
+    operator = _OPERATORS.get(type(body))
+    sides = [body.this, body.expression] if operator is not None else []
+    if operator is not None and isinstance(sides[1], exp.Identifier):
+        sides, operator = sides[::-1], _MIRRORED[operator]
+    is_element = [isinstance(side, exp.Identifier) and side.name == names[0] for side in sides]
+    if operator in (None, "<>") or is_element != [True, False] or len(names) != 1 or not (truth or operator == "="):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a plain comparison only")
+    if operator == "=":
+        return _boolean(exp.ArrayContains(this=node.this.copy(), expression=sides[1].copy()), truth, context)
+    end = (exp.ArrayMax if operator in (">", ">=") else exp.ArrayMin)(this=node.this.copy())
+    kinds = {sign: kind for kind, sign in _OPERATORS.items()}
+    return _comparison(kinds[str(operator)](this=end, expression=sides[1].copy()), True, context)
 
 
 def _boolean(node: exp.Expr, truth: bool, context: Context) -> Node:

@@ -70,6 +70,9 @@ FUNCTIONS: dict[type[exp.Expr], Function] = _DATE_PARTS | {
     exp.Substring: Function("substring", ("string", "int", "int"), "string", ("this", "start", "length")),
     exp.DPipe: Function("concat", ("string", "string"), "string", _BOTH),
     exp.StrPosition: Function("instr", ("string", "string"), "int", ("this", "substr"), ("position", "occurrence")),
+    exp.Levenshtein: Function(
+        "levenshtein", ("string", "string"), "int", _BOTH, ("ins_cost", "del_cost", "sub_cost", "max_dist")
+    ),
     exp.Sqrt: Function("sqrt", ("double",), "double"),
     exp.DateDiff: Function("datediff", ("date", "date"), "int", _BOTH, ("unit",)),
 }

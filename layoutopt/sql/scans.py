@@ -17,8 +17,8 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE, Filter, Node, conjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
+from layoutopt.sql.calls.subjects import Context
 from layoutopt.sql.dialect import Spark4, dialect_named, parse_statement
-from layoutopt.sql.expressions import Context
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
 from layoutopt.sql.references import Span, span_of

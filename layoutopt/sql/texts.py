@@ -24,7 +24,8 @@ from layoutopt.model.predicates import (
     simplified,
 )
 from layoutopt.model.values import ValueSet
-from layoutopt.sql.expressions import Context, cast_subject, const, explicit_cast, operand
+from layoutopt.sql.calls.subjects import Context, cast_subject, const, explicit_cast
+from layoutopt.sql.expressions import operand
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant
 from layoutopt.sql.types.preimage import in_set

@@ -87,7 +87,8 @@ def test_bytes_that_no_index_wrote_are_asked_without_harm(kind: str, seed: int, 
     rng = np.random.default_rng(seed)
     texts = pa.array([rng.bytes(int(rng.integers(0, 70))) for _ in range(6)], pa.large_binary())
     lists = pa.LargeListArray.from_arrays(pa.array([0, 2, 2, 5, 6], pa.int64()), texts)
-    made = {pa.large_binary(): texts, pa.large_list(pa.large_binary()): lists}
+    numbers = pa.array(rng.integers(-(2**63), 2**63 - 1, 6))
+    made = {pa.large_binary(): texts, pa.large_list(pa.large_binary()): lists, pa.int64(): numbers}
     stored = made.get(storage)
     if stored is None:
         stored = pa.StructArray.from_arrays([made[field.type].slice(0, 4) for field in storage], fields=list(storage))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.keys import key_array, stored_keys
 from layoutopt.catalog.statistics import block_statistics
-from layoutopt.model.predicates import Node
+from layoutopt.indexes.lists import matching_keys
+from layoutopt.model.predicates import And, Comparison, Constant, Expr, InSet, Like, Node, Or
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics
 from layoutopt.sql.scans import scans_of
@@ -89,24 +92,51 @@ _EXPRESSIONS = {
     "int": [
         "a + {i}", "a - {i}", "{i} - a", "a * {i}", "a + b", "a - b", "a * b", "a % {i}", "a % b", "-a", "abs(a)",
         "abs(a - b)", "l + {i}", "l * {i}", "l - a", "l * l", "t + t", "t * {i}", "cast(l as int)", "cast(x as int)",
-        "cast(p as int)", "cast(f as bigint)", "coalesce(a, {i})", "coalesce(a, b, 0)", "year(d)", "month(d)", "day(d)",
+        "cast(p as int)", "cast(f as bigint)", "coalesce(a, {i})", "coalesce(a, b, 0)", "year(d)", "month(d)",
+        "day(d)",
         "quarter(d)", "dayofyear(d)", "dayofweek(d)", "weekofyear(d)", "hour(ts)", "minute(ts)", "datediff(d, e)",
         "datediff(d, date'2020-01-01')", "(a + {i}) * 2 - b", "length(s)", "year(ts)", "month(ts)",
         "cast(a as tinyint)", "cast(s as int)", "abs(t)", "abs(l)",
+        "floor(p)", "ceil(p)", "round(p)", "floor(p * 1.5)",
+        "floor(a)", "round(a)",
+        "greatest(a, b)", "least(a, b, {i})", "greatest(a, l) - b", "levenshtein(s, 'abd')",
+        "CASE WHEN a > {i} THEN b WHEN s LIKE '%b_c' THEN a + 1 END", "if(b < a, a, b)", "nullif(a, {i}) + 1",
+        "CASE a % 3 WHEN 0 THEN l WHEN 1 THEN b ELSE a END", "nvl2(s, a, l) * 2",
+    ],
+    "decimal": [
+        "p + {i}", "p - p", "p * 1.1", "p * p", "a * 0.25", "p + a", "{i} - p", "-p", "round(p, 1)", "round(p, 3)",
+        "round(p * 0.333, 2)", "coalesce(p, 0)", "greatest(p, 1.5)", "least(p, a)", "l * 1.5 + p", "p * a - p",
+        "if(a > 0, p, -p)", "p + cast(t as decimal(3,0))",
     ],
     "double": [
         "x + {i}", "x * {i}", "{i} / x", "x / {i}", "a / {i}", "a / b", "x + x", "x - a", "abs(x)", "sqrt(x)",
-        "cast(a as double)", "cast(p as double)", "cast(l as double) * 2", "f + x", "-x", "coalesce(x, 0.0)", "f * 2",
+        "cast(a as double)", "cast(p as double)", "cast(l as double) * 2", "f + x", "-x", "coalesce(x, 0.0)",
+        "f * 2", "p * x",
+        "x + 0.1", "f * 0.5", "f + l", "p / 3D", "round(x, 1)", "round(x)", "round(x / 3, 2)", "greatest(x, f)",
+        "least(x, 1.5)",
+        "CASE WHEN isnan(x) THEN 0D ELSE x END", "nullif(x, f)",
     ],
     "date": [
         "trunc(d, 'MM')", "trunc(d, 'YEAR')", "trunc(d, 'WEEK')", "trunc(d, 'QUARTER')", "last_day(d)",
-        "cast(ts as date)", "cast(n as date)", "coalesce(d, e)",
+        "cast(ts as date)", "cast(n as date)", "coalesce(d, e)", "d + {i}", "d - {k}", "date_add(d, {i})",
+        "date_sub(d, {k})",
+        "d + INTERVAL {k} MONTH", "d - INTERVAL 13 MONTHS", "add_months(d, {k})", "d + INTERVAL {k} DAYS",
+        "greatest(d, e)",
+        "trunc(d + INTERVAL 1 YEAR, 'YEAR')", "least(d, date'2020-01-01')", "if(d < e, d, e)", "e - INTERVAL 1 MONTH",
     ],
     "timestamp": [
         "date_trunc('DAY', ts)", "date_trunc('MONTH', ts)", "date_trunc('WEEK', ts)", "date_trunc('YEAR', d)",
         "date_trunc('HOUR', ts)", "cast(d as timestamp)", "cast(n as timestamp)",
+        "ts + INTERVAL {k} DAY", "ts - INTERVAL 36 HOURS", "ts + INTERVAL 90 MINUTES", "ts - INTERVAL {k} MONTH",
+        "d + INTERVAL 1 HOUR",
+        "ts + INTERVAL 1 YEAR", "n + INTERVAL 1 DAY", "n - INTERVAL 2 MONTHS",
+        "greatest(ts, timestamp'2020-01-01 00:00:00')",
     ],
-    "string": ["left(s, {k})", "substring(s, 1, {k})", "substring(s, 0, 2)", "concat('a', s)", "lower(s)", "trim(s)"],
+    "string": ["left(s, {k})", "substring(s, 1, {k})", "substring(s, 0, 2)", "concat('a', s)", "lower(s)", "trim(s)",
+        "split_part(s, 'b', 1)", "split_part(s, 'b', -1)", "substring_index(s, 'b', 1)",
+        "regexp_extract(s, '^([ab]+)c', 1)",
+        "regexp_extract(s, '[ab]{{2}}', 0)", "get_json_object(s, '$.a')", "if(a > 0, s, lower(s))",
+        "coalesce(nullif(s, 'a'), 'b')"],
 }  # fmt: skip
 
 
@@ -149,6 +179,8 @@ def _constant(kind: str, rng: random.Random) -> str:
     match kind:
         case "int":
             return str(rng.choice([-300, -100, -5, 0, 1, 3, 12, 31, 2019, 2020, 100, 300, 2**31 - 1, 10**15]))
+        case "decimal":
+            return rng.choice(["-150.5", "-1", "0", "0.1", "3", "99.75", "1e3", "12345678901.25", "a"])
         case "double":
             return rng.choice(["-150.5D", "-1D", "0D", "0.1D", "3D", "99.75D", "1e300", "double('NaN')"])
         case "date":
@@ -175,3 +207,59 @@ def statistics_of(table: pa.Table, blocks: Sequence[np.ndarray[Any, Any]]) -> Bl
     counts = np.diff(offsets)
     bounds = {c.name: column_bounds(stats.field(i), counts, c.type) for i, c in enumerate(SCHEMA.columns)}
     return BlockStatistics(counts, bounds=bounds)
+
+
+def parts_of(node: Node) -> Iterator[InSet | Like | Comparison]:
+    """The literals of a condition."""
+    if isinstance(node, And | Or):
+        for child in node.children:
+            yield from parts_of(child)
+    elif not isinstance(node, Constant):
+        yield node
+
+
+def sides_of(literal: InSet | Like | Comparison) -> tuple[Expr, ...]:
+    """The expressions that a literal is about."""
+    return (literal.left, literal.right) if isinstance(literal, Comparison) else (literal.subject,)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The values of an expression, as somebody else computed them: keys [rows], and where there is one."""
+
+    keys: np.ndarray[Any, Any]
+    known: np.ndarray[Any, Any]
+    stored: pa.Array
+
+    @classmethod
+    def of(cls, array: pa.Array, type: str) -> Values:
+        stored = stored_keys(array, type)
+        return cls(key_array(array, type), np.asarray(stored.is_valid()), stored)
+
+
+def holds(node: Node, values: Mapping[Expr, Values]) -> np.ndarray[Any, Any]:
+    """Of which rows a condition is TRUE, by the values of its expressions, ``bool[rows]``."""
+    match node:
+        case And(children) | Or(children):
+            join = np.logical_and if isinstance(node, And) else np.logical_or
+            found: np.ndarray[Any, Any] = join.reduce([holds(child, values) for child in children])
+            return found
+        case Constant(value):
+            return np.full(len(next(iter(values.values())).keys), value)
+        case Comparison(left, op, right):
+            a, b = values[left], values[right]
+            compared = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal}[op](a.keys, b.keys)
+            met: np.ndarray[Any, Any] = np.asarray(compared, dtype=np.bool_) & a.known & b.known
+            return met
+        case InSet(subject, _, null):
+            of_subject = values[subject]
+            inside = matching_keys(InSet(subject, node.values), of_subject.stored.fill_null(_filler(of_subject.stored)))
+            either: np.ndarray[Any, Any] = np.where(of_subject.known, inside, null)
+            return either
+        case Like(subject):
+            of_subject = values[subject]
+            return np.asarray(matching_keys(node, of_subject.stored.fill_null(b"")) & of_subject.known)
+
+
+def _filler(stored: pa.Array) -> Any:
+    return b"" if pa.types.is_large_binary(stored.type) else Decimal(0) if pa.types.is_decimal(stored.type) else 0

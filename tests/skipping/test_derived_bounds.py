@@ -5,8 +5,9 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import hypothesis.strategies as st
 import numpy as np
@@ -21,6 +22,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived.bounds import FUNCTIONS, bounds_of
+from layoutopt.sql.types.fold import plus_months
 from tests.effort import examples
 from tests.skipping.falsifiable import ARROW, SCHEMA, statistics_of
 from tests.skipping.falsifiable import rows as sample_rows
@@ -174,3 +176,89 @@ def test_arithmetic_of_doubles(values: list[float], constant: float) -> None:
         check(Call("abs", (X,), "double"), "x", values, np.abs(of).tolist())
         casts = [int(v) if np.isfinite(v) else None for v in values]
         check(Call("try_cast", (X,), "bigint"), "x", values, [v if v is None else within(v, _LONG) for v in casts])
+
+
+CENTS = st.integers(-(10**15) + 1, 10**15 - 1) | st.integers(-500, 500)
+
+
+@given(cents=st.lists(CENTS, min_size=1, max_size=3), digits=st.integers(-999, 999), scale=st.integers(0, 3))
+@settings(max_examples=examples(150))
+def test_arithmetic_of_decimals(cents: list[int], digits: int, scale: int) -> None:
+    values, constant = [Decimal(each).scaleb(-2) for each in cents], Decimal(digits).scaleb(-scale)
+    wide, product = f"decimal(18,{max(2, scale)})", f"decimal(19,{2 + scale})"
+    known = Const(to_key(constant, f"decimal(3,{scale})"), f"decimal(3,{scale})")
+    for fn, type, expected in (
+        ("try_add", wide, [value + constant for value in values]),
+        ("try_subtract", wide, [value - constant for value in values]),
+        ("try_multiply", product, [value * constant for value in values]),
+    ):
+        check(Call(fn, (P, known), type), "p", values, expected)
+    check(Call("try_subtract", (known, P), wide), "p", values, [constant - value for value in values])
+    check(Call("try_multiply", (A, known), f"decimal(14,{scale})"), "a", [7, -3], [7 * constant, -3 * constant])
+
+
+@given(cents=st.lists(CENTS, min_size=1, max_size=3), places=st.integers(0, 4))
+@settings(max_examples=examples(100))
+def test_rounding_of_decimals(cents: list[int], places: int) -> None:
+    values, scale = [Decimal(each).scaleb(-2) for each in cents], min(places, 2)
+    rounded = [value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP) for value in values]
+    check(Call("round", (P, Const(places, "int")), f"decimal({14 + scale},{scale})"), "p", values, rounded)
+    for fn, mode in (("floor", ROUND_FLOOR), ("ceil", ROUND_CEILING)):
+        whole = [value.quantize(Decimal(1), mode) for value in values]
+        check(Call(fn, (P,), "decimal(14,0)"), "p", values, whole)
+
+
+@given(values=st.lists(st.floats(width=64) | st.floats(-9, 9), min_size=1, max_size=3), places=st.integers(0, 20))
+@settings(max_examples=examples(150))
+def test_rounding_of_doubles(values: list[float], places: int) -> None:
+    unit, context = Decimal(1).scaleb(-places), Context(prec=400, rounding=ROUND_HALF_UP)
+    expected = [float(context.quantize(Decimal(repr(v)), unit)) if np.isfinite(v) else v for v in values]
+    check(Call("round", (X, Const(places, "int")), "double"), "x", values, expected)
+
+
+def in_zone(moment: dt.datetime, zone: str, days: int, months: int) -> dt.datetime:
+    """Moved in a zone's local time, as Spark moves timestamps by days and months."""
+    local = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    moved = plus_months(local, months) + dt.timedelta(days=days)
+    assert isinstance(moved, dt.datetime)
+    return moved.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
+
+
+@given(data=st.data(), days=st.integers(-400, 400), months=st.integers(-30, 30))
+@settings(max_examples=examples(150))
+def test_dates_and_times_that_are_moved(data: st.DataObject, days: int, months: int) -> None:
+    start = data.draw(st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1)))
+    steps = data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=3))
+    dates = [start + dt.timedelta(days=step) for step in steps]
+    by_days, by_months = Const(days, "int"), (Const(0, "int"), Const(months, "int"))
+    month = Call("make_ym_interval", by_months, "interval year to month")
+    day = Call("make_dt_interval", (by_days,), "interval day to second")
+    check(Call("date_add", (D, by_days), "date"), "d", dates, [each + dt.timedelta(days=days) for each in dates])
+    check(Call("try_add", (D, month), "date"), "d", dates, [plus_months(each, months) for each in dates])
+    zone = data.draw(st.sampled_from(["UTC", "America/New_York", "Pacific/Apia", "Asia/Kolkata", "Asia/Manila"]))
+    moments = [dt.datetime(each.year, each.month, each.day, 3, 30, tzinfo=dt.UTC) for each in dates]
+    ts, local = Col("ts", "timestamp"), Col("n", "timestamp_ntz")
+    for step, expected in (
+        (day, [in_zone(each, zone, days, 0) for each in moments]),
+        (month, [in_zone(each, zone, 0, months) for each in moments]),
+    ):
+        check(Call("try_add", (ts, step), "timestamp"), "ts", moments, expected)
+    plain = [each.replace(tzinfo=None) for each in moments]
+    moved = [each + dt.timedelta(days=days) for each in plain]
+    check(Call("try_add", (local, day), "timestamp_ntz"), "n", plain, moved)
+
+
+@given(data=st.data(), fn=st.sampled_from(["greatest", "least"]))
+@settings(max_examples=examples(100))
+def test_extremes_of_what_is_not_null(data: st.DataObject, fn: str) -> None:
+    pairs = data.draw(st.lists(st.tuples(*[st.none() | st.integers(-9, 9)] * 2), min_size=1, max_size=4))
+    of = max if fn == "greatest" else min
+    table = pa.table({name: pa.array([pair[i] for pair in pairs], pa.int32()) for i, name in enumerate("ab")})
+    for name in ARROW.names[2:]:
+        table = table.append_column(name, pa.nulls(len(pairs), ARROW.field(name).type))
+    bounds = bounds_of(Call(fn, (A, Col("b", "int")), "int"), statistics_of(table, [np.arange(len(pairs))]))
+    assert bounds is not None
+    found = [of(each for each in pair if each is not None) for pair in pairs if pair != (None, None)]
+    if bounds.known[0]:
+        assert all(bounds.low[0] <= each <= bounds.high[0] for each in found)
+    assert bounds.nulls[0] in (-1, len(pairs) - len(found))

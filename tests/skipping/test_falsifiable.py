@@ -6,6 +6,8 @@ That they prove nothing wrong, Spark is asked in ``tests/spark/test_falsifiable.
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -13,6 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from layoutopt.indexes.gap_list import GapList
+from layoutopt.indexes.protocol import BlockColumn
+from layoutopt.indexes.stored import StoredIndex
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Call, Col, Expr
+from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.skipping.derived.bounds import FUNCTIONS
 from layoutopt.sql.functions import EXTRACT_UNITS, TRY_ARITHMETIC
@@ -56,6 +64,9 @@ def at(day: str) -> dt.datetime:
 
 TIMES = {"ts": [[at("2020-01-10"), at("2020-01-20")], [at("2020-03-10"), at("2020-05-20")]]}
 TEXTS = {"s": [["apple", "apricot"], ["banana", "cherry"], [None, "cider"]]}
+MONEY = {"p": [[Decimal("1.05"), Decimal("1.95")], [Decimal("20.00"), Decimal("30.00")]]}
+ONE_DAY = {"d": [[dt.date(2020, 5, 4)] * 2, [dt.date(2020, 4, 1)] * 2]}
+ONE_NUMBER = {"a": [[12, 12], [10, 10]]}
 FLOATS = {"x": [[1.0, 2.0], [3.0, float("nan")], [-4.0, 4.0], [float("-inf"), 5.0]]}
 
 
@@ -83,6 +94,28 @@ FLOATS = {"x": [[1.0, 2.0], [3.0, float("nan")], [-4.0, 4.0], [float("-inf"), 5.
         ("5.3.7 conditionally monotonic", "day(d) > 30", DAYS, [True, False, False]),
         ("5.3.7 conditionally monotonic", "10 / x > 100", FLOATS, [True, False, False, False]),
         ("5.3.7 conditionally monotonic", "x * 2 > 9", FLOATS, [True, False, True, False]),
+        ("5.3.6 monotonic functions", "floor(p) = 1", MONEY, [False, True]),
+        ("5.3.6 monotonic functions", "ceil(p) = 2", MONEY, [False, True]),
+        ("5.3.6 monotonic functions", "round(p, 1) < 10", MONEY, [False, True]),
+        ("5.3.6 monotonic functions", "round(x, 1) > 4.1D", FLOATS, [True, False, True, False]),
+        ("5.3.6 monotonic functions", "p + 1 > 20.5", MONEY, [True, False]),
+        ("5.3.6 monotonic functions", "p * 1.1 < 2", MONEY, [False, True]),
+        ("5.3.6 monotonic functions", "p * p > 10", MONEY, [True, False]),
+        ("5.3.6 monotonic functions", "p * 0.5D > 2", MONEY, [True, False]),
+        ("5.3.6 monotonic functions", "add_months(d, 1) < date'2020-03-01'", DAYS, [False, True, False]),
+        ("5.3.7 conditionally monotonic", "d + INTERVAL 1 MONTH = date'2020-02-29'", DAYS, [False, True, False]),
+        ("5.3.9 arithmetic", "date_sub(d, 30) < date'2020-01-01'", DAYS, [False, True, False]),
+        ("5.3.9 arithmetic", "ts + INTERVAL 1 DAY > timestamp'2020-02-01 00:00:00'", TIMES, [True, False]),
+        ("5.3.9 arithmetic", "ts - INTERVAL 90 MINUTES < timestamp'2020-03-09 00:00:00'", TIMES, [False, True]),
+        ("5.3.9 choices", "CASE WHEN a > 50 THEN b ELSE 0 END = 2", NUMBERS, [True, True, True]),
+        ("5.3.9 choices", "CASE WHEN a > 5 THEN b ELSE a END > 120", NUMBERS, [True, True, False]),
+        ("5.3.9 choices", "nullif(a, 3) > 100", NUMBERS, [True, True, False]),
+        ("5.3.9 choices", "if(s < 'b', 1, 2) = 1", TEXTS, [False, True, True]),
+        ("5.3.11 same value in the block", "month(d) = 4", ONE_DAY, [True, False]),
+        ("5.3.11 same value in the block", "a % 7 = 3", ONE_NUMBER, [True, False]),
+        ("5.3.11 same value in the block", "a <> 10", ONE_NUMBER, [False, True]),
+        ("of several arguments", "greatest(a, b) < 150", NUMBERS, [False, False, True]),
+        ("of several arguments", "least(a, b) > 50", NUMBERS, [True, True, False]),
         ("5.3.9 negations", "NOT (a + 1 <= 15)", NUMBERS, [True, False, False]),
         ("5.3.9 negations", "NOT (lower(s) IS NOT NULL)", TEXTS, [True, True, False]),
         ("5.3.9 arithmetic", "a - 3 > 8", NUMBERS, [True, False, False]),
@@ -92,10 +125,35 @@ FLOATS = {"x": [[1.0, 2.0], [3.0, float("nan")], [-4.0, 4.0], [float("-inf"), 5.
         ("of several arguments", "coalesce(b, a) > 250", NUMBERS, [True, True, False]),
         ("of several arguments", "abs(a - b) > 30", NUMBERS, [True, True, False]),
         ("of several arguments", "a % 7 > 6", NUMBERS, [True, True, True]),
+        ("5.3.7 conditionally monotonic", "a % 30 = 3", NUMBERS, [False, True, False]),
     ],
 )
 def test_a_rule_proves_what_it_should(rule: str, condition: str, values: dict[str, Any], expected: list[bool]) -> None:
     assert skipped(condition, blocks(**values)) == expected, rule
+
+
+def _given(stored: pa.Array) -> pa.Array:
+    return stored
+
+
+def test_5_3_8_arrays_are_asked_by_their_largest_and_smallest_element() -> None:
+    """Of which indexes are kept: minima and maxima of blocks are of columns alone."""
+    elements = {"array_max": [[3, 5], [7, 8], [1, 4]], "array_min": [[2, 4], [1, 7], [0, 1]]}
+    schema, offsets = Schema((Column("arr", "array<int>"),)), np.array([0, 2, 4, 6])
+    indexes: dict[Expr, list[StoredIndex]] = {}
+    for name, blocks_of_ends in elements.items():
+        ends = pa.chunked_array([pa.array(chain.from_iterable(blocks_of_ends), pa.int32())])
+        subject, kind = Call(name, (Col("arr", "array<int>"),), "int"), GapList()
+        stored = kind.measure(BlockColumn(ends, offsets, "int"), 16)
+        indexes[subject] = [StoredIndex(IndexSpec(subject, "gap-list"), kind, 3, partial(_given, stored))]
+    known = BlockStatistics(np.diff(offsets), indexes=indexes)
+    for condition, expected in [
+        ("exists(arr, e -> e > 5)", [True, False, True]),
+        ("exists(arr, e -> 0 >= e)", [True, True, False]),
+        ("array_max(arr) = 6", [True, True, True]),
+    ]:
+        (scan,) = scans_of(f"SELECT arr FROM r WHERE {condition}", {"r": schema})
+        assert cannot_match(scan.filter.root, known, None).tolist() == expected
 
 
 def test_overflow_is_null_and_nothing_is_lost_at_the_edges() -> None:
@@ -129,4 +187,6 @@ def test_every_function_of_filters_is_looked_at() -> None:
     """A function that filters learn has to be thought of here too: what keeps its order, and when it is NULL."""
     of_filters = {function.name for function in (*OF_FILTERS.values(), *EXTRACT_UNITS.values())}
     others = {"try_cast", "abs", "trim", "ltrim", "rtrim", "trunc", "date_trunc", "rlike"}
+    others |= {"floor", "ceil", "round", "date_add", "array_max", "array_min"}
+    others |= {"split_part", "substring_index", "regexp_extract", "get_json_object"}
     assert of_filters | set(TRY_ARITHMETIC.values()) | others == set(FUNCTIONS)

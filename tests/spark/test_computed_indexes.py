@@ -43,6 +43,8 @@ INDEXED = (
     "reverse(name):prefix",
     "m['k']:gap-list",
     "last_part(name):bloom",
+    "split_part(name, '-', 2):formatted",
+    "regexp_extract(name, '([0-9]+)$', 1):bloom",
 )
 ASKED = (
     "code % 97 = 13",
@@ -51,6 +53,8 @@ ASKED = (
     "reverse(name) LIKE '051-%'",
     "m['k'] BETWEEN 300 AND 310",
     "last_part(name) = '1501'",
+    "split_part(name, '-', 2) IN ('150', '1501')",
+    "regexp_extract(name, '([0-9]+)$', 1) = '1501'",
     "NOT code % 97 <> 39 AND hour(ts) IS NOT NULL",
 )
 

@@ -20,7 +20,7 @@ from layoutopt.model.predicates.nodes import (
     columns_of,
     order_of,
 )
-from layoutopt.model.predicates.normal import conjunction, conjuncts, disjunction, like, negate, simplified
+from layoutopt.model.predicates.normal import conjunction, conjuncts, disjunction, like, negate, simplified, untrue
 from layoutopt.model.predicates.patterns import (
     ANY_CHAR,
     ANY_STRING,
@@ -76,4 +76,5 @@ __all__ = [
     "predicate_of",
     "simplified",
     "to_sql",
+    "untrue",
 ]

@@ -72,6 +72,27 @@ def negate(literal: Literal) -> Literal:
     return InSet(literal.subject, literal.values.complement(), literal.values.is_all and not literal.null)
 
 
+def untrue(node: Node) -> Node:
+    """The rows for which the node is not TRUE: those for which it is FALSE, and those for which it is NULL.
+
+    >>> from layoutopt.model.predicates.nodes import Col
+    >>> found = untrue(InSet(Col("a", "int"), ValueSet.interval(1, 5)))
+    >>> found.values.intervals, found.null
+    (((None, 1), (5, None)), True)
+    """
+    if isinstance(node, And):
+        return disjunction(map(untrue, node.children))
+    if isinstance(node, Or):
+        return conjunction(map(untrue, node.children))
+    if isinstance(node, Constant):
+        return Constant(not node.value)
+    if isinstance(node, InSet):
+        return simplified(InSet(node.subject, node.values.complement(), not node.null))
+    sides = (node.left, node.right) if isinstance(node, Comparison) else (node.subject,)
+    nulls = [InSet(side, ValueSet.empty(), null=True) for side in sides if side.columns]
+    return disjunction([negate(node), *nulls])
+
+
 def conjunction(nodes: Iterable[Node]) -> Node:
     """The rows for which every node is TRUE: flattened, sets of one subject intersected, sorted.
 

@@ -23,11 +23,13 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived import numbers, texts, times
-from layoutopt.skipping.derived.ranges import FLOATS, Range, has_int_keys
+from layoutopt.skipping.derived import decimals, moved, numbers, texts, times
+from layoutopt.skipping.derived.moved import is_interval
+from layoutopt.skipping.derived.ranges import FLOATS, Range, has_int_keys, limits
 
 Rule = Callable[[Call, Sequence[Range]], Range | None]
 _DEEPEST: Final = 16
+_INT_MOST: Final = limits("int")[1]
 # Derived bounds of so many functions are kept.
 _MOST_KEPT: Final = 32
 
@@ -81,11 +83,13 @@ def _of(expr: Expr, statistics: BlockStatistics, depth: int) -> ColumnBounds | N
 def _derived(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
     # A boolean function may be the user's own, whatever it is called.
     function = FUNCTIONS.get(call.fn) if call.type != "boolean" or call.fn == "rlike" else None
-    if depth > _DEEPEST or (function is None and call.fn != "coalesce"):
+    if depth > _DEEPEST or (function is None and call.fn not in _OF_SEVERAL):
         return None
-    args = [_of(arg, statistics, depth) for arg in call.args]
+    if call.fn == "try_add" and any(map(is_interval, call.args)):
+        function = _BY_INTERVAL
+    args = [_of(arg, statistics, depth) for arg in call.args if not is_interval(arg)]
     if function is None:
-        return _coalesced(call, args, statistics)
+        return _OF_SEVERAL[call.fn](call, args, statistics)
     known = [arg for arg in args if arg is not None]
     if len(known) < len(args) or not function.fits(known):
         return None
@@ -151,8 +155,39 @@ def _coalesced(call: Call, args: Sequence[ColumnBounds | None], statistics: Bloc
     return ColumnBounds(low, high, known & (low <= high), nulls.astype(np.int64), call.type)
 
 
+def _extreme(call: Call, args: Sequence[ColumnBounds | None], statistics: BlockStatistics) -> ColumnBounds | None:
+    """``greatest`` or ``least`` of the arguments that are not NULL."""
+    if not args or not has_int_keys(call.type) or any(arg is None or arg.type != call.type for arg in args):
+        return None
+    rows, n, turn = statistics.rows, statistics.n, 1 if call.fn == "greatest" else -1
+    # As if of greatest: the keys of least are turned round, and so are its ends.
+    given = [arg for arg in args if arg is not None]
+    asked = [arg.nulls != rows for arg in given]
+    ends = [(arg.low, arg.high) if turn > 0 else (~arg.high, ~arg.low) for arg in given]
+    smallest = np.iinfo(np.int64).min
+    high = np.max([np.where(some, end, smallest) for some, (_, end) in zip(asked, ends, strict=True)], axis=0)
+    hull = np.min([np.where(some, end, ~smallest) for some, (end, _) in zip(asked, ends, strict=True)], axis=0)
+    always = [np.where(arg.nulls == 0, end, smallest) for arg, (end, _) in zip(given, ends, strict=True)]
+    low = np.maximum(hull, np.max(always, axis=0))
+    known = np.logical_and.reduce([~some | arg.known for some, arg in zip(asked, given, strict=True)])
+    counts = np.array([arg.nulls for arg in given])
+    nulls = np.where((counts == 0).any(axis=0), 0, UNKNOWN_NULLS)
+    nulls = np.where((counts == rows).all(axis=0), rows, nulls).astype(np.int64)
+    known &= np.logical_or.reduce(asked) & np.ones(n, np.bool_)
+    low, high = (low, high) if turn > 0 else (~high, ~low)
+    return ColumnBounds(np.where(known, low, 0), np.where(known, high, 0), known, nulls, call.type)
+
+
 def _arithmetic(of: Callable[[Range, Range, str], Range | None], call: Call, args: Sequence[Range]) -> Range | None:
-    return of(args[0], args[1], call.type)
+    if decimal_digits(call.type) is not None:
+        sign = _EXACT_SIGNS.get(call.fn)
+        return None if sign is None else decimals.exact(sign, args[0], args[1], call.type)
+    return of(args[0], args[1], call.type) if _KINDS["number"](call.type) else None
+
+
+def _rounded(call: Call, args: Sequence[Range]) -> Range | None:
+    places = call.args[1].value if isinstance(call.args[1], Const) else None
+    return decimals.rounded(args[0], places, call.type) if isinstance(places, int) and 0 <= places <= 30 else None
 
 
 def _cast(call: Call, args: Sequence[Range]) -> Range | None:
@@ -214,6 +249,10 @@ _KINDS: Final[Mapping[str, Callable[[str], bool]]] = MappingProxyType(
     }
 )
 
+_EXACT_SIGNS: Final = MappingProxyType({"try_add": "+", "try_subtract": "-", "try_multiply": "*"})
+_OF_SEVERAL: Final = MappingProxyType({"coalesce": _coalesced, "greatest": _extreme, "least": _extreme})
+_BY_INTERVAL: Final = Function(lambda call, args: moved.by_interval(call, args[0]), ("time",))
+
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
     {
         "try_add": Function(partial(_arithmetic, numbers.added), ("number", "number")),
@@ -224,6 +263,10 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
         "try_cast": Function(_cast),
         "abs": Function(lambda call, args: numbers.absolute(args[0], call.type), ("number",)),
         "sqrt": Function(lambda call, args: numbers.square_root(args[0], call.type), ("number",), total=True),
+        "floor": Function(lambda call, args: decimals.floored(args[0], False, call.type), ("number",), total=True),
+        "ceil": Function(lambda call, args: decimals.floored(args[0], True, call.type), ("number",), total=True),
+        "round": Function(_rounded, ("number", "int"), total=True),
+        "date_add": Function(lambda call, args: moved.by_days(call, args[0]), ("date", "int"), total=True),
         "trunc": Function(partial(_truncated, 1, times.truncated_date), ("date", "text")),
         "date_trunc": Function(partial(_truncated, 0, times.truncated_timestamp), ("text", "time")),
         "last_day": Function(lambda call, args: times.last_day(args[0]), ("date",), total=True),
@@ -231,12 +274,15 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
         **{name: Function(_of_date, ("date",), total=True) for name in _DATE_PARTS},
         **{name: Function(lambda call, args: times.clock_part(args[0], call.fn), ("time",), total=True)
            for name in ("hour", "minute", "second")},
+        "levenshtein": Function(lambda call, args: times.constant_range(0, _INT_MOST, args[0]), ("text", "text"), True),
         "left": Function(_left, ("text", "int"), total=True),
         "substring": Function(_substring, ("text", "int", "int"), total=True, optional=1),
         "concat": Function(_concat, total=True),
         # Of these only NULLs are known: they don't keep the order of texts.
         **{name: Function(lambda call, args: None, total=True)
-           for name in ("lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length", "instr", "right", "rlike")},
+           for name in ("lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length", "instr", "right", "rlike",
+                        "split_part", "substring_index", "regexp_extract")},
+        **{name: Function(lambda call, args: None) for name in ("get_json_object", "array_max", "array_min")},
     }
 )  # fmt: skip
 """Functions by their Spark names, with what is known of each; ``coalesce`` has a rule of its own."""

@@ -71,6 +71,11 @@ def remainder(a: Range, b: Range, type: str) -> Range | None:
     # One below the larger of |b|: of the smallest integer that is the largest.
     most = np.maximum(np.maximum(-(b.low + (b.low < 0)), b.low - 1), np.maximum(-(b.high + (b.high < 0)), b.high - 1))
     low, high = np.where(a.low < 0, np.maximum(a.low, -most), 0), np.where(a.high > 0, np.minimum(a.high, most), 0)
+    # Between two multiples of one divisor it keeps order.
+    one, divisor = (b.low == b.high) & (b.low != 0) & (b.low != _LEAST), np.where(b.low == 0, 1, b.low)
+    rests = np.fmod(a.low, divisor), np.fmod(a.high, divisor)
+    same = one & (a.low - rests[0] == a.high - rests[1])
+    low, high = np.where(same, rests[0], low), np.where(same, rests[1], high)
     return Range(low, high, a.known & b.known, type)
 
 

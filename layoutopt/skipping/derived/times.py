@@ -52,6 +52,13 @@ def last_day(a: Range) -> Range | None:
     return Range(low, high, a.known, "date")
 
 
+def months_later(days: Ints, months: int) -> Ints:
+    """Days since 1970-01-01 moved by months, to the last day of a month that is shorter; this keeps order."""
+    month = _months(days)
+    place = days - _first_days(month)
+    return np.minimum(_first_days(month + months) + place, _first_days(month + months + 1) - 1)
+
+
 def date_part(a: Range, fn: str) -> Range | None:
     """``year``, ``month``, ``day`` and the like of a date: in order while all that is larger stays the same."""
     if fn in _ALWAYS:
@@ -95,7 +102,7 @@ def cast_time(a: Range, type: str) -> Range | None:
 
 def constant_range(low: int, high: int, of: Range) -> Range:
     """The same range of ints in every block."""
-    return Range(np.full_like(of.low, low), np.full_like(of.low, high), np.ones_like(of.known), "int")
+    return Range(np.full(len(of.low), low), np.full(len(of.low), high), np.ones_like(of.known), "int")
 
 
 def _in_microseconds(a: Range, margin: int, type: str) -> Range:

@@ -1,0 +1,94 @@
+"""Pieces of texts: what follows for a piece from the whole text, and which blocks that denies."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from layoutopt.indexes.choosing import candidates
+from layoutopt.indexes.measuring import measure_indexes
+from layoutopt.indexes.registry import find_index
+from layoutopt.indexes.stored import StoredIndex
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Call, Col, Const, InSet, Node
+from layoutopt.model.predicates.templates import extracted
+from layoutopt.model.values import ValueSet
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.skipping.derived.pieces import follows_for
+from tests.effort import examples
+
+S = Col("code", "string")
+AIRLINE = Call("regexp_extract", (S, Const("^([A-Z]{2})-(\\d+)$", "string"), Const(1, "int")), "string")
+CODES: list[list[str | None]] = [["AB-1", "AB-77", "XY-3"], ["QR-1", None, "none"], ["XY-9", "AB-1"]]
+
+
+def one_of(*texts: str) -> InSet:
+    return InSet(S, ValueSet.of(texts))
+
+
+def indexed(kind: str = "formatted") -> BlockStatistics:
+    spec, offsets = IndexSpec(AIRLINE, kind), np.array([0, 3, 6, 8])
+    flat = [code for block in CODES for code in block]
+    pieces = [None if code is None else extracted(code, "^([A-Z]{2})-(\\d+)$", 1) for code in flat]
+    stored = measure_indexes([spec], pa.table({"code": flat}), offsets, {AIRLINE: pa.chunked_array([pieces])}).field(0)
+    index = StoredIndex(spec, find_index(kind), 3, lambda: stored)
+    return BlockStatistics(np.diff(offsets), indexes={AIRLINE: [index]})
+
+
+@pytest.mark.parametrize("kind", ["formatted", "value-list", "bloom"])
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (InSet(AIRLINE, ValueSet.of(["QR"])), [True, False, True]),
+        (InSet(AIRLINE, ValueSet.of([""])), [True, False, True]),
+        (one_of("AB-5"), [False, True, False]),
+        (one_of("QR-1", "ZZ-1"), [True, False, True]),
+        (one_of("some other text"), [True, False, True]),
+        (one_of("AB-1\n"), [False, False, False]),  # by Java a line ends before it, by Python too: not asked
+        (InSet(S, ValueSet.of(["ZZ-1"]), null=True), [False, False, False]),
+    ],
+)
+def test_tashma_formatted_denies_pieces_and_whole_texts(kind: str, asked: Node, expected: list[bool]) -> None:
+    assert cannot_match(asked, indexed(kind), None).tolist() == expected
+
+
+def test_a_filter_on_a_piece_asks_for_it() -> None:
+    assert IndexSpec(AIRLINE, "formatted") in candidates([InSet(AIRLINE, ValueSet.of(["AB"]))])
+    assert IndexSpec(S, "formatted") not in candidates([one_of("AB-1")])
+
+
+@given(st.text(st.sampled_from("aAbÉ-_ \n"), max_size=6), st.sampled_from("ab- "), st.integers(-4, 4))
+@settings(max_examples=examples(200))
+def test_what_follows_is_the_functions_value(text: str, separator: str, place: int) -> None:
+    part = Call("split_part", (S, Const(separator, "string"), Const(place, "int")), "string")
+    parts = text.split(separator)
+    inside = place and -len(parts) <= place <= len(parts)
+    follows = follows_for(part, one_of(text))
+    assert (follows is None) == (place == 0)
+    if follows is not None:
+        assert follows.values.points() == ((parts[place - 1 if place > 0 else place] if inside else ""),)
+    folded = follows_for(Call("lower", (part,), "string"), one_of(text))
+    if folded is not None and follows is not None:
+        assert folded.values.points() == (str(follows.values.points()[0]).lower(),)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Call("split_part", (S, Const("-", "string")), "string"),
+        Call("split_part", (S, Const(None, "string"), Const(1, "int")), "string"),
+        Call("split_part", (S, S, Const(1, "int")), "string"),
+        Call("regexp_extract", (S, Const("(a*)*", "string"), Const(1, "int")), "string"),
+        Call("regexp_extract", (S, Const("a", "string"), Const(1, "int")), "string"),
+        Call("substring_index", (S, Const("-", "string"), Const(1, "int")), "string"),
+        Call("lower", (Col("other", "string"),), "string"),
+        Call("length", (S,), "int"),
+        Col("other", "string"),
+    ],
+)
+def test_of_other_functions_nothing_follows(function: Call | Col) -> None:
+    assert follows_for(function, one_of("a-b")) is None
+    assert follows_for(AIRLINE, InSet(S, ValueSet.prefix("AB-"))) is None
