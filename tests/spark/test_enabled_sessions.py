@@ -150,10 +150,12 @@ def test_enabling_twice_and_disabling(session: SparkSession) -> None:
     assert skipped(session) > 0
 
 
-def test_enabling_changes_no_setting(session: SparkSession) -> None:
+def test_enabling_changes_one_setting_by_which_no_answer_changes(session: SparkSession) -> None:
     other = session.newSession()
     before = other.conf.getAll
     enable(other)
+    assert other.conf.getAll == {**before, "spark.sql.parquet.pushdown.inFilterThreshold": "400"}
+    disable(other)
     assert other.conf.getAll == before
 
 

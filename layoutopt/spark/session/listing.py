@@ -16,18 +16,25 @@ MOST_LISTED: Final = 400
 
 
 def take_lists(spark: SparkSession) -> str | None:
-    """Let the session take lists of so many values; returns the setting to put back, None if it takes longer ones."""
-    before = spark.conf.get(_SETTING)
-    if int(before or 0) >= MOST_LISTED:
+    """Let the session take lists of so many values; returns what to put back, empty where nothing was set.
+
+    None where the session takes longer lists anyway.
+    """
+    if int(spark.conf.get(_SETTING) or 0) >= MOST_LISTED:
         return None
+    before = dict(spark.conf.getAll).get(_SETTING, "")
     spark.conf.set(_SETTING, MOST_LISTED)
     return before
 
 
 def put_back(spark: SparkSession, before: str | None) -> None:
     """Undo :func:`take_lists`, unless somebody has changed the setting since."""
-    if before is not None and spark.conf.get(_SETTING) == str(MOST_LISTED):
+    if before is None or spark.conf.get(_SETTING) != str(MOST_LISTED):
+        return
+    if before:
         spark.conf.set(_SETTING, before)
+    else:
+        spark.conf.unset(_SETTING)
 
 
 def most_listed(spark: SparkSession) -> int:
