@@ -21,7 +21,7 @@ from layoutopt.catalog.keys import one_chunk
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import GET_FIELD
-from layoutopt.model.types import split_parts
+from layoutopt.model.types import struct_fields
 
 _STRUCT: Final = "struct"
 _ON_ASCII: Final[Mapping[str, Callable[[Any], Any]]] = {"lower": pc.ascii_lower, "upper": pc.ascii_upper}
@@ -53,11 +53,8 @@ def parts_of(expr: Expr) -> tuple[Expr, ...]:
     """The expressions that a struct is made of: those of :func:`point_of`, or its fields; none of another type."""
     if isinstance(expr, Call) and expr.fn == _STRUCT:
         return expr.args
-    inner = expr.type.removeprefix("struct<").removesuffix(">")
-    if inner == expr.type:
-        return ()
-    fields = (part.partition(":") for part in split_parts(inner))
-    return tuple(Call(GET_FIELD, (expr, Const(name, "string")), type) for name, _, type in fields)
+    fields = struct_fields(expr.type)
+    return tuple(Call(GET_FIELD, (expr, Const(name, "string")), type) for name, type in fields)
 
 
 def stored_values(expr: Expr, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:

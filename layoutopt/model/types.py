@@ -99,17 +99,37 @@ def leaf_paths(name: str, type: str) -> list[str]:
     >>> leaf_paths("a", "struct<b.c:int,d:map<string,array<int>>>")
     ['a.b.c', 'a.d.key_value.key', 'a.d.key_value.value.list.element']
     """
-    kind, _, inner = type.partition("<")
-    if not inner:
+    kind, parts = nested_parts(type)
+    if not parts:
         return [name]
-    parts = split_parts(inner.removesuffix(">"))
     if kind == "array":
         held = [("list.element", parts[0])]
     elif kind == "map":
         held = list(zip(("key_value.key", "key_value.value"), parts, strict=True))
     else:
-        held = [(field, of_field) for field, _, of_field in (part.partition(":") for part in parts)]
+        held = struct_fields(type)
     return [path for field, of_field in held for path in leaf_paths(f"{name}.{field}", of_field)]
+
+
+def nested_parts(type: str) -> tuple[str, list[str]]:
+    """What a type is outside, and what stands between its brackets; nothing where it has none.
+
+    >>> nested_parts("map<string,array<int>>"), nested_parts("decimal(5,2)")
+    (('map', ['string', 'array<int>']), ('decimal(5,2)', []))
+    """
+    kind, bracket, inner = type.partition("<")
+    return kind, split_parts(inner.removesuffix(">")) if bracket else []
+
+
+def struct_fields(type: str) -> list[tuple[str, str]]:
+    """The names and types of a struct's fields; none of another type.
+
+    >>> struct_fields("struct<a:int,b:map<string,int>>"), struct_fields("array<int>")
+    ([('a', 'int'), ('b', 'map<string,int>')], [])
+    """
+    kind, parts = nested_parts(type)
+    named = (part.partition(":") for part in parts)
+    return [(name, of) for name, _, of in named] if kind == "struct" else []
 
 
 def split_parts(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 
 from layoutopt.errors import PublicationError
 from layoutopt.model.schema import Schema
-from layoutopt.model.types import decimal_digits, split_parts
+from layoutopt.model.types import decimal_digits, nested_parts, struct_fields
 
 _SIMPLE = {
     "boolean": "boolean",
@@ -52,16 +52,14 @@ def _field(name: str, type: str, column: str) -> dict[str, object]:
 
 
 def _type(type: str, column: str) -> DeltaType:
-    kind, _, inner = type.partition("<")
-    parts = split_parts(inner.removesuffix(">"))
-    if inner and kind == "array":
+    kind, parts = nested_parts(type)
+    if parts and kind == "array":
         return {"type": "array", "elementType": _type(parts[0], column), "containsNull": True}
-    if inner and kind == "map":
+    if parts and kind == "map":
         key, value = (_type(part, column) for part in parts)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
-    if inner and kind == "struct":
-        members = (part.partition(":") for part in parts)
-        return {"type": "struct", "fields": [_field(name, of, column) for name, _, of in members]}
+    if parts and kind == "struct":
+        return {"type": "struct", "fields": [_field(name, of, column) for name, of in struct_fields(type)]}
     if decimal_digits(type):
         return type
     if re.fullmatch(r"varchar\(\d+\)", type):

@@ -45,7 +45,7 @@ from pyiceberg.types import (
 from layoutopt.errors import PublicationError
 from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import decimal_digits, split_parts
+from layoutopt.model.types import decimal_digits, nested_parts, struct_fields
 from layoutopt.model.values import NAN_KEY, Key, from_key
 from layoutopt.publish.contents import DataFile
 
@@ -75,17 +75,16 @@ def iceberg_type(type: str, column: str, ids: Iterator[int]) -> IcebergType:
     Raises:
         PublicationError: Iceberg has none.
     """
-    kind, _, inner = type.partition("<")
-    parts = split_parts(inner.removesuffix(">"))
-    if inner and kind == "array":
+    kind, parts = nested_parts(type)
+    if parts and kind == "array":
         return ListType(next(ids), iceberg_type(parts[0], column, ids), element_required=False)
-    if inner and kind == "map":
+    if parts and kind == "map":
         key, value = (iceberg_type(part, column, ids) for part in parts)
         return MapType(next(ids), key, next(ids), value, value_required=False)
-    if inner and kind == "struct":
-        members = (part.partition(":") for part in parts)
+    if parts and kind == "struct":
         fields = [
-            NestedField(next(ids), name, iceberg_type(of, column, ids), required=False) for name, _, of in members
+            NestedField(next(ids), name, iceberg_type(of, column, ids), required=False)
+            for name, of in struct_fields(type)
         ]
         return StructType(*fields)
     digits = decimal_digits(type)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column
-from layoutopt.model.types import decimal_digits, split_parts
+from layoutopt.model.types import decimal_digits, nested_parts, struct_fields
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -56,14 +56,13 @@ def nested_type(type_name: str) -> pa.DataType:
     Raises:
         SchemaError: the type is unknown.
     """
-    kind, _, inner = type_name.partition("<")
-    parts = split_parts(inner.removesuffix(">"))
+    kind, parts = nested_parts(type_name)
     if kind == "array":
         return pa.list_(pa.field("element", nested_type(parts[0])))
     if kind == "map":
         return pa.map_(nested_type(parts[0]), nested_type(parts[1]))
     if kind == "struct":
-        return pa.struct([(name, nested_type(type)) for name, _, type in (part.partition(":") for part in parts)])
+        return pa.struct([(name, nested_type(type)) for name, type in struct_fields(type_name)])
     found = pa.string() if type_name.startswith("string collate ") else arrow_type(type_name)
     if found is None:
         raise SchemaError(f"there is no Arrow type for {type_name!r}; leave the column out of the query")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from layoutopt.model.predicates import Call, Const, Expr
 from layoutopt.model.predicates.nodes import GET_FIELD
-from layoutopt.model.types import INTEGER_BITS, split_parts
+from layoutopt.model.types import INTEGER_BITS, nested_parts
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant
 from layoutopt.sql.types.rules import is_integer
@@ -71,10 +71,10 @@ def comparable(type: str, text: str) -> str:
 
 
 def _parts(type: str, text: str) -> tuple[str, list[str]]:
-    kind, _, inner = type.partition("<")
+    kind, inner = nested_parts(type)
     if not inner:
         raise Unusable("unsupported-expression", f"{text} is a part of {type}, which has none")
-    return kind, split_parts(inner.removesuffix(">"))
+    return kind, inner
 
 
 def _constant(given: TypedConstant, type: str, text: str) -> Const:

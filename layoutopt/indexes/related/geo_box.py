@@ -19,7 +19,7 @@ from layoutopt.indexes.lists import contents, list_array, without_any
 from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.predicates import InSet, Like
-from layoutopt.model.types import split_parts
+from layoutopt.model.types import struct_fields
 from layoutopt.model.values import NAN_KEY
 from layoutopt.skipping.derived.ranges import floats_of
 from layoutopt.skipping.zone_maps import overlaps
@@ -68,10 +68,7 @@ class GeoBox:
 
 
 def _field_types(type: str) -> list[str]:
-    inner = type.removeprefix("struct<").removesuffix(">")
-    if inner == type:
-        return []
-    return [kind for _, _, kind in (part.partition(":") for part in split_parts(inner))]
+    return [kind for _, kind in struct_fields(type)]
 
 
 def _points(column: BlockColumn) -> tuple[Ints, Ints]:

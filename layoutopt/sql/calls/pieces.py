@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from layoutopt.model.predicates import Call, Const
 from layoutopt.model.predicates.templates import template_groups
-from layoutopt.model.types import split_parts
+from layoutopt.model.types import nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql.calls.subjects import Context, Reader, Subject, constant_of, typed
 from layoutopt.sql.problems import Unusable
@@ -64,8 +64,7 @@ def _step(part: exp.Expr) -> str:
 
 def end_of_array(name: str, array: Subject, text: str) -> Subject:
     """``array_max(values)`` or ``array_min(values)``: the last or first of the elements that are not NULL."""
-    kind, _, inner = array.type.partition("<")
-    parts = split_parts(inner.removesuffix(">"))
+    kind, parts = nested_parts(array.type)
     if kind != "array" or len(parts) != 1 or key_kind(parts[0]) is None or "collate" in parts[0] or "char" in parts[0]:
         raise Unusable("unordered-type", f"{text} is asked of {array.type}")
     return Subject(Call(name, (array.expr,), parts[0]), parts[0])
