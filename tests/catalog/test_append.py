@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,19 +10,11 @@ from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_lo
 from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.restore import restore
 from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import ensure_table_root, history, latest_snapshot, read_snapshot
+from layoutopt.catalog.snapshots import history, latest_snapshot, read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError
 from tests.catalog.loads import SmallLoad
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    """A table with the partitions 1994 and 1995, of one load."""
-    files = TableFiles(str(tmp_path / "table"))
-    SmallLoad("l1", (1994, 1995)).commit(files, ensure_table_root(files))
-    return files
 
 
 def append(

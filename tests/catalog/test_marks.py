@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,20 +9,12 @@ from layoutopt.catalog.checks import Content
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load
 from layoutopt.catalog.deletes import Marks, packed
 from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
+from layoutopt.catalog.snapshots import latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
 from tests.catalog.loads import SmallLoad
 
 POINTS = (*CRASH_POINTS[:-2], "vectors-written", *CRASH_POINTS[-2:])
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    """A table with the partitions 1994 and 1995, of one load."""
-    files = TableFiles(str(tmp_path / "table"))
-    SmallLoad("l1", (1994, 1995)).commit(files, ensure_table_root(files))
-    return files
 
 
 def beside(

@@ -6,7 +6,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
+
+import pytest
 
 from layoutopt.catalog.restore import restore
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -215,3 +218,22 @@ class Living:
         else:
             self.restore(choice.choice(list(self.past)))
         return kind
+
+
+def begun(spark: SparkSession, root: Path, scheme: str, rows: int = 60, block_rows: int = 6) -> Living:
+    """A table of some layouts in an empty folder."""
+    living = Living(spark, root)
+    living.begin(SCHEMES[scheme], rows, block_rows)
+    return living
+
+
+def before_next_call(patch: pytest.MonkeyPatch, module: ModuleType, name: str, change: Callable[[], object]) -> None:
+    """Make a change just before a module next calls a function, as if by another process; then all is as it was."""
+    called = getattr(module, name)
+
+    def late(*arguments: object, **named: object) -> object:
+        patch.undo()
+        change()
+        return called(*arguments, **named)
+
+    patch.setattr(module, name, late)

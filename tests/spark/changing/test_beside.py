@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +23,12 @@ from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rewrite import ChangeReport
 from layoutopt.spark.changing.rows import update_by
-from layoutopt.spark.loading.load import LoadReport, load
-from tests.spark.changing.living import SCHEMES, Living, Row, made
+from tests.spark.changing.living import Living, Row, before_next_call, begun, made
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def begun(spark: SparkSession, root: Path, scheme: str) -> Living:
-    living = Living(spark, root)
-    living.begin(SCHEMES[scheme])
-    return living
 
 
 def updated(living: Living, where: str, share: float = 0.1, *texts: str) -> ChangeReport:
@@ -127,13 +121,11 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
 
     rows = living.new_rows(6)
 
-    def late(*arguments: Any, **named: Any) -> LoadReport:
-        monkeypatch.undo()
+    def late() -> None:
         living.model |= {row[0]: row for row in rows}
         living.delete("price > 2.5")
-        return load(*arguments, **named)
 
-    monkeypatch.setattr(joining, "load", late)
+    before_next_call(monkeypatch, joining, "load", late)
     report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(living.frame(rows))))
     assert report.joined is None  # somebody deleted rows of what was to be joined
     assert entries() == [3, 3, 3]
@@ -150,15 +142,7 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
 def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update lets others append; a merge does not, since they may bring the keys that it found to be new."""
     living = begun(spark, tmp_path, "sop")
-
-    def meanwhile(change: Any) -> None:
-        def late(*arguments: Any, **named: Any) -> LoadReport:
-            monkeypatch.undo()
-            change()
-            return load(*arguments, **named)
-
-        monkeypatch.setattr(beside, "load", late)
-
+    meanwhile = partial(before_next_call, monkeypatch, beside, "load")
     meanwhile(lambda: living.append(6))
     assert updated(living, "id IN (3, 9)", 1).updated == 2
     living.model |= {key: (*living.model[key][:2], 7, *living.model[key][3:]) for key in (3, 9)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +30,12 @@ from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rewrite import ChangeReport
 from layoutopt.spark.changing.rows import delete_by
 from layoutopt.spark.loading.loads import load_by
-from tests.spark.changing.living import COLUMNS, NAMES, SCHEMES, Living, comparable
+from tests.spark.changing.living import COLUMNS, NAMES, SCHEMES, Living, before_next_call, begun, comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def begun(spark: SparkSession, root: Path, scheme: str, rows: int = 60, block_rows: int = 6) -> Living:
-    living = Living(spark, root)
-    living.begin(SCHEMES[scheme], rows, block_rows)
-    return living
 
 
 def gone(living: Living, where: str, **given: Any) -> ChangeReport:
@@ -139,15 +134,7 @@ def test_snapshots_with_and_without_vectors_are_all_kept_and_restored(spark: Spa
 def test_a_delete_that_meets_others(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are appended meanwhile stay; of two deletes of one partition the later one tries again."""
     living = begun(spark, tmp_path, "sop", 30)
-
-    def meanwhile(change: Any) -> None:
-        def late(*arguments: Any, **named: Any) -> Any:
-            monkeypatch.undo()
-            change()
-            return commit_deletes(*arguments, **named)
-
-        monkeypatch.setattr(marking, "commit_deletes", late)
-
+    meanwhile = partial(before_next_call, monkeypatch, marking, "commit_deletes")
     meanwhile(lambda: living.append(6))
     there = len(living.model)
     deleted = gone(living, "kind = 2", rewrite_share=1).deleted

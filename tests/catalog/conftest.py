@@ -1,0 +1,19 @@
+"""What tests of catalogs begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layoutopt.catalog.snapshots import ensure_table_root
+from layoutopt.catalog.storage.filesystem import TableFiles
+from tests.catalog.loads import SmallLoad
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TableFiles:
+    """A table with the partitions 1994 and 1995, of one load."""
+    files = TableFiles(str(tmp_path / "table"))
+    SmallLoad("l1", (1994, 1995)).commit(files, ensure_table_root(files))
+    return files
