@@ -47,7 +47,11 @@ APPEND: Final = "append"
 """The operation of a load whose rows stand beside those that their partitions have."""
 
 _MOST_VERSIONS = 100
-_NO_MARKS = Marks({}, {})
+
+
+def comes_beside(operation: str | None, marks: Marks | None) -> bool:
+    """Whether the rows of a load stand beside those that its partitions have, but for the ones that it deletes."""
+    return operation == APPEND or marks is not None
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ class _Load:
 
     @property
     def is_beside(self) -> bool:
-        """Whether its rows stand beside those that the partitions have, but for the ones that it deletes."""
-        return self.operation == APPEND or self.marks is not None
+        """Whether its rows stand beside others, see :func:`comes_beside`."""
+        return comes_beside(self.operation, self.marks)
 
 
 def commit_load(
@@ -127,7 +131,7 @@ def commit_load(
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in indexes)]
-    with vectors_written(files, load_id, marks or _NO_MARKS) as vectors:
+    with vectors_written(files, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
         marked = [] if marks is None or base is None else marks.entries_in(base)

@@ -33,7 +33,7 @@ from layoutopt.catalog.optimistic_commit import (
     next_time,
 )
 from layoutopt.catalog.paths import deletes_path
-from layoutopt.catalog.snapshot import Deletes, FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Deletes, EntryName, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.model.arrays import Ints
@@ -42,9 +42,6 @@ DELETE: Final = "delete"
 """The operation of a snapshot in which rows are deleted, by vectors or by partitions written anew."""
 DELETE_POINTS: Final = ("started", "vectors-written", "before-snapshot", "snapshot-created")
 """Where ``at`` is called, in order."""
-
-EntryName = tuple[str, str]
-"""A partition's key, and the load that left the entry."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -160,13 +157,13 @@ class Marks:
 
     def entries_in(self, snapshot: Snapshot) -> list[PartitionEntry]:
         """The entries of a snapshot of which rows are to be deleted."""
-        return [entry for entry in snapshot.partitions if _name(entry) in self.deleted]
+        return [entry for entry in snapshot.partitions if entry.name in self.deleted]
 
 
 @contextmanager
-def vectors_written(files: TableFiles, load_id: str, marks: Marks) -> Iterator[dict[str, FileDigest]]:
+def vectors_written(files: TableFiles, load_id: str, marks: Marks | None) -> Iterator[dict[str, FileDigest]]:
     """Write the vectors of a change, and take them away again where it is refused; gives their digests by path."""
-    if not marks.deleted:
+    if marks is None or not marks.deleted:
         yield {}
         return
     path = deletes_path(load_id)
@@ -225,15 +222,15 @@ def marked_partitions(
     Raises:
         CommitConflictError: somebody else changed one of these since.
     """
-    planned_on, now = ({_name(entry): entry for entry in _entries_of(each)} for each in (base, latest))
+    planned_on, now = ({entry.name: entry for entry in _entries_of(each)} for each in (base, latest))
     for name in (*marks.deleted, *marks.replaced):
         if now.get(name) != planned_on[name]:
             raise CommitConflictError(
                 f"partition {name[0]!r} was changed by somebody else ({_load_id(latest)!r}) while rows were being "
                 "changed; look at the table, then make the change again if it still needs it"
             )
-    left = (entry for entry in _entries_of(latest) if _name(entry) not in marks.replaced)
-    return tuple(_with(entry, marks.deleted.get(_name(entry)), load_id) for entry in left)
+    left = (entry for entry in _entries_of(latest) if entry.name not in marks.replaced)
+    return tuple(_with(entry, marks.deleted.get(entry.name), load_id) for entry in left)
 
 
 def _following(
@@ -266,10 +263,6 @@ def _with(entry: PartitionEntry, gone: Content | None, load_id: str) -> Partitio
     if gone is None:
         return entry
     return replace(entry, deletes=Deletes(deletes_path(load_id), gone.rows, gone.sums), source=None)
-
-
-def _name(entry: PartitionEntry) -> EntryName:
-    return entry.key, entry.load_id
 
 
 def _entries_of(snapshot: Snapshot | None) -> tuple[PartitionEntry, ...]:

@@ -74,6 +74,10 @@ class Deletes(Record):
     checksums: Mapping[str, Count]
 
 
+EntryName = tuple[str, str]
+"""A partition's key, and the load that left the entry."""
+
+
 @dataclass(frozen=True)
 class PartitionEntry(Record):
     """What one load left of one date partition. A partition has several entries where rows were appended to it.
@@ -97,6 +101,11 @@ class PartitionEntry(Record):
     source: Digest | None = None
     deletes: Deletes | None = None
     form: ClassVar = Form(left_out=("source", "deletes"))
+
+    @property
+    def name(self) -> EntryName:
+        """What tells the entry from all others of a snapshot."""
+        return self.key, self.load_id
 
     @property
     def live_rows(self) -> int:

@@ -86,7 +86,7 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 def _checked(snapshot: Snapshot) -> Snapshot:
     """The snapshot, with bounds of their columns' types, if its parts agree; else raises ValueError."""
-    names = [(entry.key, entry.load_id) for entry in snapshot.partitions]
+    names = [entry.name for entry in snapshot.partitions]
     if len(set(names)) < len(names) or snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
         raise ValueError("it has a partition twice")
     if snapshot.format_version < _needed_version(snapshot):

@@ -15,7 +15,7 @@ from layoutopt.catalog.deletes import decode_deletes, with_deletes
 from layoutopt.catalog.entries import written_rows
 from layoutopt.catalog.evolution import is_older
 from layoutopt.catalog.paths import plan_path
-from layoutopt.catalog.snapshot import Bounds, Deletes, FileDigest, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Bounds, Deletes, EntryName, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, read_index
@@ -104,7 +104,7 @@ class Catalog:
         """
         catalog = cls(files, snapshot, plans, others=others)
         for entry, part in zip(snapshot.partitions, blocks, strict=True):
-            catalog._parts[entry.key, entry.load_id] = part
+            catalog._parts[entry.name] = part
         return catalog
 
     @property
@@ -133,8 +133,8 @@ class Catalog:
         return {}
 
     @cached_property
-    def _parts(self) -> dict[tuple[str, str], BlockTable]:
-        """The blocks of single entries made so far, by key and load."""
+    def _parts(self) -> dict[EntryName, BlockTable]:
+        """The blocks of single entries made so far."""
         return {}
 
     def blocks(self, entry: PartitionEntry) -> BlockTable:
@@ -144,10 +144,9 @@ class Catalog:
             CatalogError: the blocks file, or that of the vectors, is missing or damaged, or does not hold what the
                 snapshot says.
         """
-        name = (entry.key, entry.load_id)
-        if name not in self._parts:
-            self._parts[name] = self._blocks(entry)
-        return self._parts[name]
+        if entry.name not in self._parts:
+            self._parts[entry.name] = self._blocks(entry)
+        return self._parts[entry.name]
 
     def _blocks(self, entry: PartitionEntry) -> BlockTable:
         table = self.file_blocks(entry)

@@ -21,7 +21,7 @@ from layoutopt.scan.table import Scan
 from layoutopt.spark.changing.found import Placed, rows_with_places
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.source import measure_content
-from layoutopt.spark.session.read import reads_in_session, with_functions
+from layoutopt.spark.session.read import reads_in_session, schema_ddl, with_functions
 
 
 def matching(place: Place, where: str) -> DataFrame:
@@ -35,15 +35,10 @@ def scan_of(place: Place, where: str) -> Scan:
     Raises:
         SettingError: Spark can't understand it.
     """
-    empty = place.spark.createDataFrame([], schema_text(place))
+    empty = place.spark.createDataFrame([], schema_ddl(place.table.schema.columns))
     with understood("--where", where):
         _ = empty.where(F.expr(f"({where})")).schema
     return place.table.scan(columns=place.table.schema.names, where=f"({where})")
-
-
-def schema_text(place: Place) -> str:
-    """The columns of a table in Spark's SQL."""
-    return ", ".join(f"{quoted(column.name)} {column.type}" for column in place.table.schema.columns)
 
 
 @contextmanager

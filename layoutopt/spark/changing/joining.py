@@ -47,7 +47,7 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         whole=True,
         content=content_of_entries(entries),
         operation=JOIN,
-        marks=Marks({}, {}, replaced=frozenset((entry.key, entry.load_id) for entry in entries)),
+        marks=Marks({}, {}, replaced=frozenset(entry.name for entry in entries)),
     )
     try:
         return load(spark, rows_of_entries(spark, table, entries), path, plan, basis=basis, stages=watch)

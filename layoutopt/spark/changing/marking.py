@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.deletes import EntryName, Marks, commit_deletes, packed, places_in, united, vectors_of
+from layoutopt.catalog.deletes import Marks, commit_deletes, packed, places_in, united, vectors_of
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.snapshot import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError
@@ -117,7 +117,7 @@ def marks_of(place: Place, found: Sequence[FoundIn], watch: Stages, *, alone: bo
     catalog = place.table.catalog
     of_entry: dict[EntryName, list[FoundIn]] = {}
     for one in found:
-        of_entry.setdefault((one.entry.key, one.entry.load_id), []).append(one)
+        of_entry.setdefault(one.entry.name, []).append(one)
     with watch.stage("mark", "finding the rows in every layout") as counts:
         _check_numbers([catalog.blocks(mine[0].entry) for mine in of_entry.values()])
         before = (vectors_of(catalog.blocks(mine[0].entry)) for mine in of_entry.values())

@@ -31,7 +31,6 @@ from layoutopt.spark.changing.concerned import (
     measured,
     nothing,
     placed_rows,
-    schema_text,
     understood,
 )
 from layoutopt.spark.changing.marking import deleted_share, mark_deleted
@@ -40,6 +39,7 @@ from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewr
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.spark.session.read import schema_ddl
 
 
 def delete_by(
@@ -161,7 +161,7 @@ def _update_by_rewriting(
 
 def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
     """By column the new value, of the column's type."""
-    rows = place.spark.createDataFrame([], schema_text(place))
+    rows = place.spark.createDataFrame([], schema_ddl(place.table.schema.columns))
     found: dict[str, SparkColumn] = {}
     for text in texts:
         name, equals, value = text.partition("=")

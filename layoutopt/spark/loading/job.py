@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from layoutopt.catalog.checks import Content, TidSums
-from layoutopt.catalog.commit import APPEND, partition_entries
+from layoutopt.catalog.commit import comes_beside, partition_entries
 from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.paths import new_load_id
@@ -76,11 +76,6 @@ class Basis:
     batch: str | None = None
     marks: Marks | None = None
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the rows come beside others of their partitions."""
-        return self.operation == APPEND or self.marks is not None
-
 
 @dataclass(frozen=True)
 class Loading:
@@ -142,7 +137,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         keys=tuple(one.names.key(segment.value) for segment in one.segments),
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,
-        late=one.basis.is_late,
+        late=comes_beside(one.basis.operation, one.basis.marks),
     )
     observation = Observation(f"layoutopt {one.load_id}")
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):

@@ -21,7 +21,8 @@ from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.session.pushdown import is_pushable
 
 _MOST_VALUES: Final = 10
-"""Of longer lists Spark pushes the least and the greatest value alone (``parquet.pushdown.inFilterThreshold``)."""
+"""Of longer lists Spark pushes the least and the greatest value alone, unless the session takes them
+(:mod:`layoutopt.spark.session.listing`): it may then skip more than is guessed here."""
 
 
 def skipped_by_spark(read: TableRead, pruned: PrunedPlan) -> Bits:

@@ -17,12 +17,12 @@ from layoutopt.sql.types.rules import (
     INTEGER_DIGITS,
     arithmetic_type,
     common_type,
-    compared_type,
     decimal_type,
     exact_digits,
     is_floating,
     is_integer,
     is_number,
+    listed_type,
 )
 
 _EXACT_SIGNS: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -127,9 +127,7 @@ def one_of(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
 
     def reader(node: exp.Expr, context: Context, read: Reader) -> Subject:
         given = [read(each) for each in (node.this, *node.expressions)]
-        kind = "void"
-        for each in given:
-            kind = compared_type(kind, each.type, ansi=context.settings.ansi, listed=True)
+        kind = listed_type((each.type for each in given), ansi=context.settings.ansi)
         return Subject(Call(name, tuple(typed(each, kind, context) for each in given), kind), kind)
 
     return reader

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from layoutopt.sql.calls.subjects import Context, Reader
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types.rules import compared_type
+from layoutopt.sql.types.rules import listed_type
 
 _KINDS: Final = (exp.Case, exp.If, exp.Nullif, exp.Nvl2)
 _MOST_BRANCHES: Final = 16
@@ -65,9 +65,8 @@ def _branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
 
 def _of_one_type(values: Sequence[exp.Expr], context: Context, read: Reader) -> list[exp.Expr]:
     """The values as Spark casts them to their common type."""
-    types, kind = [read(value).type for value in values], "void"
-    for each in types:
-        kind = compared_type(kind, each, ansi=context.settings.ansi, listed=True)
+    types = [read(value).type for value in values]
+    kind = listed_type(types, ansi=context.settings.ansi)
     return [
         value if type == kind else exp.cast(value.copy(), kind, dialect="spark")
         for value, type in zip(values, types, strict=True)

@@ -7,6 +7,8 @@ a decimal needs more than 38 digits, they raise :class:`Unusable`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import partial, reduce
 
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.sql.problems import Unusable
@@ -134,6 +136,11 @@ def compared_type(left: str, right: str, *, ansi: bool, listed: bool = False) ->
         if texts or ("float" in pair and pair & INTEGER_DIGITS.keys()):
             raise Unusable("coercion", f"{left} and {right} meet in another type without ANSI mode")
     return common_type(left, right)
+
+
+def listed_type(types: Iterable[str], *, ansi: bool) -> str:
+    """The type that all values of a list (coalesce, the branches of CASE) have; raises as :func:`compared_type`."""
+    return reduce(partial(compared_type, ansi=ansi, listed=True), types, "void")
 
 
 def _common_number(left: str, right: str) -> str:
