@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_at(
-    session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: int
+    session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: Any
 ) -> Table:
     """A table with the user's functions, at the snapshot asked for or the newest; ``how`` as ``open_table`` has it.
 

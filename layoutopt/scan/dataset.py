@@ -17,7 +17,6 @@ from fsspec.core import url_to_fs
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.scan.files import check_footers, check_row_groups, damaged, missing
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import FileRead
@@ -40,7 +39,7 @@ def dataset_of(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds.D
             "mention; use to_arrow() for the answer, or make one scan of each mention"
         )
     read = reads[0]
-    if _stands_in_files(read) and not isinstance(files, SourceFiles):
+    if _stands_in_files(read) and files.is_plain:
         return _dataset_of_files(files, read)
     schema = read.arrow_schema()
     return ds.dataset(pa.Table.from_batches(list(read.batches()), schema=schema))

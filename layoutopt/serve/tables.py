@@ -143,11 +143,14 @@ class Tables:
         Raises:
             NotATableError: a path holds no table, or the folder is none.
             CatalogError: a table is of a version that can't be read.
+            EncryptedTableError: a table is encrypted.
         """
         for path in self.named.values():
-            check_is_table(TableFiles(path))
-        files = None if self.folder is None else TableFiles(self.folder)
-        if files is not None and (files.is_file("") or not files.exists("")):
+            files = TableFiles(path)
+            check_is_table(files)
+            files.check_plain()
+        folder = None if self.folder is None else TableFiles(self.folder)
+        if folder is not None and (folder.is_file("") or not folder.exists("")):
             raise NotATableError(f"{self.folder!r} is no folder of tables; name one that is there")
 
     def roots(self) -> dict[Identifier, str]:

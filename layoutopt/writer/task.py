@@ -24,6 +24,7 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
+from layoutopt.encryption.table_keys import TableKeys
 from layoutopt.errors import LayoutoptError, TableError, carried
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.arrays import Floats, Ints
@@ -77,6 +78,7 @@ class WriteJob:
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
         late: rows that come to others, which are few, get smaller blocks.
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
+        lent: the table's keys, as :class:`TableFiles` has them.
     """
 
     plan: Plan
@@ -89,6 +91,7 @@ class WriteJob:
     at: Callable[[str], None] | None = None
     rehearsal: bool = False
     late: bool = False
+    lent: tuple[TableKeys, ...] | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -300,11 +303,15 @@ def _write_parquet(
     blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
     sizes: list[dict[str, Ints]] = []
     places: list[FilePlace] = []
+    files = TableFiles(job.root, lent=job.lent)
     while blocks:
         path = new_path()
-        with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
+        with fsspec.open(files.full_path(path), "wb", auto_mkdir=True) as file:
             keeper = FooterKeeper(file)
-            with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
+            with pq.ParquetWriter(
+                keeper, content.schema, encryption_properties=files.encryption(path),
+                **encodings.options(job.plan.codec),
+            ) as writer:  # fmt: skip
                 written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
                 keeper.keep()
             metadata = writer.writer.metadata
