@@ -52,6 +52,10 @@ class SourceFiles(TableFiles):
         """No: files are read under the source's columns, without deleted rows."""
         return False
 
+    def for_tasks(self) -> SourceFiles:
+        """The same, without what this process has of the store."""
+        return replace(self)
+
     def only(self, paths: Iterable[str]) -> SourceFiles:
         """Some of the files, for a task elsewhere."""
         return replace(self, held={path: self.held[path] for path in paths})

@@ -50,7 +50,7 @@ class KeyedFiles:
             return next(iter(self.lent), None)
         try:
             marker = self.__dict__.get(_SEEN) or self.read_bytes(MARKER)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if b"encryption" not in marker:
             return None

@@ -231,10 +231,9 @@ def in_workers(
     condition: Node = TRUE,
 ) -> DataFrame:
     """Some columns of the rows of segments, as tasks read them by themselves; only row groups and paths travel."""
-    if isinstance(files, SourceFiles):
-        known: TableFiles = files.only({file.path for one in segments for file in one.layouts[0].files})
-    else:
-        known = files.for_tasks()
+    known = files.for_tasks()
+    if isinstance(known, SourceFiles):
+        known = known.only({file.path for one in segments for file in one.layouts[0].files})
     reader = _segment_reader(known, list(segments), list(columns), condition)
     return map_in_workers(segment_numbers(spark, segments), reader, schema_ddl(columns))
 
