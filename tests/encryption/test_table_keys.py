@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+from unittest import mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +43,29 @@ def test_nothing_else_opens(place: str, other: str, content: bytes, data: st.Dat
     for wrong in changed:
         with pytest.raises(ValueError, match=r"changed|not encrypted"):
             KEYS.unseal(place, wrong)
+
+
+def test_data_files_open_in_their_place_by_their_keys() -> None:
+    rows = pa.table({"hidden_name": ["hidden value"] * 9})
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, encryption_properties=KEYS.encryption("data/a"))
+    data = sink.getvalue()
+    assert b"hidden" not in data
+    assert pq.read_table(io.BytesIO(data), decryption_properties=KEYS.decryption("data/a")).equals(rows)
+    plain = io.BytesIO()
+    pq.write_table(rows, plain)
+    # A key for each place, and beside it the place itself: either is enough.
+    patched = mock.patch.object(TableKeys, "_derived", lambda keys, purpose, of: keys.data_key)
+    with patched:
+        other = io.BytesIO()
+        pq.write_table(rows, other, encryption_properties=KEYS.encryption("data/b"))
+        for wrong in (other.getvalue(), plain.getvalue()):
+            with pytest.raises(OSError, match=r"ecrypt"):
+                pq.read_table(io.BytesIO(wrong), decryption_properties=KEYS.decryption("data/a"))
+    for keys, place in ((KEYS, "data/b"), (OTHERS, "data/a")):
+        with pytest.raises(OSError, match=r"ecrypt"):
+            pq.read_table(io.BytesIO(data), decryption_properties=keys.decryption(place))
+    assert KEYS._derived("file", "a") != KEYS._derived("file", "b") != KEYS._derived("name", "b")
 
 
 def test_names_stand_for_texts_and_stay_as_they_are() -> None:

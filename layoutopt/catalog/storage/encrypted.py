@@ -105,6 +105,7 @@ class KeyedFiles:
             ) from error
 
     def _sealed(self, path: str, content: bytes) -> bytes:
-        return (
-            content if not is_of_catalog(path) or self.keys is None else self.keys.seal(self.stored_path(path), content)
-        )
+        """A file's content as it is stored."""
+        if not is_of_catalog(path) or self.keys is None:
+            return content
+        return self.keys.seal(self.stored_path(path), content)
