@@ -15,7 +15,7 @@ from layoutopt.catalog.fields import Text, read_field
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.versions import ENCRYPTED, FORMAT, OLDEST_SUPPORTED, check_version
+from layoutopt.catalog.versions import ENCRYPTED, FORMAT, FORMAT_VERSION, OLDEST_SUPPORTED, check_version
 from layoutopt.errors import CatalogError, EncryptionKeyError, NotATableError, SettingError, SourceIndexError
 
 
@@ -194,7 +194,7 @@ def _check_marker(files: TableFiles) -> None:
         raise not_a_table(files.root, source)
     if content.get("format") != FORMAT:
         raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
-    check_version(content.get("version"), where, ENCRYPTED)
+    check_version(content.get("version"), where, ENCRYPTED if "encryption" in content else FORMAT_VERSION)
     if files.keys is None and files.key is not None:
         raise EncryptionKeyError(f"the table {files.root!r} is not encrypted, but a key is given; leave the key out")
 
