@@ -13,7 +13,14 @@ from layoutopt.catalog.paths import MARKER, SNAPSHOTS, snapshot_number
 from layoutopt.catalog.snapshots import check_is_table
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import CatalogError, NotATableError, PublicationError, SettingError
+from layoutopt.errors import (
+    CatalogError,
+    EncryptedTableError,
+    EncryptionKeyError,
+    NotATableError,
+    PublicationError,
+    SettingError,
+)
 from layoutopt.publish.contents import View, views_of
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.serve.planning import Planner
@@ -180,7 +187,7 @@ class Tables:
             try:
                 for shown in self._table(root).shown():
                     found.append((namespace, _name_of(name, shown.view)))
-            except (NotATableError, CatalogError, PublicationError):
+            except (NotATableError, CatalogError, PublicationError, EncryptedTableError, EncryptionKeyError):
                 continue  # who asks for it by its name is told why
         return sorted(found)
 

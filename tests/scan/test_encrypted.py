@@ -284,6 +284,21 @@ def test_engines_without_a_key_get_no_files(table: Path, tmp_path: Path) -> None
     assert not (tmp_path / "shown").exists()
 
 
+def test_a_folder_is_served_without_its_encrypted_tables(
+    others: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {path.name for path in others} == {"encrypted", "clear"}
+    build(tmp_path / "plain", ROWS, building(SCHEMA, CONDITIONS, partition_by="year"))
+    shutil.copytree(others[0], tmp_path / "encrypted")
+    for key in ("5a" * 32, ""):
+        monkeypatch.setenv("TABLE_KEY", key)
+        tables = Tables({}, str(tmp_path))
+        tables.check()
+        assert [name for _, name in tables.names()] == ["plain"]
+        with pytest.raises((EncryptedTableError, EncryptionKeyError), match=r"encrypted|TABLE_KEY"):
+            tables.find(("default",), "encrypted")
+
+
 def test_vacuums_and_restores_know_the_stored_names(table: Path) -> None:
     files = TableFiles(str(table))
     assert restore(files, 0).rows == 240
