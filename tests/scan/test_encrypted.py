@@ -267,6 +267,8 @@ def test_the_command_line_takes_a_key(
     conf.write_text("[encryption]\nkeys = 1\n")
     assert main([*query, "--conf", str(conf)]) == BAD_USAGE
     assert main(["verify", str(table), "--key", "env:MY_KEY"]) == DONE
+    assert main(["status", str(table), "--key", "env:MY_KEY"]) == DONE
+    assert ", encrypted" in capsys.readouterr().out
     (table / "_layoutopt/snapshots/1.json").write_bytes(b"LOE1 and so on")
     assert main(["history", str(table), "--key", "env:MY_KEY"]) == FAILED
     assert "can't be opened" in capsys.readouterr().err
@@ -274,6 +276,7 @@ def test_the_command_line_takes_a_key(
 
 def test_engines_without_a_key_get_no_files(table: Path, tmp_path: Path) -> None:
     opened = open_table(str(table))
+    assert main(["explain", str(table), SQL[1], "--predicate"]) == BAD_USAGE
     for act in (
         lambda: opened.files(),
         lambda: publish(str(table), publication(str(table), "delta", str(tmp_path / "shown"))),
