@@ -151,11 +151,13 @@ def test_nothing_stands_in_the_clear_whatever_is_done(spark: SparkSession, tmp_p
 def test_an_encrypted_table_that_is_changed_at_random(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     living = Living(spark, tmp_path, encrypt=KEY)
     living.begin(SCHEMES[scheme])
+    living.check()
     living.merge(list(range(4, 16)), 2)
     choice = random.Random(scheme)
-    for _ in range(10):
+    for _ in range(8):
         living.step(choice)
-    living.check()
+        living.check()
+    living.check_past()
     table = open_table(living.path)
     assert verify(table).ok
     assert {file.suffix for file in (tmp_path / "table").rglob("*") if file.is_file()} == {".json", ".parquet"}
