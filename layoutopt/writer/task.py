@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import fsspec
 import numpy as np
@@ -24,7 +24,6 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
-from layoutopt.encryption.table_keys import TableKeys
 from layoutopt.errors import LayoutoptError, TableError, carried
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.arrays import Floats, Ints
@@ -46,6 +45,9 @@ from layoutopt.writer.routing import (
 )
 from layoutopt.writer.row_order import in_row_order
 from layoutopt.writer.small_blocks import for_few_rows
+
+if TYPE_CHECKING:
+    from layoutopt.encryption.table_keys import TableKeys
 
 WHOLE, REST = 0, 1
 
