@@ -202,10 +202,11 @@ def test_nothing_is_written_without_the_key(
             ["load", source, path, "--plan", plan],
             ["load", source, path, "--plan", plan, "--encrypt", KEY],
             ["load", source, str(tmp_path / "new"), "--plan", plan, "--encrypt", "env:NOBODYS"],
-            ["load", source, str(tmp_path / "new"), "--plan", plan, "--key", "env:NOBODYS"],
         ):
             assert main(words) == BAD_USAGE, words
             assert (said in (err := capsys.readouterr().err)) or "NOBODYS" in err
+    assert main(["load", source, str(tmp_path / "new"), "--plan", plan, "--key", KEY]) == BAD_USAGE
+    assert "name the key by --encrypt" in capsys.readouterr().err
     assert sorted(Path(path).rglob("*")) == before
     assert list(tmp_path.iterdir()) == []
 
