@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from layoutopt.catalog.optimistic_commit import Change, check_no_tombstone
+from layoutopt.catalog.paths import blocks_path, load_folder
 from layoutopt.catalog.restore import restore
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshots import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
-from layoutopt.errors import EncryptedTableError, EncryptionKeyError, SettingError, TableError
+from layoutopt.errors import CommitConflictError, EncryptedTableError, EncryptionKeyError, SettingError, TableError
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.intact import verify_path
 from layoutopt.inspect.verify import verify
@@ -315,3 +317,23 @@ def test_vacuums_and_restores_know_the_stored_names(table: Path) -> None:
     assert all("load-1" in path or "/deletes/" in path or "/indexes/" in path for path in gone)
     assert same(open_table(str(table)).sql(SQL[0]).to_pylist(), expected(SQL[0], ROWS))
     assert verify_path(str(table)).ok
+
+
+def test_what_a_vacuum_gave_up_can_not_be_named_again(table: Path) -> None:
+    again = building(SCHEMA, CONDITIONS, partition_by="year", footers=True, blocking=by_position(8))
+    build(table, ROWS, replace(again, key="env:TABLE_KEY"), load_id="load-2")
+
+    def killed(point: str) -> None:
+        if point == "snapshot-created":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vacuum(TableFiles(str(table)), 1, timedelta(0), at=killed)
+    with pytest.raises(CommitConflictError, match="a vacuum gave up"):
+        restore(TableFiles(str(table)), 1)
+    opened = open_table(str(table))
+    for name in (load_folder("1995", "load-1"), blocks_path("load-1")):
+        change = Change("load-3", None, frozenset([name]), lambda latest: opened.catalog.snapshot)
+        with pytest.raises(CommitConflictError, match="a vacuum gave up"):
+            check_no_tombstone(opened.catalog.files, [opened.catalog.snapshot], change)
+    assert same(opened.sql(SQL[0]).to_pylist(), expected(SQL[0], ROWS))
