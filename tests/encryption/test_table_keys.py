@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.catalog.paths import hides_values, partition_key
 from layoutopt.encryption.table_keys import TableKeys, keys_in_marker, new_encryption
 from layoutopt.errors import CatalogError, EncryptionKeyError
 
@@ -137,3 +138,12 @@ def test_a_damaged_marker_is_refused(monkeypatch: pytest.MonkeyPatch, name: str,
         with pytest.raises(CatalogError, match="here"):
             keys_in_marker(text, "here")
     assert keys_in_marker(b"{}", "here") is None
+
+
+@given(st.one_of(st.text(), st.from_regex(r"__[0-9a-f]{30,34}", fullmatch=True), st.integers(), st.none()))
+def test_no_partition_is_called_as_a_name_that_stands_for_one(value: object) -> None:
+    key = partition_key(value)
+    name = KEYS.name(key)
+    assert name not in (key, str(value))
+    assert hides_values(f"data/{name}/l1/layout-0/0-a.parquet")[1] == name == KEYS.name(name)
+    assert KEYS.name(key) != KEYS.name(f"{key}x")
