@@ -149,7 +149,9 @@ def test_names_say_nothing_and_files_of_each_kind_are_there(whole: Path) -> None
         "_layoutopt", "blocks", "deletes", "indexes", "plans", "snapshots",
     }  # fmt: skip
     plan = open_table(str(whole)).catalog.partitions[0].plan
-    assert not [path for path in paths if plan in path or "199" in path.split("/")[1]]
+    assert not [path for path in paths if plan in path]
+    in_data = [path.split("/")[1] for path in paths if path.startswith("data/")]
+    assert all(re.fullmatch("__[0-9a-f]{32}", name) for name in in_data)
     begin = {path: (whole / path).read_bytes()[:4] for path in paths if not path.endswith("table.json")}
     assert {(path.startswith("data/"), magic) for path, magic in begin.items()} == {(True, b"PARE"), (False, b"LOE1")}
 
