@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,11 @@ from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.console import Console
+
+    from layoutopt.bench.thesis.figure import B, Figure
+    from layoutopt.bench.thesis.suite import Suite
 
 verbs = typer.Typer()
 
@@ -34,8 +39,7 @@ def _demo(settings: BenchSettings, session: Session) -> None:
 
 def _tpch(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.thesis.readme import run_readme
-    from layoutopt.bench.thesis.run import run_figures
-    from layoutopt.bench.thesis.tell import figures_table, figures_there, results_report
+    from layoutopt.bench.thesis.registry import FIGURES, tpch_suite
     from layoutopt.bench.tpch.runner import run_tpch
 
     if settings.streams:
@@ -45,14 +49,25 @@ def _tpch(settings: BenchSettings, session: Session) -> None:
         changed = run_readme(settings.readme, settings.results)
         said = "written anew" if changed else "as the results have them"
         session.show({"changed": changed}, f"The tables of {settings.readme} are {said}.")
-    elif "list" in settings.figures:
-        session.show(figures_there(), lambda console: console.print(figures_table()))
     else:
-        with session.working("running the thesis's figures") as work:
-            folder, document = run_figures(
-                settings.sf, root=settings.folder, names=settings.figures, results=settings.results, say=work.say
-            )
-        session.show(document, lambda console: results_report(console, document, folder))
+        _figures(settings, session, FIGURES, partial(tpch_suite, settings.sf, settings.folder))
+
+
+def _figures(
+    settings: BenchSettings,
+    session: Session,
+    figures: Mapping[str, Figure[B]],
+    suite_with: Callable[[Callable[[], SparkSession]], Suite[B]],
+) -> None:
+    from layoutopt.bench.thesis.run import run_figures
+    from layoutopt.bench.thesis.tell import figures_table, figures_there, results_report
+
+    if "list" in settings.figures:
+        session.show(figures_there(figures), lambda console: console.print(figures_table(figures)))
+        return
+    with session.working("running the thesis's figures") as work:
+        folder, document = run_figures(suite_with, names=settings.figures, results=settings.results, say=work.say)
+    session.show(document, lambda console: results_report(console, document, folder))
 
 
 def _query(settings: BenchSettings, session: Session) -> None:

@@ -157,7 +157,7 @@ _PAR_N: Final = (
 )
 _ROWS: Final = "Rehearsed: every block is made and measured, none is written; rows, cells and tids are exact."
 
-FIGURES: Final = (
+FIGURES: Final[tuple[Figure[Bench], ...]] = (
     Figure(
         "4.8a",
         "Cells and tids read",
