@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from layoutopt.bench.steps import Step
 from layoutopt.bench.thesis import loading, memory, tables, timing
@@ -48,7 +48,7 @@ def _read_cells(labels: tuple[str, ...], bench: Bench, products: Products) -> Me
     found = tables.rehearsed(bench, products, STREAM, chosen)
     plain = found.pop("Parquet min/max")
     whole = tables.full_scan(plain, "cells")
-    shown = {PAR_D: plain, **found, **({JOINS: products[JOINS]} if JOINS in products else {})}
+    shown = {PAR_D: plain, **found, **({JOINS: _beside(plain, products[JOINS])} if JOINS in products else {})}
     points = [
         Point(unit, label, 100 * tables.scanned(shown[label], unit) / whole)
         for label in labels
@@ -56,6 +56,12 @@ def _read_cells(labels: tuple[str, ...], bench: Bench, products: Products) -> Me
     ]
     details = tables.details_of({label: shown[label] for label in labels})
     return Measured(tuple(points), tables.settings_of(bench, STREAM, chosen), details)
+
+
+def _beside(plain: Mapping[str, Any], joins: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What joins read, as shares of the rows and cells of the denormalised table."""
+    denormalised = {unit: plain["full_scan"][unit] for unit in ("rows_scanned", "cells_scanned")}
+    return {**joins, "full_scan": {**joins["full_scan"], **denormalised}}
 
 
 def _plans(bench: Bench) -> dict[str, Step]:
