@@ -1,1 +1,1 @@
-"""Figures whose data nobody else has, or that are drawn by parameters: rows and logs by chance, of the stated shapes."""
+"""Figures whose data nobody else has, or that parameters shape: rows and logs by chance, as the thesis states them."""
