@@ -70,6 +70,12 @@ def _figures(
     session.show(document, lambda console: results_report(console, document, folder))
 
 
+def _bigdata(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.generated.sensitivity import FIGURES, bigdata_suite
+
+    _figures(settings, session, FIGURES, partial(bigdata_suite, settings.rows, settings.folder))
+
+
 def _query(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.queries import queries_report, run_queries
     from layoutopt.config.documents import read_calibration
@@ -83,12 +89,12 @@ def _query(settings: BenchSettings, session: Session) -> None:
 
 
 def _brushing(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.brushing.experiment import run_brushing
+    from layoutopt.bench.brushing.experiment import ROWS, run_brushing
     from layoutopt.bench.compared.report import brushing_report
 
     with session.working("comparing methods") as work:
         root = settings.folder / "brushing"
-        found = run_brushing(rows=settings.rows, root=root, names=settings.streams, say=work.say)
+        found = run_brushing(rows=settings.rows or ROWS, root=root, names=settings.streams, say=work.say)
     session.show(found, lambda console: console.print(brushing_report(found)))
 
 
@@ -257,6 +263,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
     {
         "demo": _demo,
         "tpch": _tpch,
+        "bigdata": _bigdata,
         "query": _query,
         "brushing": _brushing,
         "micro": _micro,

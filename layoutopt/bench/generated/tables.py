@@ -208,4 +208,4 @@ def _seconds(scan: Callable[[], Any]) -> float:
 
 def mean_seconds(read: Mapping[str, Any]) -> float:
     """An average query: the mean of the rounds, as the thesis has it (4.7.3)."""
-    return mean(mean(round_) for round_ in read["seconds"])
+    return float(mean(mean(round_) for round_ in read["seconds"]))
