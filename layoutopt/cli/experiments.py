@@ -165,8 +165,12 @@ def _memory(settings: BenchSettings, session: Session) -> None:
 
 
 def _wide(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
     from layoutopt.bench.wide import print_wide, wide_result
 
+    if settings.figures:
+        _figures(settings, session, FIGURES, partial(wide_suite, settings.rows, settings.folder))
+        return
     with session.working("planning a synthetic wide table"):
         result = wide_result()
     session.show(result.to_json(), lambda console: print_wide(console, result))

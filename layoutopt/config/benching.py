@@ -43,8 +43,9 @@ class BenchSettings(VerbSettings):
         "people, whose constants never recur; micro: single algorithms; "
         "indexes: what each type of index skips, holds and costs; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
-        "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
-        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
+        "453 columns, or with --figures it and an access log of 104 columns planned, loaded and queried (figures 3.9, "
+        "3.10, 4.12, 5.10); estimates: ways to estimate the objective of column groups; partitioners: all of them on "
+        "the feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
         "ablation: from blocks as the thesis has them to the default, one deviation at a time; "
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
@@ -61,19 +62,18 @@ class BenchSettings(VerbSettings):
     rows: int | None = Field(
         None,
         ge=10_000,
-        description="the rows of a table by chance, of brushing and bigdata "
-        "[default: of brushing 2,000,000, of bigdata 200,000]",
+        description="the rows of a table by chance, of brushing, bigdata and wide "
+        "[default: of brushing 2,000,000, of bigdata 200,000, of wide 40,000]",
     )
     figures: Names = Field(
         (),
-        description="of `tpch` and `bigdata`: only these figures of the thesis, as 3.6,4.10 (all of a number) or 5 (a "
-        "chapter); "
-        "`list` says which there are [default: all]",
+        description="of `tpch`, `bigdata` and `wide`: only these figures of the thesis, as 3.6,4.10 (all of a number), "
+        "5 (a chapter) or `all`; `list` says which there are [default: all]",
     )
     results: Path | None = Field(
         None,
-        description="of `tpch` and `bigdata`: the folder for results.json, the page and the points as CSV [default: "
-        "`results` beside the data]",
+        description="of `tpch`, `bigdata` and `wide`: the folder for results.json, the page and the points as CSV "
+        "[default: `results` beside the data]",
     )
     readme: Path | None = Field(
         None,

@@ -181,6 +181,10 @@ def _of(parameter: str) -> tuple[Figure[BigData], Figure[BigData]]:
     name, what, axis, compared, said = _TOLD[parameter]
     place = f"figure 4.7 ({name[-1]}), 4.7.4"
     log = {"t": "x", "s": "x"}.get(parameter, "")
+    claims = _never_worse(compared)
+    if parameter == "k":
+        # Which of the others is better is no merit of ours.
+        claims += (Claim("SOP over GSOP-single at 1, at least", 1, "4.7.4", ("SOP", 1.0), ("GSOP-single", 1.0)),)
     cells = Figure[BigData](
         name,
         f"Cells and tids read, by {what}",
@@ -190,7 +194,7 @@ def _of(parameter: str) -> tuple[Figure[BigData], Figure[BigData]]:
         partial(_tables, parameter),
         partial(_read_cells, parameter),
         "lines",
-        _never_worse(compared),
+        claims,
         f"{_SYNTHETIC} {said}",
         log,
     )
@@ -203,7 +207,7 @@ def _of(parameter: str) -> tuple[Figure[BigData], Figure[BigData]]:
         partial(_readings, parameter),
         partial(_read_seconds, parameter),
         "lines",
-        _never_worse(compared),
+        claims,
         f"{_SYNTHETIC} {said}",
         log,
         timed=True,

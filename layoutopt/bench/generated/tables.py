@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from layoutopt.bench.stages import peak_bytes
 from layoutopt.bench.steps import Json, Step, key_of
+from layoutopt.bench.thesis.measuring import distinct_vectors
 from layoutopt.bench.thesis.memory import peaks_of
 from layoutopt.bench.timing import WrongAnswerError
 from layoutopt.bench.tpch.experiment import Variant, load_table, make_plan_file, size_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from layoutopt.model.query import Query
+    from layoutopt.model.schema import Schema
 
 TRAIN: Final = "train"
 TEST: Final = "test"
@@ -167,6 +169,21 @@ def _evaluate(of: Workload, folder: Path) -> Json:
         "storage_bytes": loaded["bytes"],
         "peak_bytes": planned["peak_bytes"],
     }
+
+
+def vectors_step(of: Workload, numbers: Sequence[int], partition_by: str) -> Step:
+    """Count the distinct vectors of a partition by so many features; the product has mean and most of each number."""
+
+    def rows(schema: Schema) -> DataFrame:
+        from layoutopt.spark.core.source import conformed, open_source
+
+        return conformed(open_source(of.spark(), str(of.rows.source)), schema, "the features")
+
+    def make() -> Json:
+        return {str(count): distinct_vectors(rows, features.product, count, partition_by) for count in numbers}
+
+    features, key = features_step(of), key_of("vectors", {"numbers": list(numbers)})
+    return Step(f"{of.rows.name}, {of.name}: counting feature vectors", of.folder / f"{key}.json", make, (features,))
 
 
 def reading_step(of: Workload, variants: Sequence[Variant]) -> Step:
