@@ -28,6 +28,7 @@ from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
@@ -125,16 +126,40 @@ def draw_sample(
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
+    return draw_sample_of(rows, features, partition_by, segment_rows, sampled, sample_rows, rows.columns)
+
+
+def draw_sample_of(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    segment_rows: int,
+    partition_rows: Mapping[PlainValue, int],
+    sample_rows: int,
+    columns: Sequence[str],
+) -> RowSample:
+    """Draw rows as :func:`draw_sample` does, of the partitions named.
+
+    Args:
+        rows: the source.
+        features: all that plans to be tried are made of.
+        partition_by: the partition column, or None.
+        segment_rows: the most rows of a segment.
+        partition_rows: by value, the rows of each partition to draw from.
+        sample_rows: rows wanted of each.
+        columns: that the sample is to have.
+    """
     # Positions come last: what is drawn depends on content alone.
-    drawn = with_positions(drawn_rows(rows, features, partition_by, sampled, sample_rows))
+    drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
+    wanted = (*columns, POSITION, *word_names(len(features)))
     with compiled_in_parts(rows.sparkSession):
-        found = feature_words(drawn, features.features).toArrow()
+        found = feature_words(drawn, features.features).select(*(quoted(name) for name in wanted)).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
     words = words_of(found, len(features))
     segments = []
-    for value, count in sampled.items():
+    for value, count in partition_rows.items():
         of_value = np.arange(len(words)) if partition_by is None else _places_of(found[partition_by], value)
-        table = found.select(rows.columns).take(pa.array(of_value)).combine_chunks()
+        table = found.select(list(columns)).take(pa.array(of_value)).combine_chunks()
         segments.append(SampledSegment(value, count, min(count, segment_rows), table, words[of_value]))
     return RowSample(features, tuple(segment for segment in segments if segment.table.num_rows))
 
@@ -215,15 +240,58 @@ def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) 
     return BytesRead(tuple(read.tolist()), tuple(full.tolist()))
 
 
+@dataclass(frozen=True, eq=False)
+class SegmentReads:
+    """What queries would read of each segment of a sample, by the size of the table.
+
+    Attributes:
+        read: bytes, ``float64[segments, queries]``.
+        reached: bytes of a full scan where the segment as a whole is not skipped, ``float64[segments, queries]``.
+    """
+
+    read: Floats
+    reached: Floats
+
+
+def segments_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> SegmentReads:
+    """Block the sample as a load by the plan would, and replay queries on each of its segments.
+
+    Args:
+        sample: the rows, of all columns of the plan.
+        plan: the plan.
+        queries: not merged, nor weighed.
+    """
+    unit = sample.unit(plan.schema.names, plan.block_rows, plan.codec, plan.seed)
+    cells = {**dict(zip(plan.schema.names, unit.cell.tolist(), strict=True)), TID: unit.tid}
+    table, factors = _rehearsed(sample, plan)
+    rows = np.array([segment.partition_rows for segment in sample.segments], dtype=np.float64)
+    read, reached = np.zeros((2, len(rows), len(queries)))
+    for number, query in enumerate(queries):
+        a_row = sum(cells[name] for name in query.columns)
+        for pruned in table.prune(query.filter.root, query.columns):
+            source = pruned.source
+            of_block = np.array([int(entry.key) for entry in source.entries])[source.entry_of]
+            read[:, number] += np.bincount(of_block, _bytes_by_block(pruned, cells, factors), len(rows))
+            reached[of_block[pruned.outcome != PruneOutcome.PARTITION], number] = a_row
+    return SegmentReads(read, reached * rows[:, None])
+
+
+def _bytes_by_block(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> Floats:
+    """The bytes of data and tids that are read of each block."""
+    blocks, bytes_ = pruned.source.blocks, np.zeros(pruned.source.blocks.n)
+    tid = cells[TID] if len(pruned.choice) > 1 else 0.0
+    for choice in pruned.choice:
+        mine = pruned.read & (blocks.layout == choice.layout)
+        bytes_[mine] = tid + sum(cells[name] for name in choice.columns)
+    return bytes_ * blocks.rows * factors.rows
+
+
 def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> float:
-    blocks, rows = pruned.source.blocks, pruned.source.blocks.rows * factors.rows
-    read = [(float(rows[pruned.read & (blocks.layout == c.layout)].sum()), c.columns) for c in pruned.choice]
-    data = sum(of_layout * sum(cells[name] for name in columns) for of_layout, columns in read)
-    tids = cells[TID] * sum(of_layout for of_layout, _ in read) if len(read) > 1 else 0.0
+    """The bytes that are read, the catalog's included."""
     chunks = np.array([len(layout.columns) for layout in pruned.source.plan.scheme.layouts])
     looked_at = pruned.outcome != PruneOutcome.PARTITION
-    catalog = float((chunks[blocks.layout] * factors.blocks)[looked_at].sum())
-    return data + tids + CATALOG_BYTES_A_CHUNK * catalog
+    catalog = float((chunks[pruned.source.blocks.layout] * factors.blocks)[looked_at].sum())
+    return float(_bytes_by_block(pruned, cells, factors).sum()) + CATALOG_BYTES_A_CHUNK * catalog
 
 
 @dataclass(frozen=True, eq=False)

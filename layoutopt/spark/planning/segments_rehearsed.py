@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
@@ -29,6 +31,7 @@ from layoutopt.model.engine_costs import Work
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query
+from layoutopt.model.sequences import spread
 from layoutopt.model.types import quoted
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
@@ -39,6 +42,8 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
 from layoutopt.spark.planning.row_order import rehearsed_table, row_orders_of, with_orders
+from layoutopt.spark.planning.sample_evaluation import RowSample, draw_sample_of, segments_on_sample
+from layoutopt.spark.planning.scaled_up import Roughly, Tried, families_of, scaled_up
 from layoutopt.writer.gather import GatheredSegment, gather_segment
 from layoutopt.writer.row_order import in_row_order
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment
@@ -71,7 +76,12 @@ _RESULT = pa.schema(
         ("stored_sorted", pa.list_(pa.float64())),
     ]
 )
-_SUMMED: Final = ("read", "full", "looked_at", "reached", "stored")
+_ROUGHLY: Final = MappingProxyType({"read": "read", "work": "read", "looked_at": "reached", "reached": "reached"})
+"""By the name of a figure that partitions don't have alike, which of a sample's figures it goes with."""
+_FIGURES: Final = (*_ROUGHLY, "full", "full_work", "stored")
+
+_SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
+"""Of all partitions together, blocked to learn which of them queries read."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ class Rehearsed:
 
     def shares(self) -> tuple[float, ...]:
         """What each query reads of its full scan."""
-        return tuple(round(read / full, 4) if full else 0.0 for read, full in zip(self.read, self.full, strict=True))
+        return tuple(round(read / full, 6) if full else 0.0 for read, full in zip(self.read, self.full, strict=True))
 
 
 def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
@@ -127,7 +137,7 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     """
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
-    segments, total, of_segments, shares = some_segments(rows, first, len(trials))
+    segments, partition_rows, of_segments, shares = some_segments(rows, first, len(trials))
     nothing = (0.0,) * len(queries)
     if not segments or not held:
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
@@ -140,36 +150,63 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     with compiled_in_parts(rows.sparkSession):
         words = feature_words(of_segments, first.features.features).select(*(quoted(name) for name in wanted))
         found = map_segments(words, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
-    scale = [total / len(segments) / segment.rows for segment in segments]
-    results = []
-    for number, trial in enumerate(trials):
-        mine = sorted((row for row in found if row["plan"] == number), key=lambda row: int(row["segment"]))
-        if not mine:  # somebody took the rows away meanwhile
-            results.append(Rehearsed(trial.plan, nothing, nothing, nothing))
-            continue
-        searched = next((row for row in mine if trial.search and row["segment"] == middle), None)
-        plan = trial.plan if searched is None else _with_orders_of(trial.plan, held, searched["orders"])
-        by_name = {name: _summed(mine, scale, name) for name in _SUMMED}
-        if searched is not None:
-            for name, like in (("read", "read"), ("full", "full"), ("reached", "full"), ("stored", "stored")):
-                by_name[name] *= _left(np.array(searched[like]), np.array(searched[f"{like}_sorted"]))
-        work = [_works(mine, scale, name, by_name[of]) for name, of in (("work", "read"), ("full_work", "full"))]
-        stored = float(by_name.pop("stored").sum())
-        sums = {name: tuple(of.tolist()) for name, of in by_name.items()}
-        results.append(Rehearsed(plan, work=work[0], full_work=work[1], stored=stored, **sums))
-    return results
+    of_values = tuple(segment.value for segment in segments)
+    tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), partition_rows)
+    sample = _few_rows(rows, first, tried, held)
+    return [
+        _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries)
+        for number, trial in enumerate(trials)
+    ]
 
 
-def _works(rows: Sequence[Mapping[str, Any]], scale: Sequence[float], name: str, bytes: Floats) -> tuple[Work, ...]:
+def _few_rows(rows: DataFrame, plan: Plan, tried: Tried, held: Sequence[str]) -> RowSample | None:
+    """A few rows of each partition; None where a segment of each was tried."""
+    if tried.is_everywhere:
+        return None
+    partitions = max(len(tried.values), min(len(tried.partition_rows), _MOST_PARTITIONS))
+    few = _SAMPLED_ROWS // partitions
+    values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), partitions)))
+    partition_rows = {value: tried.partition_rows[value] for value in values}
+    return draw_sample_of(rows, plan.features, plan.partition_by, plan.segment_rows, partition_rows, few, held)
+
+
+def _of_table(
+    trial: Trial,
+    held: Sequence[str],
+    found: Sequence[Mapping[str, Any]],
+    tried: Tried,
+    sample: RowSample | None,
+    queries: Sequence[Query],
+) -> Rehearsed:
+    """What came of a trial, from what it gave on each of the segments."""
+    rows = sorted(found, key=lambda row: int(row["segment"]))
+    if len(rows) < len(tried.values):  # somebody took the rows away meanwhile
+        nothing = (0.0,) * len(queries)
+        return Rehearsed(trial.plan, nothing, nothing, nothing)
+    figures = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in _FIGURES}
+    by_name = {name: tried.by_rows(of) for name, of in figures.items()}
+    if sample is not None:
+        rough = segments_on_sample(sample, narrowed(trial.plan, held), queries)
+        values, families = tuple(segment.value for segment in sample.segments), families_of(queries)
+        for name, roughly in _ROUGHLY.items():
+            of_partitions = Roughly(values, getattr(rough, roughly))
+            by_name[name] = scaled_up(tried, figures[name], of_partitions, families)
+    plan = trial.plan
+    if trial.search:
+        middle = rows[len(rows) // 2]
+        plan = _with_orders_of(plan, held, middle["orders"])
+        for name, like in (("read", "read"), ("full", "full"), ("reached", "full"), ("stored", "stored")):
+            by_name[name] *= _left(np.array(middle[like]), np.array(middle[f"{like}_sorted"]))
+    work, full_work = (_works(by_name.pop(name), by_name[of]) for name, of in (("work", "read"), ("full_work", "full")))
+    stored = float(by_name.pop("stored").sum())
+    sums = {name: tuple(of.tolist()) for name, of in by_name.items()}
+    return Rehearsed(plan, work=work, full_work=full_work, stored=stored, **sums)
+
+
+def _works(counts: Floats, bytes: Floats) -> tuple[Work, ...]:
     """The work of each query, whose bytes are known by now, for the whole table."""
-    counts = _summed(rows, scale, name).tolist()
-    return tuple(replace(Work(*of), queries=1, bytes=size) for of, size in zip(counts, bytes.tolist(), strict=True))
-
-
-def _summed(rows: Sequence[Mapping[str, Any]], scale: Sequence[float], name: str) -> Floats:
-    """A figure of each query, each segment standing for as many rows of the table, ``float64[n_queries]``."""
-    scaled = [np.array(row[name], dtype=np.float64) * scale[row["segment"]] for row in rows]
-    return np.asarray(np.sum(scaled, axis=0), dtype=np.float64)
+    pairs = zip(counts.tolist(), bytes.tolist(), strict=True)
+    return tuple(replace(Work(*of), queries=1, bytes=size) for of, size in pairs)
 
 
 def _left(before: Floats, after: Floats) -> Floats:
@@ -190,7 +227,9 @@ def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[s
     return with_orders(plan, [() if set(held).isdisjoint(each.columns) else next(found) for each in layouts])
 
 
-def some_segments(rows: DataFrame, plan: Plan, trials: int = 1) -> tuple[tuple[Segment, ...], int, DataFrame, int]:
+def some_segments(
+    rows: DataFrame, plan: Plan, trials: int = 1
+) -> tuple[tuple[Segment, ...], dict[PlainValue, int], DataFrame, int]:
     """Some segments, spread evenly along the table's rows by partition and then the source's order.
 
     Args:
@@ -199,14 +238,15 @@ def some_segments(rows: DataFrame, plan: Plan, trials: int = 1) -> tuple[tuple[S
         trials: how many plans are to be tried on each segment.
 
     Returns:
-        The segments, numbered anew; how many rows the whole table has; the rows of the segments, and how often each is
-        there: with ``k`` shares those of segment ``i`` are in tasks ``k * i`` to ``k * i + k - 1``.
+        The segments, numbered anew; by value, how many rows each partition of the table has; the rows of the segments,
+        and how often each is there: with ``k`` shares those of segment ``i`` are in tasks ``k * i`` to
+        ``k * i + k - 1``.
     """
     positioned = with_positions(rows)
     segments = cut_segments(count_chunks(positioned, plan.partition_by, plan.segment_rows), plan.segment_rows)
     up_to = np.cumsum([segment.rows for segment in segments])
     if not segments or not up_to[-1]:
-        return (), 0, positioned, 1
+        return (), {}, positioned, 1
     middle = segments[_at(up_to, 0.5)]
     count = min(_MOST_SEGMENTS, max(_FEWEST_SEGMENTS, _ENOUGH_ROWS // middle.rows))
     chosen = [segments[i] for i in sorted({_at(up_to, (i + 0.5) / count) for i in range(count)})]
@@ -219,7 +259,10 @@ def some_segments(rows: DataFrame, plan: Plan, trials: int = 1) -> tuple[tuple[S
     shares = max(1, min(trials, cores // len(chosen)))
     tasks = [replace(each, id=shares * each.id + share) for each in chosen for share in range(shares)]
     held = with_segments(rows.sparkSession, positioned, tasks, plan.partition_by)
-    return tuple(chosen), int(up_to[-1]), held, shares
+    partition_rows: dict[PlainValue, int] = {}
+    for segment in segments:
+        partition_rows[segment.value] = partition_rows.get(segment.value, 0) + segment.rows
+    return tuple(chosen), partition_rows, held, shares
 
 
 def _at(up_to: Ints, share: float) -> int:
