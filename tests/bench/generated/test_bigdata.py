@@ -117,6 +117,7 @@ def test_a_figure_is_read_off_the_products_of_its_steps(figure: Any, tmp_path: P
             "full_scan": dict.fromkeys(scanned, 100),
             "planning_seconds": 1.0,
             "layouts": 3,
+            "queries": 5,
         }
 
     read = {label: {"seconds": [[0.001 * each]] * 3, "mean": 2e6} for label, each in reads.items()}
@@ -126,7 +127,7 @@ def test_a_figure_is_read_off_the_products_of_its_steps(figure: Any, tmp_path: P
     }
     measured = figure.read(bench, products)
     x = measured.points[0].x
-    assert measured.at("GSOP", x) == pytest.approx(20 if figure.timed else 25)
+    assert measured.at("GSOP", x) == pytest.approx(20 if figure.timed else 25 / 5e6)
     judged = [comparison for comparison in compared(figure.claims, measured) if comparison.claim.better]
     assert {comparison.verdict for comparison in judged} == {"ahead"}
 
