@@ -42,6 +42,9 @@ def print_append(console: Console, report: AppendReport) -> None:
     if report.joined is not None:
         console.print("Joined with what earlier appends left:")
         print_load(console, report.joined)
+    if report.not_joined is not None:
+        console.print(Text(printable(f"Not joined with what earlier appends left: {report.not_joined}")))
+        console.print("The batch is in the table; `layoutopt optimize` joins it")
 
 
 def print_change(console: Console, report: ChangeReport) -> None:

@@ -59,7 +59,7 @@ def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSeg
     ids = pa.compute.unique(table[SEGMENT]).to_pylist()
     if len(ids) != 1:
         raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
-    columns = _roomy(table.select(list(plan.schema.names)))
+    columns = _roomy(_nullable_within(table.select(list(plan.schema.names))))
     computed = left_to_spark(spec.subject for spec in plan.indexes)
     values = {
         expr: table[name]
@@ -83,6 +83,27 @@ def in_source_order(table: pa.Table) -> pa.Table:
         in_order = pa.array(np.argsort(positions, kind="stable"))
         return pa.compute.take(table, in_order, memory_pool=POOL)
     return pa.concat_tables([table.slice(starts[part], stops[part] - starts[part]) for part in parts])
+
+
+def _nullable_within(table: pa.Table) -> pa.Table:
+    """Nested columns whose fields may be null: under a struct that is, Arrow holds nulls that Parquet would refuse."""
+    for i, column in enumerate(table.schema):
+        nullable = _with_nullable_fields(column.type)
+        if nullable != column.type:
+            table = table.set_column(i, column.with_type(nullable), table.column(i).cast(nullable))
+    return table
+
+
+def _with_nullable_fields(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type):
+        return pa.struct([_nullable_field(field) for field in type])
+    if pa.types.is_map(type):
+        return pa.map_(type.key_field, _nullable_field(type.item_field))
+    return pa.list_(_nullable_field(type.value_field)) if pa.types.is_list(type) else type
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_with_nullable_fields(field.type)).with_nullable(True)
 
 
 def _roomy(table: pa.Table) -> pa.Table:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import BoundError
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
-from layoutopt.model.layout import Plan
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.gather import gather_segment
 from tests.spark.tables import document, is_value, plan_of
@@ -71,3 +74,32 @@ def test_more_rows_than_a_segment_may_have_are_refused() -> None:
 def test_rows_of_two_segments_are_refused() -> None:
     with pytest.raises(BoundError, match=r"segments \[3, 4\]"):
         gather_segment(a_plan(), batches_of([[5], [1]], segment=[4, 3]))
+
+
+def test_fields_that_are_never_null_may_be_in_what_is() -> None:
+    """A source may say so of the fields of a struct that is null itself; Parquet's writer refuses their nulls."""
+    never = pa.field("a", pa.int32(), nullable=False)
+    inner = pa.struct([never, pa.field("l", pa.list_(pa.field("element", pa.struct([never]), nullable=False)))])
+    nested = pa.StructArray.from_arrays(
+        [pa.array([1, None], pa.int32()), pa.array([[{"a": 7}], None], inner[1].type)],
+        fields=list(inner),
+        mask=pa.array([False, True]),
+    )
+    values = pa.array([[("k", {"a": 1})], None], pa.map_(pa.string(), pa.field("value", pa.struct([never]), False)))
+    schema = Schema(
+        (Column("nested", "struct<a:int,l:array<struct<a:int>>>"), Column("map", "map<string,struct<a:int>>"))
+    )
+    layout = Layout(schema.names, (), schema.names, ByOrder("input"))
+    plan = replace(a_plan(), schema=schema, scheme=Scheme((layout,)))
+    (batch,) = batches_of([[0, 1]])
+    batch = pa.RecordBatch.from_arrays(
+        [nested, values, *batch.columns[2:]], names=["nested", "map", *batch.schema.names[2:]]
+    )
+    gathered = gather_segment(plan, [batch])
+    assert gathered is not None
+    sink = io.BytesIO()
+    pq.write_table(gathered.table, sink)
+    assert pq.read_table(sink).to_pylist() == [
+        {"nested": {"a": 1, "l": [{"a": 7}]}, "map": [("k", {"a": 1})]},
+        {"nested": None, "map": None},
+    ]

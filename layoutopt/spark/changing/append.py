@@ -8,14 +8,14 @@ all.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
-from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
+from layoutopt.errors import AlreadyLoadedError, LayoutoptError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.publish.publishing import published_after
 from layoutopt.sources.opening import pinned
@@ -37,12 +37,14 @@ class AppendReport:
         batch: what was appended.
         load: the commit; None where the batch was there already.
         joined: the commit in which small entries of the partitions concerned were joined; None where none was.
+        not_joined: why they could not be, though the batch is in the table; None where they could.
     """
 
     table: str
     batch: str
     load: LoadReport | None
     joined: LoadReport | None = None
+    not_joined: str | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as a JSON object."""
@@ -99,12 +101,14 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         report = load(spark, rows, settings.table_path, plan, basis=basis, stages=watch)
     except AlreadyLoadedError:  # by another process meanwhile, that was taken for dead
         return AppendReport(settings.table_path, batch, None)
-    joined = (
-        None
-        if settings.keep_apart
-        else join_small(spark, settings.table_path, report.partitions, Stages(watch.say, watch.log))
-    )
-    return AppendReport(settings.table_path, batch, report, joined)
+    done = AppendReport(settings.table_path, batch, report)
+    if settings.keep_apart:
+        return done
+    try:
+        joined = join_small(spark, settings.table_path, report.partitions, Stages(watch.say, watch.log))
+    except LayoutoptError as error:  # the rows are there: whoever took this for their failure might append them again
+        return replace(done, not_joined=str(error))
+    return replace(done, joined=joined)
 
 
 def _batch_of(partitions: tuple[SourcePartition, ...]) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 from layoutopt.catalog.retention.publications import Publication
 from layoutopt.catalog.snapshots import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.changing import AppendSettings, MergeSettings, OptimizeSettings, UpdateSettings
-from layoutopt.errors import CommitConflictError, ContentMismatchError
+from layoutopt.errors import CommitConflictError, ContentMismatchError, TableError
 from layoutopt.inspect.verify import verify
 from layoutopt.publish.publishing import publish
+from layoutopt.report.changes import print_append
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changing import beside, joining, rows
 from layoutopt.spark.changing.append import append_by
@@ -135,6 +138,20 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
     assert append_by(spark, apart).joined is None
     living.model |= {row[0]: row for row in rows}
     assert entries() == [4, 4, 4]
+
+    def full() -> None:
+        raise TableError("no room is left")
+
+    rows = living.new_rows(6)
+    before_next_call(monkeypatch, joining, "load", full)
+    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(living.frame(rows))))
+    living.model |= {row[0]: row for row in rows}
+    assert report.load is not None
+    assert report.not_joined == "no room is left"
+    told_of = Console(record=True, file=io.StringIO())
+    print_append(told_of, report)
+    assert "The batch is in the table" in told_of.export_text()
+    living.check()
     assert verify(open_table(living.path)).ok
 
 
