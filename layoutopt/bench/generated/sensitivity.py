@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,11 +126,13 @@ def _settings(bench: BigData) -> dict[str, object]:
     }
 
 
-def _never_worse(of: Sequence[tuple[str, float]]) -> tuple[Claim, ...]:
-    """Claims that a method reads at least what GSOP does, at a place."""
+def _never_worse(parameter: str) -> tuple[Claim, ...]:
+    """Claims that the others read at least what GSOP does: SOP everywhere, GSOP-single at both ends."""
+    values = [float(value) for value in VARIED[parameter]]
+    compared = [*(("SOP", value) for value in values), ("GSOP-single", values[0]), ("GSOP-single", values[-1])]
     return tuple(
-        Claim(f"{other} over GSOP at {value:g}", 1, _PLACE, (other, value), ("GSOP", value), better="more")
-        for other, value in of
+        Claim(f"{other} over GSOP at {parameter} {value:g}", 1, _PLACE, (other, value), ("GSOP", value), better="more")
+        for other, value in compared
     )
 
 
@@ -139,21 +141,20 @@ _SYNTHETIC: Final = (
     f"Synthetic: {len(COLUMNS)} columns drawn by chance in place of the benchmark's generator; the thesis has 15 "
     "million rows, and seconds."
 )
-_TOLD: Final[Mapping[str, tuple[str, str, str, tuple[tuple[str, float], ...], str]]] = MappingProxyType(
+_TOLD: Final[Mapping[str, tuple[str, str, str, str]]] = MappingProxyType(
     {
         "k": (
             "4.7a",
             "columns read",
             "k, columns of the SELECT list",
-            (("SOP", 1.0), ("GSOP-single", 1.0), ("SOP", 6.0), ("GSOP-single", 6.0), ("SOP", 11.0)),
             "The thesis has no numbers, but says: GSOP-single is better than SOP for few columns, and GSOP is SOP "
-            "above 70 % of the columns.",
+            "above 70 % of the columns. Here SOP reads less than twice the rows that match, which is the least that "
+            "several groups could, with a tid for each cell; GSOP keeps one group.",
         ),
         "t": (
             "4.7b",
             "column templates",
             "t, different SELECT lists",
-            (("SOP", 1.0), ("GSOP-single", 1.0), ("SOP", 45.0), ("GSOP-single", 45.0)),
             "The thesis has no numbers, but says: GSOP gains most where t is small. Its 45 are all pairs of ten "
             "columns; those of eleven are 55.",
         ),
@@ -161,30 +162,28 @@ _TOLD: Final[Mapping[str, tuple[str, str, str, tuple[tuple[str, float], ...], st
             "4.7c",
             "skew of filters",
             "z, exponent of Zipf's law",
-            (("SOP", 0.0), ("GSOP-single", 0.0), ("SOP", 3.0), ("GSOP-single", 3.0)),
             "The thesis has no numbers, but says: the more skew, the better SOP, and less so the others.",
         ),
         "s": (
             "4.7d",
             "selectivity of filters",
             "s, share of the rows that a filter selects",
-            (("SOP", 0.01), ("GSOP-single", 0.01), ("SOP", 0.4), ("GSOP-single", 0.4)),
             "The thesis has no numbers, but says: GSOP-single suffers most from filters that select more.",
         ),
     }
 )
-"""Of each parameter: the figure, what it varies, its axis, where GSOP is compared, and what the thesis says."""
+"""Of each parameter: the figure, what it varies, its axis, and what the thesis says."""
 
 
 def _of(parameter: str) -> tuple[Figure[BigData], Figure[BigData]]:
     """A figure of cells, and the one of seconds."""
-    name, what, axis, compared, said = _TOLD[parameter]
+    name, what, axis, said = _TOLD[parameter]
     place = f"figure 4.7 ({name[-1]}), 4.7.4"
     log = {"t": "x", "s": "x"}.get(parameter, "")
-    claims = _never_worse(compared)
+    claims = _never_worse(parameter)
     if parameter == "k":
         # Which of the others is better is no merit of ours.
-        claims += (Claim("SOP over GSOP-single at 1, at least", 1, "4.7.4", ("SOP", 1.0), ("GSOP-single", 1.0)),)
+        claims += (Claim("SOP over GSOP-single at k 1, at least", 1, "4.7.4", ("SOP", 1.0), ("GSOP-single", 1.0)),)
     cells = Figure[BigData](
         name,
         f"Cells and tids read, by {what}",
