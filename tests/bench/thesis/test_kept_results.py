@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def test_results_are_small_and_name_no_machine() -> None:
 @pytest.mark.parametrize("folder", sorted(path.parent for path in KEPT.rglob("results.json")), ids=lambda of: of.name)
 def test_a_page_tells_what_its_results_say(folder: Path) -> None:
     document, page = read_results(folder / "results.json"), (folder / "index.html").read_text(encoding="utf-8")
-    assert f"<h1>{document['title']}</h1>" in page
-    assert document["about"] in page
+    assert f"<h1>{escape(document['title'])}</h1>" in page
+    assert escape(document["about"]) in page
     assert {name for name, of in document["figures"].items() if of["state"] == "measured"} == {
         name for name in document["figures"] if f'<h3 id="{name}">' in page
     }
