@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 _STAR: Final = (
     f"Synthetic, in {BLOCKS} blocks, of SDSS's stated shape: 453 columns, 1,755 training queries of 13.6 columns on "
-    "average, 585 later. The original has 260 million rows, laid out 4 million at a time (400 blocks of 10,000), and 600 "
-    "test queries; what its columns and filters are the thesis does not say."
+    "average, 585 later. The original has 260 million rows, laid out 4 million at a time (400 blocks of 10,000), and "
+    "600 test queries; what its columns and filters are the thesis does not say."
 )
 _SESSIONS: Final = (
     "Synthetic, of Conviva's stated shape: 104 columns, 674 training and 61 later queries, seven days. The original "
