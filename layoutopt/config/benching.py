@@ -63,7 +63,7 @@ class BenchSettings(VerbSettings):
         None,
         ge=10_000,
         description="the rows of a table by chance, of brushing, bigdata and wide "
-        "[default: of brushing 2,000,000, of bigdata 200,000, of wide 40,000]",
+        "[default: of brushing 2,000,000, of bigdata 200,000, of wide 20,000]",
     )
     figures: Names = Field(
         (),

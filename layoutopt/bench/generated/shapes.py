@@ -18,7 +18,7 @@ from layoutopt.bench.tpch.experiment import Variant
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS: Final = 40_000
+ROWS: Final = 20_000
 TIMES: Final = 4
 """The access log has so many times the rows: it has a quarter of the columns."""
 BLOCKS: Final = 100
