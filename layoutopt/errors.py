@@ -8,6 +8,8 @@
     │   ├── LogError              a query log can't be used (empty, unreadable, no usable query)
     │   ├── SchemaError           a schema, column or type is unknown, or differs from the plan's
     │   ├── PlanError             a features or plan document can't be used
+    │   ├── EncryptionKeyError    the key of an encrypted table can't be had, or is another one
+    │   ├── EncryptedTableError   what is asked for can't be done without showing an encrypted table's rows
     │   ├── QueryError            a SQL text can't be used on a table
     │   ├── PublicationError      a table can't be shown at a place, or as a table of another format
     │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
@@ -59,6 +61,14 @@ class SchemaError(InputError):
 
 class PlanError(InputError):
     """A features or plan document can't be used."""
+
+
+class EncryptionKeyError(InputError):
+    """The key of an encrypted table can't be had, or is another one than it was encrypted by."""
+
+
+class EncryptedTableError(InputError):
+    """What is asked for would show an encrypted table's rows to who has no key."""
 
 
 class QueryError(InputError):

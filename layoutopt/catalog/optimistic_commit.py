@@ -54,7 +54,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         made = find_change(history, change.load_id)
         if made is not None:
             return made
-        check_no_tombstone(history, change)
+        check_no_tombstone(files, history, change)
         # The newest of the very snapshots that were looked through: a later one may give files up.
         snapshot = change.after(history[-1] if history else change.base)
         at("before-snapshot")
@@ -97,14 +97,14 @@ def find_change(history: Sequence[Snapshot], load_id: str) -> Snapshot | None:
     return next((snapshot for snapshot in reversed(history) if snapshot.load_id == load_id), None)
 
 
-def check_no_tombstone(history: Iterable[Snapshot], change: Change) -> None:
+def check_no_tombstone(files: TableFiles, history: Iterable[Snapshot], change: Change) -> None:
     """Refuse a change that names what a vacuum has removed, or is about to.
 
     Raises:
         CommitConflictError: it does.
     """
     past = [*([] if change.base is None else [change.base]), *history]
-    gone = sorted({path for snapshot in past for path in snapshot.tombstones} & change.names)
+    gone = sorted({path for each in past for path in each.tombstones} & set(map(files.stored_path, change.names)))
     if gone:
         raise CommitConflictError(
             f"a vacuum gave up {gone[0]!r}, which {change.load_id!r} needs, as older than its --older-than; "

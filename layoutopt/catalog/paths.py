@@ -13,6 +13,7 @@ MARKER = f"{CATALOG}/table.json"
 SNAPSHOTS = f"{CATALOG}/snapshots"
 BLOCKS = f"{CATALOG}/blocks"
 INDEXES = f"{CATALOG}/indexes"
+PLANS = f"{CATALOG}/plans"
 DELETES = f"{CATALOG}/deletes"
 DATA = "data"
 
@@ -43,7 +44,7 @@ def snapshot_number(name: str) -> int | None:
 
 def plan_path(digest: str) -> str:
     """The file of a plan."""
-    return f"{CATALOG}/plans/{digest}.json"
+    return f"{PLANS}/{digest}.json"
 
 
 def blocks_path(load_id: str, version: int = 1) -> str:
@@ -71,6 +72,28 @@ def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: 
 def load_folder(partition: str, load_id: str) -> str:
     """The folder of a load's data files in a partition; nobody else writes there."""
     return f"{DATA}/{partition}/{load_id}"
+
+
+def is_of_catalog(path: str) -> bool:
+    """Whether a file is one of the catalog's that tell of rows or queries: all but the table's marker."""
+    return path.startswith(f"{CATALOG}/") and path != MARKER
+
+
+def hides_values(path: str) -> tuple[str, str, str]:
+    """What of a path tells of values, with what comes before and after; empty where nothing does.
+
+    That is the partition of data files, and the digest of what a plan or an index holds.
+
+    >>> hides_values("data/FR/l1/layout-0/0-a.parquet"), hides_values("_layoutopt/plans/a1b2.json")
+    (('data/', 'FR', '/l1/layout-0/0-a.parquet'), ('_layoutopt/plans/', 'a1b2', '.json'))
+    >>> hides_values("_layoutopt/snapshots/1.json"), hides_values("data")
+    (('_layoutopt/snapshots/1.json', '', ''), ('data', '', ''))
+    """
+    for folder, separator in ((DATA, "/"), (PLANS, "."), (INDEXES, ".")):
+        if path.startswith(f"{folder}/"):
+            name, separator, rest = path.removeprefix(f"{folder}/").partition(separator)
+            return (f"{folder}/", name, f"{separator}{rest}") if name else (path, "", "")
+    return path, "", ""
 
 
 def load_of(path: str) -> tuple[str, str] | None:

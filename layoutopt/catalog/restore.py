@@ -76,9 +76,10 @@ def _data_files(catalog: Catalog) -> frozenset[str]:
     """
     named = frozenset(path for _, blocks in catalog.block_tables() for path in blocks.files)
     there = {file.path for file in catalog.files.walk(DATA)}
-    if not named <= there:
+    missing = {path for path in named if catalog.files.stored_path(path) not in there}
+    if missing:
         raise CatalogError(
-            f"snapshot {catalog.snapshot.number} can't be restored, its data file {min(named - there)!r} is missing; "
+            f"snapshot {catalog.snapshot.number} can't be restored, its data file {min(missing)!r} is missing; "
             "restore that file from a copy, or choose another snapshot that `history` lists"
         )
     return named

@@ -15,8 +15,8 @@ from layoutopt.catalog.fields import Text, read_field
 from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number, snapshot_path
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.versions import FORMAT, OLDEST_SUPPORTED, check_version
-from layoutopt.errors import CatalogError, NotATableError, SettingError, SourceIndexError
+from layoutopt.catalog.versions import ENCRYPTED, FORMAT, FORMAT_VERSION, OLDEST_SUPPORTED, check_version
+from layoutopt.errors import CatalogError, EncryptionKeyError, NotATableError, SettingError, SourceIndexError
 
 
 def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
@@ -81,8 +81,6 @@ def _moment(text: str) -> datetime:
 
 RESTORE: Final = "restore"
 """The operation of a snapshot that has an older one's content."""
-
-_MARKER_CONTENT = json.dumps({"format": FORMAT, "version": OLDEST_SUPPORTED}).encode()
 
 
 @dataclass(frozen=True)
@@ -160,6 +158,8 @@ def check_is_table(files: TableFiles) -> None:
     Raises:
         NotATableError: the path holds nothing, a file, or a folder that layoutopt did not make.
         CatalogError: the folder's marker is damaged or of a version that can't be read.
+        EncryptionKeyError: the table is encrypted, and the key can't be had or is another one; or it is not, and a key
+            is given.
     """
     if not files.exists(""):
         raise NotATableError(f"there is nothing at {files.root!r}; `layoutopt load` makes a table there")
@@ -194,7 +194,9 @@ def _check_marker(files: TableFiles) -> None:
         raise not_a_table(files.root, source)
     if content.get("format") != FORMAT:
         raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
-    check_version(content.get("version"), where)
+    check_version(content.get("version"), where, ENCRYPTED if "encryption" in content else FORMAT_VERSION)
+    if files.keys is None and files.key is not None:
+        raise EncryptionKeyError(f"the table {files.root!r} is not encrypted, but a key is given; leave the key out")
 
 
 def _has_files(files: TableFiles) -> bool:
@@ -267,10 +269,22 @@ def claim_index_root(files: TableFiles, source: str) -> None:
     _check_exclusive(files)
 
 
+def _marker(key: str | None) -> bytes:
+    """What the marker of a new table says, encrypted by the key of a reference where there is one."""
+    if key is None:
+        return json.dumps({"format": FORMAT, "version": OLDEST_SUPPORTED}).encode()
+    from layoutopt.encryption.table_keys import new_encryption
+
+    return json.dumps({"format": FORMAT, "version": ENCRYPTED, "encryption": new_encryption(key)}).encode()
+
+
 def ensure_table_root(files: TableFiles) -> Snapshot | None:
     """Claim a path for a table before a load writes its first data file; the newest snapshot, or None.
 
+    A new table is encrypted where ``files`` name a key; one that is there must then be encrypted by that key.
+
     Raises:
+        SettingError, EncryptionKeyError: the key can't be had, or the table that is there is not encrypted by it.
         NotATableError: the path holds something else.
         CatalogError: the newest snapshot is damaged or of a version that can't be read, or the store can't create files
             exclusively.
@@ -281,7 +295,7 @@ def ensure_table_root(files: TableFiles) -> Snapshot | None:
         )
     if not files.exists(MARKER):
         with suppress(FileExistsError):  # another loader claims it at this moment, which is as good
-            files.write_new(MARKER, _MARKER_CONTENT)
+            files.write_new(MARKER, _marker(files.key))
     _check_marker(files)
     _check_exclusive(files)
     return latest_snapshot(files)

@@ -44,31 +44,32 @@ class Catalog:
 
     @classmethod
     def open(
-        cls, root: str, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH
-    ) -> Catalog:
+        cls, root: str, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH,
+        key: str | None = None,
+    ) -> Catalog:  # fmt: skip
         """Open a table at its newest snapshot, at one by number, or at the newest not after a time (ISO 8601).
 
-        ``read_through`` is :class:`TableFiles`'s.
+        ``read_through`` and ``key`` are :class:`TableFiles`'s.
 
         Raises:
             NotATableError: the path holds something else, nothing, or a table that was never loaded.
             CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
             SettingError: both a number and a time, or a text that is no time.
+            EncryptionKeyError: as :func:`~layoutopt.catalog.snapshots.check_is_table`.
         """
-        files = TableFiles(root, read_through)
+        files = TableFiles(root, read_through, key=key)
         check_is_table(files)
         found = chosen_snapshot(files, snapshot, as_of)
         digests = sorted({entry.plan for entry in found.partitions})
         return cls(files, found, {digest: read_plan(files, found, digest) for digest in digests})
 
     @classmethod
-    def open_partitions(cls, root: str, snapshot: int, keys: Collection[str]) -> Catalog:
+    def open_partitions(cls, files: TableFiles, snapshot: int, keys: Collection[str]) -> Catalog:
         """Open some partitions of a table at a snapshot, by their keys: a task of many, which needs no others.
 
         Raises:
             CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
         """
-        files = TableFiles(root)
         found = read_snapshot(files, snapshot)
         part = replace(found, partitions=tuple(entry for entry in found.partitions if entry.key in keys))
         digests = sorted({entry.plan for entry in part.partitions})

@@ -11,6 +11,9 @@ FORMAT = "layoutopt-table"
 FORMAT_VERSION = 3
 """The newest: rows may be deleted by vectors, which a reader that knows nothing of them would bring back."""
 
+ENCRYPTED = 4
+"""The version of an encrypted table's marker: programs that know nothing of keys see that the table is too new."""
+
 SEVERAL_ENTRIES = 2
 """From this one on a partition may have several entries, and batches that were appended are listed."""
 

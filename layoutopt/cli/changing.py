@@ -34,7 +34,7 @@ def append(settings: AppendSettings, session: Session) -> None:
     from layoutopt.spark.changing.append import append_by
 
     with session.working("appending") as work, event_log(settings.log_json) as log:
-        report = append_by(start_spark(session), settings, work.say, log)
+        report = append_by(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
 
 
@@ -81,7 +81,7 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     from layoutopt.spark.changing.optimize import optimize_by
 
     with session.working("optimizing") as work, event_log(settings.log_json) as log:
-        report = optimize_by(start_spark(session), settings, work.say, log)
+        report = optimize_by(start_spark(session, table=settings.table_path), settings, work.say, log)
     if settings.plot is not None:
         from layoutopt.report.regained_plot import plot_regained
 
@@ -95,5 +95,5 @@ def _change(settings: Changing, session: Session, doing: str, change: Callable[.
     from layoutopt.report.changes import print_change
 
     with session.working(doing) as work, event_log(settings.log_json) as log:
-        report = change(start_spark(session), settings, work.say, log)
+        report = change(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))

@@ -19,7 +19,8 @@ import typer
 from typer.core import TyperCommand
 
 from layoutopt.config.fields import Positional, VerbSettings, key_of
-from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
+from layoutopt.config.reading import make_settings, read_functions, read_key, read_spark_properties, read_values
+from layoutopt.encryption.references import giving
 from layoutopt.errors import LayoutoptError, recovered
 from layoutopt.report.texts import printable
 
@@ -151,8 +152,8 @@ def add_verb(
 ) -> Callable[[Body[Verb]], Body[Verb]]:
     """Make a function a verb of the command line, named after it, with a flag for every setting of `kind`.
 
-    Every verb also has ``--udf``, ``--conf``, ``--json``, ``--progress`` and ``--debug``. What isn't given is left to
-    the configuration file, then to the setting's default, so that each default stands in one place.
+    Every verb also has ``--udf``, ``--key``, ``--conf``, ``--json``, ``--progress`` and ``--debug``. What isn't
+    given is left to the configuration file, then to the setting's default, so that each default stands in one place.
 
     Args:
         app: the command line.
@@ -164,11 +165,13 @@ def add_verb(
     def register(body: Body[Verb]) -> Body[Verb]:
         def run(**given: Any) -> None:
             conf, as_json, progress = given.pop("conf"), given.pop("json"), given.pop("progress")
-            debug, functions = given.pop("debug"), tuple(given.pop("udf") or ())
+            debug, functions, key = given.pop("debug"), tuple(given.pop("udf") or ()), given.pop("key")
             values = {**(read_values(conf, kind) if conf else {}), **_given(given)}
             wanted = sys.stderr.isatty() if progress is None else progress
+            reference = key or (read_key(conf) if conf else None)
             try:
-                body(make_settings(kind, values), Session(conf, as_json, wanted, debug, functions))
+                with giving(reference):
+                    body(make_settings(kind, values), Session(conf, as_json, wanted, debug, functions))
             except KeyboardInterrupt as error:
                 # Left to typer it would end without a word.
                 raise _InterruptedError(interruption(error)) from error
@@ -215,6 +218,11 @@ def _common_flags() -> list[inspect.Parameter]:
         metavar="MODULE:FUNCTION",
         help="a deterministic Python function that queries call; may be given several times",
     )
+    key = typer.Option(
+        "--key",
+        metavar="REFERENCE",
+        help="where the key of an encrypted table is to be had: env:NAME or command:WORDS [default: as the table says]",
+    )
     conf = typer.Option(
         "--conf", metavar="FILE", help="a TOML file with any of these settings, in a table named after the verb"
     )
@@ -223,6 +231,7 @@ def _common_flags() -> list[inspect.Parameter]:
     debug = typer.Option("--debug", help="show where in the program an error arose, and what Spark logs")
     return [
         _keyword("udf", Annotated[list[str] | None, functions], None),
+        _keyword("key", Annotated[str | None, key], None),
         _keyword("conf", Annotated[Path | None, conf], None),
         _keyword("json", Annotated[bool, as_json], False),
         _keyword("progress", Annotated[bool | None, progress], None),

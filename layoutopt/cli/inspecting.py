@@ -99,7 +99,7 @@ def _in_spark(table_path: str, session: Session) -> FileChecker:
     _check_is_table(table_path)
     from layoutopt.spark.loading.verifying import in_spark
 
-    return in_spark(start_spark(session))
+    return in_spark(start_spark(session, table=table_path))
 
 
 def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
@@ -107,7 +107,7 @@ def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
     _check_is_table(table_path)
     from layoutopt.spark.core.source import open_source
 
-    return open_source(start_spark(session), source)
+    return open_source(start_spark(session, table=table_path), source)
 
 
 def _against_source(
@@ -182,5 +182,7 @@ def _regret(table: Table, queries: Sequence[Query], session: Session) -> Regret:
     from layoutopt.spark.changing.fresh import fresh_plan
 
     with session.working("planning anew") as work:
-        fresh = fresh_plan(start_spark(session), table, current_plan(table.catalog), queries, work.say)
+        fresh = fresh_plan(
+            start_spark(session, table=table.catalog.files.root), table, current_plan(table.catalog), queries, work.say
+        )
     return regret_of(fresh.reads, fresh.shares, fresh.plan.digest)

@@ -35,7 +35,8 @@ def run_job(
 
     def job(settings: Verb, session: Session) -> None:
         tell = teller(getattr(settings, "log_json", None))
-        spark = start_spark(session, f"layoutopt-{name}")
+        of = {key: getattr(settings, field, None) for key, field in (("table", "table_path"), ("encrypt", "encrypt"))}
+        spark = start_spark(session, f"layoutopt-{name}", **of)
         try:
             body(spark, settings)
         except (LayoutoptError, KeyboardInterrupt) as error:

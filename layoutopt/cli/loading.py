@@ -28,7 +28,8 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.spark.loading.loads import load_by
 
     with session.working("loading") as work, event_log(settings.log_json) as log:
-        report = load_by(start_spark(session), settings, work.say, log)
+        spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
+        report = load_by(spark, settings, work.say, log)
     session.show(report.to_json(), lambda console: print_loads(console, report))
 
 

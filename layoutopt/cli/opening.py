@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_at(
-    session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: int
+    session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: Any
 ) -> Table:
     """A table with the user's functions, at the snapshot asked for or the newest; ``how`` as ``open_table`` has it.
 
@@ -64,12 +64,29 @@ def analysed(table: Table, log: str, column: str | None, dialect: str, half_life
     return replace(found, queries=decayed(found.queries, parse_age(half_life), table.settings.time_zone))
 
 
-def start_spark(session: Session, name: str = "layoutopt") -> SparkSession:
-    """A Spark session with the configuration file's properties and the user's functions; Spark lists it by its name."""
+def start_spark(
+    session: Session, name: str = "layoutopt", *, table: str | None = None, encrypt: str | None = None
+) -> SparkSession:
+    """A Spark session with the configuration file's properties and the user's functions; Spark lists it by its name.
+
+    Args:
+        session: has both.
+        name: its name.
+        table: what is read or changed; where it is encrypted, so are the session's own files.
+        encrypt: the key by which the table is to be encrypted.
+
+    Raises:
+        EncryptionKeyError: the table is encrypted, and its key can't be had.
+    """
+    from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.encryption.references import key_of
+
     udfs = session.udfs()  # before Spark, which takes seconds to start
+    private = encrypt is not None and bool(key_of(encrypt))
+    private |= table is not None and TableFiles(table, key=encrypt).keys is not None
     from layoutopt.spark.core.functions import declare
     from layoutopt.spark.core.sessions import spark_session
 
-    spark = spark_session(name, session.debug, **session.spark_properties())
+    spark = spark_session(name, session.debug, private, **session.spark_properties())
     declare(spark, *udfs)
     return spark

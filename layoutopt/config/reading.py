@@ -1,7 +1,8 @@
 """Settings from configuration files and flags: validated, and told in one sentence where they are wrong.
 
 A configuration file has one table a verb, with the flags' names as keys (`block-rows` or `block_rows`), and a table
-`[spark]` with properties for the Spark session, and a table `[udfs]` with functions of your own::
+`[spark]` with properties for the Spark session, a table `[udfs]` with functions of your own, and a table `[encryption]`
+that says where the key of an encrypted table is to be had::
 
     [analyze]
     log = "queries.jsonl"
@@ -13,6 +14,9 @@ A configuration file has one table a verb, with the flags' names as keys (`block
 
     [udfs]
     agent_name = "acme.functions:agent_name"
+
+    [encryption]
+    key = "env:EVENTS_KEY"
 
 What is given on the command line comes before the file, and the file before the defaults.
 """
@@ -32,6 +36,7 @@ from layoutopt.errors import SettingError
 
 SPARK_SECTION: Final = "spark"
 UDF_SECTION: Final = "udfs"
+ENCRYPTION_SECTION: Final = "encryption"
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 
@@ -101,6 +106,18 @@ def read_functions(path: str | Path) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in functions.items())
 
 
+def read_key(path: str | Path) -> str | None:
+    """The reference to a key in the `[encryption]` table of a configuration file; None where there is none.
+
+    Raises:
+        SettingError: the file can't be read or is no TOML, or the table has something else.
+    """
+    found = _sections(path).get(ENCRYPTION_SECTION, {})
+    if any(name != "key" or not isinstance(value, str) for name, value in found.items()):
+        raise SettingError(f"[encryption] of {str(path)!r} should have nothing but a text `key`, as env:NAME")
+    return found.get("key")
+
+
 def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -110,7 +127,7 @@ def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingError(f"the configuration {str(path)!r} is not TOML: {error}") from error
-    known = (*VERBS, SPARK_SECTION, UDF_SECTION)
+    known = (*VERBS, SPARK_SECTION, UDF_SECTION, ENCRYPTION_SECTION)
     for name, section in content.items():
         if name not in known or not isinstance(section, dict):
             raise SettingError(f"{str(path)!r} has {name!r} where only these tables may be: {', '.join(known)}")

@@ -298,6 +298,12 @@ class LoadSettings(VerbSettings):
     allow_empty: bool = Field(
         False, description="a partition without rows in the source becomes empty; else that is a failure"
     )
+    encrypt: Text | None = Field(
+        None,
+        description="encrypt a new table by the key of 16, 24 or 32 bytes, in hexadecimal or base64, that is to be had "
+        "by env:NAME, an environment variable, or command:WORDS, a command that prints it; the table keeps the "
+        "reference, not the key",
+    )
     publish: PublishTo = ()
     log_json: EventLog = None
 

@@ -20,7 +20,7 @@ from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import Filter
 from layoutopt.model.query import Query
 
-NEGLIGIBLE: Final = 0.02
+NEGLIGIBLE: Final = 0.005
 """Features are enough where all others together would take no larger share off what queries still read."""
 
 MOST: Final = 256

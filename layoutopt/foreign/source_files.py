@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -40,6 +41,20 @@ class SourceFiles(TableFiles):
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
     schema: Schema = field(default_factory=lambda: Schema(()), compare=False)
     state: str = ""
+
+    @cached_property
+    def keys(self) -> None:
+        """None: files of others are read as they are."""
+        return None
+
+    @property
+    def is_plain(self) -> bool:
+        """No: files are read under the source's columns, without deleted rows."""
+        return False
+
+    def for_tasks(self) -> SourceFiles:
+        """The same, without what this process has of the store."""
+        return replace(self)
 
     def only(self, paths: Iterable[str]) -> SourceFiles:
         """Some of the files, for a task elsewhere."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.indicators import geometric_means, indicators
 from layoutopt.inspect.work import costs_for, predicted_seconds, work_of
@@ -214,9 +215,10 @@ class _Footers:
                 tail = file.read(8)
         except OSError as error:
             raise DataFileError(f"the data file {path!r} can't be read ({error}); load its partition again") from error
-        if len(tail) != 8 or tail[4:] != b"PAR1":
-            raise DataFileError(f"the data file {path!r} is cut off or no Parquet; load its partition again")
-        return int.from_bytes(tail[:4], "little") + 8
+        try:
+            return footer_length(tail)
+        except ValueError as error:
+            raise DataFileError(f"the data file {path!r} is cut off or no Parquet; load its partition again") from error
 
 
 def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Status:
     plans: tuple[PlanStatus, ...]
     partitions: tuple[PartitionStatus, ...]
     loads: tuple[HistoryEntry, ...]
+    encrypted: bool = False
 
     @property
     def advice(self) -> str | None:
@@ -113,6 +114,7 @@ def status(catalog: Catalog) -> Status:
         plans=tuple(_plan(plan, catalog, plan.digest == current) for plan in catalog.plans.values()),
         partitions=partitions,
         loads=tuple(reversed(history(catalog.files, snapshot.number, LOADS))),
+        encrypted=catalog.files.keys is not None,
     )
 
 

@@ -59,7 +59,9 @@ def views_of(catalog: Catalog) -> tuple[View, ...]:
     Raises:
         PublicationError: there is no such layout in each partition, and the partitions' plans differ in their layouts;
             or rows are deleted that data files still have.
+        EncryptedTableError: the files are encrypted.
     """
+    catalog.files.check_plain()
     for entry in catalog.partitions:
         if entry.deletes is not None:
             raise PublicationError(

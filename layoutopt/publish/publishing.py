@@ -112,8 +112,11 @@ def publications_of(root: str, places: Iterable[str]) -> tuple[Publication, ...]
 
     Raises:
         SettingError: a format is unknown, or its library is not installed.
+        EncryptedTableError: the table is encrypted.
     """
     found = []
+    if places:
+        TableFiles(root).check_plain()
     for text in places:
         format, _, location = text.partition("=")
         if format not in FORMATS:
@@ -312,7 +315,7 @@ def _check_not_given_up(files: TableFiles, snapshot: Snapshot) -> None:
     named = names_of(snapshot.partitions, ())
     try:
         change = Change("publish", snapshot, named, lambda latest: snapshot)
-        check_no_tombstone(snapshots_since(files, snapshot), change)
+        check_no_tombstone(files, snapshots_since(files, snapshot), change)
     except CatalogError as error:
         raise CommitConflictError(
             f"snapshot {snapshot.number} of {files.root!r} was given up while it was published; publish again"

@@ -32,6 +32,7 @@ def print_status(console: Console, status: Status) -> None:
     """Print what a table holds; of many partitions the last in order."""
     said = f"{status.rows:,} rows in {status.blocks:,} blocks, {format_bytes(status.bytes)} of columns"
     head = f"{status.table}, snapshot {status.snapshot} of {status.created_at}: {said}"
+    head += ", encrypted" if status.encrypted else ""
     console.print(Text(printable(head), style="bold"))
     plans = _table("plans", "plan", "method", "layouts", "features", "partitions", "rows", "")
     for plan in status.plans:

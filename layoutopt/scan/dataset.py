@@ -56,17 +56,18 @@ def _dataset_of_files(files: TableFiles, read: TableRead) -> ds.Dataset:
     chosen = [file for segment in read.segments for layout in segment.layouts for file in layout.files]
     store, root = _arrow_store(files)
     check_footers(files, ((file.path, file.footer) for file in chosen if file.row_groups))
-    form = ds.ParquetFileFormat(default_fragment_scan_options=_options(files))
-    fragments = [_fragment(form, store, root, file) for file in chosen if file.row_groups]
-    return _RowGroups(fragments, read.arrow_schema(), form, store)
+    fragments = [_fragment(files, store, root, file) for file in chosen if file.row_groups]
+    return _RowGroups(fragments, read.arrow_schema(), ds.ParquetFileFormat(), store)
 
 
-def _options(files: TableFiles) -> ds.ParquetFragmentScanOptions:
-    """Pages are checked; of an object store, gaps are read through as elsewhere."""
-    if files.local_root is not None:
-        return ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    gaps = pa.CacheOptions(hole_size_limit=files.read_through, range_size_limit=_MOST_AT_ONCE + files.read_through)
-    return ds.ParquetFragmentScanOptions(page_checksum_verification=True, pre_buffer=True, cache_options=gaps)
+def _form(files: TableFiles, path: str) -> ds.ParquetFileFormat:
+    """How a file is read. Pages are checked; of an object store, gaps are read through as elsewhere."""
+    options: dict[str, Any] = {"page_checksum_verification": True, "decryption_properties": files.decryption(path)}
+    if files.local_root is None:
+        most = _MOST_AT_ONCE + files.read_through
+        gaps = pa.CacheOptions(hole_size_limit=files.read_through, range_size_limit=most)
+        options |= {"pre_buffer": True, "cache_options": gaps}
+    return ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(**options))
 
 
 class _Counted(fs.FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
@@ -99,10 +100,11 @@ def _arrow_store(files: TableFiles) -> tuple[fs.FileSystem, str]:
     return fs.PyFileSystem(_Counted(store, root, files)), root
 
 
-def _fragment(form: ds.ParquetFileFormat, store: fs.FileSystem, root: str, read: FileRead) -> ds.ParquetFileFragment:
+def _fragment(files: TableFiles, store: fs.FileSystem, root: str, read: FileRead) -> ds.ParquetFileFragment:
     """One file's surviving row groups, compared with the catalog."""
     try:
-        whole = form.make_fragment(f"{root.rstrip('/')}/{read.path}", store)
+        path = f"{root.rstrip('/')}/{files.stored_path(read.path)}"
+        whole = _form(files, read.path).make_fragment(path, store)
         check_row_groups(whole.metadata, read)
         return whole.subset(row_group_ids=list(read.row_groups))
     except FileNotFoundError as error:

@@ -114,7 +114,7 @@ def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str
     )
     fetched = made_ahead(partial(_fetched, files), windows, _WINDOWS_AHEAD)
     for read, of_file in groupby(fetched, key=itemgetter(0)):
-        yield read, _fetched_batches(of_file, names, batch_rows)
+        yield read, _fetched_batches(files, of_file, names, batch_rows)
 
 
 def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
@@ -155,13 +155,14 @@ def _fetched(files: TableFiles, item: tuple[FileRead, Window]) -> tuple[FileRead
 
 
 def _fetched_batches(
-    of_file: Iterable[tuple[FileRead, Window, pa.NativeFile]], names: Sequence[str], batch_rows: int
+    files: TableFiles, of_file: Iterable[tuple[FileRead, Window, pa.NativeFile]], names: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     for _, window, source in of_file:
         # Arrow would read other gaps through than those that are here.
         with pq.ParquetFile(
-            source, metadata=window.metadata, page_checksum_verification=True, pre_buffer=False
-        ) as parquet:
+            source, metadata=window.metadata, page_checksum_verification=True, pre_buffer=False,
+            decryption_properties=files.decryption(window.path),
+        ) as parquet:  # fmt: skip
             yield from parquet.iter_batches(batch_rows, list(window.row_groups), columns=list(names))
 
 
@@ -214,11 +215,12 @@ def open_parquet(
         source = files.open_input(path, bytes_of_chunks(metadata) if known else None)
         read_dictionary = None
         if coded is not None:
-            metadata = metadata or pq.read_metadata(source)
+            metadata = metadata or pq.read_metadata(source, decryption_properties=files.decryption(path))
             read_dictionary = coded(metadata)
         return pq.ParquetFile(
-            source, metadata=metadata, read_dictionary=read_dictionary, page_checksum_verification=True
-        )
+            source, metadata=metadata, read_dictionary=read_dictionary, page_checksum_verification=True,
+            decryption_properties=files.decryption(path),
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise missing(path) from error
     except (pa.ArrowException, OSError) as error:
@@ -230,7 +232,8 @@ def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.F
     if kept is not None:
         return kept
     found = _checked_footer(files, path, digest)
-    return files.footers.put(path, digest, found) if remember else metadata_of(found)
+    decryption = files.decryption(path)
+    return files.footers.put(path, digest, found, decryption) if remember else metadata_of(found, decryption)
 
 
 def _checked_footer(files: TableFiles, path: str, digest: str) -> bytes:

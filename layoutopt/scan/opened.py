@@ -10,7 +10,6 @@ import numpy as np
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
-from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Node
@@ -103,7 +102,9 @@ class OpenedTable:
 
         Raises:
             QueryError: it is one.
+            EncryptedTableError: its files are encrypted.
         """
+        self.catalog.files.check_plain()
         for entry in self.catalog.partitions:
             if entry.deletes is not None:
                 raise QueryError(
@@ -116,6 +117,7 @@ class OpenedTable:
 
         Raises:
             QueryError: no plan of the table has such a layout, or rows of a source's file were deleted.
+            EncryptedTableError: the files are encrypted.
         """
         known = max((len(plan.scheme.layouts) for plan in self.catalog.plans.values()), default=1)
         if not 0 <= layout < known:
@@ -125,6 +127,5 @@ class OpenedTable:
             used = np.unique(source.blocks.file[source.blocks.layout == layout])
             found |= {source.blocks.files[index] for index in used}
         data = self.catalog.data
-        if isinstance(data, SourceFiles):
-            data.check_plain()
+        data.check_plain()
         return tuple(data.full_path(path) for path in sorted(found))

@@ -47,6 +47,7 @@ def open_table(
     as_of: str | None = None,
     read_through: int = READ_THROUGH,
     udfs: Sequence[Udf] = (),
+    key: str | None = None,
 ) -> Table:
     """Opens a table at its newest snapshot, at the snapshot of a number, or as of a time (ISO 8601).
 
@@ -59,15 +60,18 @@ def open_table(
         read_through: in an object store, the most bytes between two ranges of a file that are read along with them
             rather than asking twice; what is asked is counted in ``table.catalog.files.traffic``.
         udfs: functions of yours that texts may call, declared by :func:`layoutopt.udf`.
+        key: of an encrypted table, where its key is to be had: ``env:NAME`` or ``command:WORDS`` [default: as the
+            environment variable ``LAYOUTOPT_KEY`` says, else as the table was made].
 
     Raises:
+        EncryptionKeyError: the key can't be had or is another one, or one is given for a table that is not encrypted.
         NotATableError: the path holds something else, or nothing.
         CatalogError: a catalog file is missing, damaged or of an unknown version.
         SettingError: two functions have one name.
         SourceError, SchemaError: an indexed source can't be read.
     """
     try:
-        catalog = Catalog.open(str(path), snapshot, as_of, read_through)
+        catalog = Catalog.open(str(path), snapshot, as_of, read_through, key)
     except SourceIndexError as found:
         if snapshot is not None or as_of is not None:
             raise SettingError(
@@ -81,14 +85,14 @@ def open_table(
 
 def open_own_table(
     path: str, *, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH,
-    udfs: Sequence[Udf] = (),
+    udfs: Sequence[Udf] = (), key: str | None = None,
 ) -> Table:  # fmt: skip
     """As :func:`open_table`, but a table that layoutopt wrote.
 
     Raises:
         SourceIndexError: the path holds the indexes of a source.
     """
-    return Table(Catalog.open(str(path), snapshot, as_of, read_through), by_name(udfs))
+    return Table(Catalog.open(str(path), snapshot, as_of, read_through, key), by_name(udfs))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,14 @@ from layoutopt.catalog.paths import MARKER, SNAPSHOTS, snapshot_number
 from layoutopt.catalog.snapshots import check_is_table
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import CatalogError, NotATableError, PublicationError, SettingError
+from layoutopt.errors import (
+    CatalogError,
+    EncryptedTableError,
+    EncryptionKeyError,
+    NotATableError,
+    PublicationError,
+    SettingError,
+)
 from layoutopt.publish.contents import View, views_of
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.serve.planning import Planner
@@ -143,11 +150,14 @@ class Tables:
         Raises:
             NotATableError: a path holds no table, or the folder is none.
             CatalogError: a table is of a version that can't be read.
+            EncryptedTableError: a table is encrypted.
         """
         for path in self.named.values():
-            check_is_table(TableFiles(path))
-        files = None if self.folder is None else TableFiles(self.folder)
-        if files is not None and (files.is_file("") or not files.exists("")):
+            files = TableFiles(path)
+            check_is_table(files)
+            files.check_plain()
+        folder = None if self.folder is None else TableFiles(self.folder)
+        if folder is not None and (folder.is_file("") or not folder.exists("")):
             raise NotATableError(f"{self.folder!r} is no folder of tables; name one that is there")
 
     def roots(self) -> dict[Identifier, str]:
@@ -177,7 +187,7 @@ class Tables:
             try:
                 for shown in self._table(root).shown():
                     found.append((namespace, _name_of(name, shown.view)))
-            except (NotATableError, CatalogError, PublicationError):
+            except (NotATableError, CatalogError, PublicationError, EncryptedTableError, EncryptionKeyError):
                 continue  # who asks for it by its name is told why
         return sorted(found)
 

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import fsspec
 import numpy as np
@@ -46,6 +46,9 @@ from layoutopt.writer.routing import (
 from layoutopt.writer.row_order import in_row_order
 from layoutopt.writer.small_blocks import for_few_rows
 
+if TYPE_CHECKING:
+    from layoutopt.encryption.table_keys import TableKeys
+
 WHOLE, REST = 0, 1
 
 # What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
@@ -77,6 +80,7 @@ class WriteJob:
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
         late: rows that come to others, which are few, get smaller blocks.
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
+        lent: the table's keys, as :class:`TableFiles` has them.
     """
 
     plan: Plan
@@ -89,6 +93,7 @@ class WriteJob:
     at: Callable[[str], None] | None = None
     rehearsal: bool = False
     late: bool = False
+    lent: tuple[TableKeys, ...] | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -300,11 +305,15 @@ def _write_parquet(
     blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
     sizes: list[dict[str, Ints]] = []
     places: list[FilePlace] = []
+    files = TableFiles(job.root, lent=job.lent)
     while blocks:
         path = new_path()
-        with fsspec.open(TableFiles(job.root).full_path(path), "wb", auto_mkdir=True) as file:
+        with fsspec.open(files.full_path(path), "wb", auto_mkdir=True) as file:
             keeper = FooterKeeper(file)
-            with pq.ParquetWriter(keeper, content.schema, **encodings.options(job.plan.codec)) as writer:
+            with pq.ParquetWriter(
+                keeper, content.schema, encryption_properties=files.encryption(path),
+                **encodings.options(job.plan.codec),
+            ) as writer:  # fmt: skip
                 written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
                 keeper.keep()
             metadata = writer.writer.metadata

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SettingError
 from layoutopt.inspect.file_runs import FileVerdict, check_files
@@ -78,7 +79,7 @@ def test_a_partition_is_checked_alone_as_among_others(
     assert any(verdict.findings for verdict in whole)
     alone: list[FileVerdict] = []
     for entry in table.catalog.partitions:
-        part = Table(Catalog.open_partitions(str(tmp_path), table.catalog.snapshot.number, {entry.key}))
+        part = Table(Catalog.open_partitions(TableFiles(str(tmp_path)), table.catalog.snapshot.number, {entry.key}))
         alone += check_files(part, [path for source in part.sources for path in source.blocks.files], workers=1)
     assert sorted(alone, key=lambda verdict: verdict.path) == sorted(whole, key=lambda verdict: verdict.path)
 

@@ -60,6 +60,7 @@ class Building:
     segment_rows: int = 1_000_000
     footers: bool = False  # whether the catalog knows them; tests that rewrite files don't want that
     mixed: bool = False  # whether the rows of a block stand in any order, as where a layout sorts them
+    key: str | None = None  # where the key is to be had by which the table is encrypted
 
 
 def building(
@@ -110,7 +111,7 @@ def build(
     root: Path, rows: pa.Table, building: Building, load_id: str = "load-1", operation: str | None = None
 ) -> Table:
     """Writes rows as one load (an append, by that ``operation``), commits it, and opens the table."""
-    plan, files = building.plan, TableFiles(str(root))
+    plan, files = building.plan, TableFiles(str(root), key=building.key)
     base = ensure_table_root(files)
     blocks: list[pa.Table] = []
     values: dict[str, Any] = {}
@@ -118,13 +119,13 @@ def build(
         key = partition_key(value) if plan.partition_by else "all"
         values[key] = str(value) if value is not None and not isinstance(value, int | str) else value
         for segment, start in enumerate(range(0, part.num_rows, building.segment_rows)):
-            place = Place(root, key, load_id, segment, sum(written.num_rows for written in blocks))
+            place = Place(files, key, load_id, segment, sum(written.num_rows for written in blocks))
             blocks += _write_segment(place, building, part.slice(start, building.segment_rows))
     empty = blocks_with_indexes(plan).empty_table()
     table = pa.concat_tables([empty, *blocks])
     entries = partition_entries(table, plan, load_id, values)
     commit_load(files, base, plan, load_id, entries, table, operation=operation)
-    return open_table(str(root))
+    return open_table(str(root), key=building.key)
 
 
 def _partitions(rows: pa.Table, column: str | None) -> list[tuple[Any, pa.Table]]:
@@ -141,7 +142,7 @@ def _partitions(rows: pa.Table, column: str | None) -> list[tuple[Any, pa.Table]
 class Place:
     """Where a segment goes; ``first`` is the first free block number."""
 
-    root: Path
+    files: TableFiles
     partition: str
     load_id: str
     segment: int
@@ -193,13 +194,15 @@ def _write_file(place: Place, building: Building, piece: Piece, rows: pa.Table, 
     if plan.scheme.has_tids:
         content = content.append_column("_tid", pa.array(tids.astype(np.int32)))
     path = data_path(place.partition, place.load_id, piece.layout, place.segment, "a", piece.part)
-    (place.root / path).parent.mkdir(parents=True, exist_ok=True)
+    stored = Path(place.files.full_path(path))
+    stored.parent.mkdir(parents=True, exist_ok=True)
     offsets = np.r_[0, np.cumsum(sizes)]
-    with pq.ParquetWriter(place.root / path, content.schema, write_page_checksum=True) as writer:
+    options = {"write_page_checksum": True, "encryption_properties": place.files.encryption(path)}
+    with pq.ParquetWriter(stored, content.schema, **options) as writer:
         for start, size in zip(offsets[:-1].tolist(), sizes.tolist(), strict=True):
             writer.write_table(content.slice(start, size), row_group_size=size)
     blocks = _block_rows(place, plan, piece, path, content, offsets, bits[tids])
-    return _with_footer(blocks, place.root / path) if building.footers else blocks
+    return _with_footer(blocks, stored) if building.footers else blocks
 
 
 def _with_footer(blocks: pa.Table, path: Path) -> pa.Table:
@@ -213,7 +216,7 @@ def _block_rows(
     place: Place, plan: Plan, piece: Piece, path: str, content: pa.Table, offsets: Any, bits: np.ndarray[Any, Any]
 ) -> pa.Table:
     n, names = len(offsets) - 1, [name for name in plan.schema.names if name in content.column_names]
-    sizes = chunk_sizes(place.root / path)
+    sizes = chunk_sizes(Path(place.files.full_path(path)), place.files.decryption(path))
     sums = {
         name: block_sums(content[name], offsets, plan.schema.find(name).type)
         for name in names
@@ -253,10 +256,10 @@ def _block_rows(
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def chunk_sizes(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def chunk_sizes(path: Path, decryption: Any = None) -> dict[str, np.ndarray[Any, Any]]:
     """The compressed bytes of each top-level column in each row group."""
-    metadata = pq.read_metadata(path)
-    names = [name for field in pq.read_schema(path) for name in [field.name] * _leaves(field.type)]
+    metadata = pq.read_metadata(path, decryption_properties=decryption)
+    names = [name for field in metadata.schema.to_arrow_schema() for name in [field.name] * _leaves(field.type)]
     sizes: dict[str, np.ndarray[Any, Any]] = {}
     for group in range(metadata.num_row_groups):
         for index in range(metadata.row_group(group).num_columns):

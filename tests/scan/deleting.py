@@ -57,7 +57,10 @@ def _found(catalog: Catalog, entry: PartitionEntry, ids: set[int]) -> tuple[dict
     blocks, plan = catalog.blocks(entry), catalog.plans[entry.plan]
     gone = {block: set(places_in(vector).tolist()) for block, vector in vectors_of(blocks).items()}
     content = [
-        pq.ParquetFile(catalog.files.full_path(blocks.files[blocks.file[i]])).read_row_group(int(blocks.row_group[i]))
+        pq.ParquetFile(
+            catalog.files.full_path(path := blocks.files[blocks.file[i]]),
+            decryption_properties=catalog.files.decryption(path),
+        ).read_row_group(int(blocks.row_group[i]))
         for i in range(blocks.n)
     ]
     tids: dict[int, set[int]] = defaultdict(set)

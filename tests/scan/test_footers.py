@@ -33,9 +33,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     decode = footers.metadata_of
 
-    def counting(footer: bytes) -> pq.FileMetaData:
+    def counting(footer: bytes, decryption: pq.FileDecryptionProperties | None = None) -> pq.FileMetaData:
         sizes.append(len(footer))
-        return decode(footer)
+        return decode(footer, decryption)
 
     monkeypatch.setattr(footers, "metadata_of", counting)
     return sizes

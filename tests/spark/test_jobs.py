@@ -62,7 +62,7 @@ def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     """Runs a job's file in this process, in the tests' own session: its exit code, and all that it says."""
 
     monkeypatch.setattr(spark, "stop", lambda: None)
-    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: spark)
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: spark)
 
     def run_here(job: str, *arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", [f"{job}.py", *arguments])
@@ -131,7 +131,7 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     def body(spark: SparkSession, settings: VacuumSettings) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/table/0.json")
 
-    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: SimpleNamespace(stop=lambda: None))
     assert run_job("job", VacuumSettings, body, ["--table", "t"]) == 1
     said = capsys.readouterr().err
     assert said == "layoutopt: /data/table/0.json: No space left on device; check the path and the disk\n"
@@ -145,7 +145,7 @@ def test_with_events_on_stderr_all_that_a_job_says_is_json(
         teller(settings.log_json)("half done")
         raise KeyboardInterrupt("nothing was committed")
 
-    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: SimpleNamespace(stop=lambda: None))
     words = ["--source", "s", "--table", "t", *(["--log-json", target] if target else [])]
     assert run_job("job", LoadSettings, body, words) == 130
     lines = capsys.readouterr().err.splitlines()

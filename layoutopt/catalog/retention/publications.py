@@ -20,7 +20,8 @@ from typing import Annotated, ClassVar, Final, Literal
 from layoutopt.catalog.fields import Text
 from layoutopt.catalog.paths import CATALOG
 from layoutopt.catalog.snapshot_json import parse_json
-from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.listing import StoredFile
 from layoutopt.errors import CatalogError, PlanError
 from layoutopt.model.records import As, Form, Record
 

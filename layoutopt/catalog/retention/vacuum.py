@@ -37,8 +37,9 @@ from layoutopt.catalog.retention.publications import PUBLISHED, note_paths, note
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.exclusive import TEMPORARY
-from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import named_indexes
+from layoutopt.catalog.storage.listing import StoredFile
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError
 
@@ -207,7 +208,7 @@ def _kept(
 
 
 def _named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
-    """Every blocks, vectors, index and data file that the snapshots name."""
+    """Every blocks, vectors, index and data file that the snapshots name, as it is stored."""
     partitions: dict[str, set[str]] = defaultdict(set)
     named: set[str] = set()
     digests: dict[str, Snapshot] = {}
@@ -218,7 +219,7 @@ def _named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
             named |= set(entry.catalog_files)
     for path, keys in partitions.items():
         named |= _named_in(files, digests[path], path, keys)
-    return frozenset(named)
+    return frozenset(map(files.stored_path, named))
 
 
 def _named_in(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) -> set[str]:

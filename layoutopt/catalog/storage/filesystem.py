@@ -5,6 +5,10 @@ they fail; datasets for other engines read them so.
 
 Paths are relative to the table's root, ``/``-separated; those that would leave it are refused.
 
+Of an encrypted table the catalog's files are sealed when they are written and opened when they are read, and names that
+would tell of values are stored as others, here and nowhere else: everybody above sees contents and names as they are.
+Data files are Parquet, encrypted by its own rules; who opens one asks for :meth:`TableFiles.decryption`.
+
 The one thing a commit needs from a store is **put-if-absent**: of two writers of one path, one succeeds, the other gets
 FileExistsError, and no reader ever sees half a file. How, by store:
 
@@ -18,17 +22,18 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from layoutopt.catalog.fields import is_safe_path
+from layoutopt.catalog.paths import MARKER
+from layoutopt.catalog.storage.encrypted import KeyedFiles
 from layoutopt.catalog.storage.exclusive import (
     TEMPORARY,
     create_by_rename,
@@ -38,10 +43,14 @@ from layoutopt.catalog.storage.exclusive import (
 )
 from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, footer_by_end, read_footer
 from layoutopt.catalog.storage.kept import LastUsed
+from layoutopt.catalog.storage.listing import StoredFile, modified_of, walk_local
 from layoutopt.catalog.storage.local_store import LocalStore, absolute, is_url, protocol_of
 from layoutopt.catalog.storage.ranges import FetchedFile, Range
 from layoutopt.catalog.storage.traffic import Traffic
 from layoutopt.errors import CatalogError, SettingError
+
+if TYPE_CHECKING:
+    from layoutopt.encryption.table_keys import TableKeys
 
 READ_THROUGH = 128 << 10
 """Bytes of a gap that are read along rather than asking once more; see docs/decisions/0040."""
@@ -54,27 +63,22 @@ _CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
 
 
 @dataclass(frozen=True)
-class StoredFile:
-    """A file as a listing has it; ``modified`` is in seconds since 1970 by the store's clock, None where unknown."""
-
-    path: str
-    size: int
-    modified: float | None
-
-
-@dataclass(frozen=True)
-class TableFiles:
+class TableFiles(KeyedFiles):
     """The files under one table's root: a local path or a URL.
 
     Attributes:
         root: the path or URL.
         read_through: in an object store, the most bytes between two ranges that are read along to save a request.
         fresh: whether every file is read where it lies, though this process may know its content.
+        key: the reader's own reference to the key of an encrypted table, in place of the table's.
+        lent: in a task elsewhere: the keys, none where the table is not encrypted; None where they are to be found.
     """
 
     root: str
     read_through: int = READ_THROUGH
     fresh: bool = False
+    key: str | None = None
+    lent: tuple[TableKeys, ...] | None = field(default=None, repr=False)
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
@@ -112,7 +116,7 @@ class TableFiles:
             raise CatalogError(
                 f"the path {path!r} leads out of the table {self.root!r}; restore the catalog from a copy"
             )
-        return f"{self._store[1].rstrip('/')}/{path}" if path else self._store[1]
+        return f"{self._store[1].rstrip('/')}/{self.stored_path(path)}" if path else self._store[1]
 
     def full_path(self, path: str) -> str:
         """The path or URL that other libraries open (with its scheme, but for local files).
@@ -122,6 +126,10 @@ class TableFiles:
         """
         full = self._full(path)
         return full if self.local_root is not None else str(self._store[0].unstrip_protocol(full))
+
+    def for_tasks(self) -> TableFiles:
+        """What tasks elsewhere, with other folders and variables, read and write the same table by."""
+        return TableFiles(self.full_path(""), lent=() if self.keys is None else (self.keys,))
 
     def read_bytes(self, path: str) -> bytes:
         """A file's content.
@@ -133,7 +141,9 @@ class TableFiles:
         with self._asking() as sizes:
             data = bytes(self._store[0].cat_file(full))
             sizes.append(len(data))
-        return data
+        if path == MARKER:
+            self._note_marker(data)
+        return self._opened(path, data)
 
     def read_known(self, path: str, digest: str) -> bytes:
         """The content of a file that never changes and has this digest: as it was read before, where that is known.
@@ -255,14 +265,14 @@ class TableFiles:
     def walk(self, path: str) -> Iterator[StoredFile]:
         """Every file below a folder, unfinished ones too, in no order; links are not followed."""
         if self.local_root is not None:
-            yield from _walk_local(self.local_root, path)
+            yield from walk_local(self.local_root, path)
             return
         self._store[0].invalidate_cache()
         root, full = self._store[1].strip("/"), self._full(path)
         with self._asking():
             found = self._store[0].find(full, detail=True)
         for name, info in found.items():
-            yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), _modified(info))
+            yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), modified_of(info))
 
     def now(self, folder: str) -> float:
         """The time by the store's own clock, which tells when files were changed, in seconds since 1970.
@@ -276,7 +286,7 @@ class TableFiles:
         name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
         self.write_new(name, b"now")
         try:
-            changed = _modified(self._store[0].info(self._full(name)))
+            changed = modified_of(self._store[0].info(self._full(name)))
         finally:
             self.delete(name)
         if changed is None:
@@ -305,7 +315,9 @@ class TableFiles:
             CatalogError: the path leaves the table, or the store has no way to create exclusively.
             OSError: the store failed. Whether the file is there is then unknown: look.
         """
-        full = self._full(path)
+        full, data = self._full(path), self._sealed(path, data)
+        if path == MARKER:
+            self._forget_keys()  # there were none, until now
         if self.local_root is not None:
             create_local(Path(full), data)
             return
@@ -320,32 +332,10 @@ class TableFiles:
         Raises:
             OSError: the store failed.
         """
-        full = self._full(path)
+        full, data = self._full(path), self._sealed(path, data)
         if self.local_root is not None:
             replace_local(Path(full), data)
             return
         with self._asking() as sizes:
             self._store[0].pipe_file(full, data)
             sizes.append(len(data))
-
-
-def _walk_local(root: Path, path: str) -> Iterator[StoredFile]:
-    for folder, _, names in os.walk(root / path):
-        for name in names:
-            file = Path(folder, name)
-            with suppress(FileNotFoundError):  # removed since
-                status = file.lstat()
-                yield StoredFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime)
-
-
-def _modified(info: Mapping[str, Any]) -> float | None:
-    """A file's time of change in a store's listing: every driver has a name of its own for it."""
-    for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
-        value = info.get(name)
-        if isinstance(value, int | float):
-            return float(value)
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    return None

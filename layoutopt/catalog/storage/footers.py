@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.storage.kept import LastUsed
 
 MAGIC = b"PAR1"
+ENCRYPTED = b"PARE"
+"""The magic bytes of files whose footer is encrypted."""
 _END = 8  # the footer's length as a little-endian int32, and the magic bytes
 FIRST_READ = 64 * 1024
 """Bytes of a file's end that are read first: most footers fit."""
@@ -91,7 +93,7 @@ def footer_length(data: bytes) -> int:
     Raises:
         ValueError: they are no such end.
     """
-    if len(data) < _END or data[-4:] != MAGIC:
+    if len(data) < _END or data[-4:] not in (MAGIC, ENCRYPTED):
         raise ValueError("it does not end as a Parquet file does")
     return int.from_bytes(data[-_END:-4], "little") + _END
 
@@ -136,13 +138,17 @@ def footer_by_end(end: Callable[[int], bytes], first: int) -> bytes:
     return footer_at_end(data if length <= len(data) else end(length))
 
 
-def metadata_of(footer: bytes) -> pq.FileMetaData:
+def metadata_of(footer: bytes, decryption: pq.FileDecryptionProperties | None = None) -> pq.FileMetaData:
     """A footer as pyarrow has it.
 
+    Args:
+        footer: with its length and magic bytes.
+        decryption: what reads an encrypted one; a plain one is then refused.
+
     Raises:
-        pyarrow.ArrowException, OSError: it can't be understood.
+        pyarrow.ArrowException, OSError: it can't be understood, or opened.
     """
-    return pq.read_metadata(pa.BufferReader(MAGIC + footer))
+    return pq.read_metadata(pa.BufferReader(footer[-len(MAGIC) :] + footer), decryption_properties=decryption)
 
 
 def coded_columns(
@@ -185,12 +191,14 @@ class DecodedFooters:
         """A file's footer, None where it is not kept."""
         return self._kept.get((path, digest))
 
-    def put(self, path: str, digest: str, footer: bytes) -> pq.FileMetaData:
-        """Decode a checked footer, and keep it.
+    def put(
+        self, path: str, digest: str, footer: bytes, decryption: pq.FileDecryptionProperties | None = None
+    ) -> pq.FileMetaData:
+        """Decode a checked footer, and keep it; ``decryption`` as for :func:`metadata_of`.
 
         Raises:
             pyarrow.ArrowException, OSError: it can't be understood.
         """
-        metadata = metadata_of(footer)
+        metadata = metadata_of(footer, decryption)
         self._kept.put((path, digest), metadata, len(footer))
         return metadata

@@ -146,22 +146,21 @@ def _numbered(spark: SparkSession, read: TableRead, places: Sequence[_Place]) ->
     segments = [place.read for place in places]
     of_tids = [place.source.plan.scheme.has_tids for place in places]
     columns = list(read.columns)
-    root = read.table.catalog.files.full_path("")  # executors have another current folder
+    files = read.table.catalog.files.for_tasks()
     schema = schema_ddl([*columns, Column(PLACE, "bigint"), Column(_SEGMENT, "int")])
     if not places:
         return spark.createDataFrame([], schema)
-    reader = _reader(root, segments, of_tids, columns, read.scan.filter.root)
+    reader = _reader(files, segments, of_tids, columns, read.scan.filter.root)
     return map_in_workers(segment_numbers(spark, segments), reader, schema)
 
 
 def _reader(
-    root: str, segments: list[SegmentRead], of_tids: list[bool], columns: list[Column], condition: Node
+    files: TableFiles, segments: list[SegmentRead], of_tids: list[bool], columns: list[Column], condition: Node
 ) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         names = [*(column.name for column in columns), PLACE, _SEGMENT]
-        files = TableFiles(root)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             wanted = [*columns, Column(TID if of_tids[number] else PLACE, "bigint")]
             for rows in read_segments(files, [segments[number]], wanted, condition=condition, checked=checked):

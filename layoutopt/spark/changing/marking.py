@@ -210,10 +210,10 @@ def _of_tids(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]) ->
         ContentMismatchError: a layout that has every row lacks one of them.
     """
     works = [_Work(one.places, _layouts_of(one)) for one in found]
-    root = catalog.files.full_path("")
+    files = catalog.files.for_tasks()
     numbers = spark.range(0, len(works), 1, min(len(works), 4 * spark.sparkContext.defaultParallelism))
     with translate_spark_errors(repr(catalog.files.root)):
-        marked = map_in_workers(numbers, partial(_look_up, root, works), _MARKED).toArrow()
+        marked = map_in_workers(numbers, partial(_look_up, files, works), _MARKED).toArrow()
     rows: dict[tuple[int, int], int] = {}
     for work, layout, count in zip(*(marked[name].to_pylist() for name in ("work", "layout", "rows")), strict=True):
         rows[work, layout] = rows.get((work, layout), 0) + count
@@ -244,9 +244,8 @@ def _of_layout(source: PlanBlocks, layout: int, mine: Ints) -> _OfLayout:
     return _OfLayout(layout, files, tuple(source.blocks.block_id[mine].tolist()))
 
 
-def _look_up(root: str, works: Sequence[_Work], batches: Batches) -> Iterator[pa.RecordBatch]:
+def _look_up(files: TableFiles, works: Sequence[_Work], batches: Batches) -> Iterator[pa.RecordBatch]:
     """The task: where in each layout's blocks the rows of a segment lie."""
-    files = TableFiles(root)
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         wanted = places_in(works[number].tids)
         for of in works[number].layouts:

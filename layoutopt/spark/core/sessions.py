@@ -30,6 +30,9 @@ LOCAL_DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+PRIVATE: Final = {"spark.io.encryption.enabled": "true"}
+"""What a session gets whose rows are those of an encrypted table."""
+
 _HUGE_METHOD_LIMIT = "spark.sql.codegen.hugeMethodLimit"
 _JIT_LIMIT = "8000"
 
@@ -72,12 +75,13 @@ _UTC_NAMES: Final = frozenset(
 )
 
 
-def spark_session(app: str = "layoutopt", debug: bool = False, /, **conf: str) -> SparkSession:
+def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = False, /, **conf: str) -> SparkSession:
     """The running session, the one that spark-submit prepared, or a new local one on all cores.
 
     Args:
         app: the application's name.
         debug: whether a new session says all that Spark and Java have to say; else what fails is an exception alone.
+        private: whether a new session encrypts what it shuffles and spills to its local disks.
         conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They win over all others.
     """
     given = {key.replace("__", "."): value for key, value in conf.items()}
@@ -86,6 +90,7 @@ def spark_session(app: str = "layoutopt", debug: bool = False, /, **conf: str) -
         for key, value in given.items():
             active.conf.set(key, value)
         return active
+    given = (PRIVATE if private else {}) | given
     submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(app)
     if not submitted:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from layoutopt.catalog.blocks import BlockTable
@@ -12,10 +14,11 @@ from layoutopt.catalog.checks import Content, check_content, check_positions
 from layoutopt.catalog.entries import written_content, written_positions
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import ContentMismatchError
+from layoutopt.scan.segments import LayoutRead, SegmentRead, file_reads
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import checksum_column, measure_content
 from layoutopt.spark.loading.job import Loading, Written
-from layoutopt.spark.session.read import STRICT
+from layoutopt.spark.session.read import STRICT, in_workers
 from layoutopt.writer.checksum import is_hashable
 
 
@@ -49,13 +52,23 @@ def _read_back(one: Loading, blocks: pa.Table) -> dict[str, int]:
 
 def _read_back_layout(one: Loading, blocks: pa.Table, layout: int, fields: StructType) -> dict[str, int]:
     of_layout = blocks.filter(pa.compute.equal(blocks["layout"], layout))
-    paths = [one.files.full_path(path) for path in dict.fromkeys(of_layout["file"].to_pylist())]
-    if not paths:
+    if not of_layout.num_rows:
         return dict.fromkeys(fields.names, 0)
     columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
     with translate_spark_errors("the files just written"):
-        row = one.spark.read.schema(fields).options(**STRICT).parquet(*paths).agg(*columns).first()
+        row = _rows_written(one, of_layout, fields).agg(*columns).first()
     return {} if row is None else {name: int(row[name]) for name in fields.names}
+
+
+def _rows_written(one: Loading, blocks: pa.Table, fields: StructType) -> DataFrame:
+    """Some columns of all blocks of a layout, by Spark's own reader where it can read the files."""
+    if one.files.is_plain:
+        paths = [one.files.full_path(path) for path in dict.fromkeys(blocks["file"].to_pylist())]
+        return one.spark.read.schema(fields).options(**STRICT).parquet(*paths)
+    table = BlockTable.from_arrow(blocks, one.plan)
+    files = file_reads(table, np.lexsort((table.row_group, table.file)))
+    segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in files]
+    return in_workers(one.spark, one.files, segments, one.plan.schema.select(fields.names).columns)
 
 
 def check_partitions(one: Loading, entries: Sequence[PartitionEntry]) -> None:

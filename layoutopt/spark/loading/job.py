@@ -138,6 +138,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,
         late=comes_beside(one.basis.operation, one.basis.marks),
+        lent=one.files.for_tasks().lent,
     )
     observation = Observation(f"layoutopt {one.load_id}")
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):

@@ -87,6 +87,7 @@ def load(
     basis: Basis | None = None,
     stages: Stages | None = None,
     whole_table: bool = False,
+    encrypt: str | None = None,
     cutter: Cutter = in_input_order,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
@@ -104,6 +105,7 @@ def load(
         basis: what the caller saw of table and source before; left out, the table is looked at now.
         stages: times and logs the stages, in place of ``progress``.
         whole_table: partitions that the load does not have disappear from the table.
+        encrypt: the reference to the key by which a new table is encrypted; a table that is there must be so.
         cutter: how partitions above ``segment_rows`` are cut.
         at: called at the commit's points, see ``CRASH_POINTS``; for tests.
         in_task: called in every task after its files are written; for tests.
@@ -117,13 +119,14 @@ def load(
         CommitConflictError: somebody else loaded one of the partitions meanwhile.
         BoundError: a segment has more rows than ``segment_rows``, or memory ran out.
         TableError: the table can't be written.
+        EncryptionKeyError: the key of an encrypted table can't be had, or is another one.
     """
     watch = stages or Stages(progress or silent)
     check_plan(spark, plan, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
     values = None if partitions is None else partition_values(rows, plan.partition_by, partitions)
-    files = TableFiles(str(table_path))
+    files = TableFiles(str(table_path), key=encrypt)
     base = ensure_table_root(files)
     if basis is None:
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))

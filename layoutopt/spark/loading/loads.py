@@ -40,6 +40,7 @@ from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.stages import Progress, Stages, silent
+from layoutopt.spark.loading.encrypting import check_encryption
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import LoadReport, load
 from layoutopt.spark.loading.same_rows import holds_same_rows
@@ -155,6 +156,7 @@ def load_by(
     """
     watch = Stages(say)
     publications_of(settings.table_path, settings.publish)  # what could not be published is said first
+    check_encryption(settings)
     done: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
@@ -228,7 +230,7 @@ def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: Event
 def _newest(settings: LoadSettings) -> Table | None:
     """The table at its newest snapshot, None where nothing was loaded yet."""
     try:
-        return Table(Catalog.open(settings.table_path))
+        return Table(Catalog.open(settings.table_path, key=settings.encrypt))
     except NotATableError:
         if TableFiles(settings.table_path).is_file(""):
             raise
@@ -333,7 +335,8 @@ def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[Source
         rows={asked.key(partition): partition.rows for partition in todo},
     )
     rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
-    return load(asked.spark, rows, settings.table_path, plan, basis=basis, stages=Stages(asked.say, asked.log))
+    watch = Stages(asked.say, asked.log)
+    return load(asked.spark, rows, settings.table_path, plan, basis=basis, stages=watch, encrypt=settings.encrypt)
 
 
 def _rows(asked: _Asked, todo: Sequence[SourcePartition]) -> DataFrame:

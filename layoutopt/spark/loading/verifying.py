@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.inspect.file_runs import FileVerdict, check_files
 from layoutopt.inspect.verify import FileChecker, Progress
@@ -52,11 +53,10 @@ def _check_in_tasks(
     spark: SparkSession, table: Table, paths: Sequence[str], progress: Progress
 ) -> Iterator[FileVerdict]:
     runs = _runs(table, paths, _RUNS_A_CORE * spark.sparkContext.defaultParallelism)
-    # The whole path: workers have other folders.
-    root = table.catalog.files.full_path("")
-    task = partial(_check_run, root, table.catalog.snapshot.number, runs)
+    files = table.catalog.files.for_tasks()
+    task = partial(_check_run, files, table.catalog.snapshot.number, runs)
     verdicts = map_in_workers(spark.range(0, len(runs), 1, max(1, len(runs))).toDF("run"), task, _SCHEMA)
-    with translate_spark_errors(root):
+    with translate_spark_errors(files.root):
         found = [row["verdicts"] for row in _collected(verdicts, len(runs), progress)]
     of_path = {verdict.path: verdict for text in found for verdict in _read(text)}
     yield from map(of_path.__getitem__, paths)
@@ -84,11 +84,11 @@ def _runs(table: Table, paths: Sequence[str], most: int) -> list[_Run]:
     return [_Run(tuple(path for path, _, _ in run), frozenset(key for _, key, _ in run)) for run in runs]
 
 
-def _check_run(root: str, snapshot: int, runs: Sequence[_Run], batches: Batches) -> Iterator[pa.RecordBatch]:
+def _check_run(files: TableFiles, snapshot: int, runs: Sequence[_Run], batches: Batches) -> Iterator[pa.RecordBatch]:
     """The task: the verdicts of each run whose number it gets, as JSON."""
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         run = runs[number]
-        table = Table(Catalog.open_partitions(root, snapshot, run.keys))
+        table = Table(Catalog.open_partitions(files, snapshot, run.keys))
         text = json.dumps([(v.path, v.blocks, v.rows, v.findings) for v in check_files(table, run.paths, workers=1)])
         yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([text])], names=["run", "verdicts"])
 

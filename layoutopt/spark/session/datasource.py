@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -52,10 +52,12 @@ class LayoutoptSource(ds.DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = options
-        known = {"path", "columns", "snapshot"}
+        known = {"path", "columns", "snapshot", "key"}
         unknown = [key for key in options if key.casefold() not in known]
         if unknown:
-            raise SettingError(f"{unknown[0]!r} is no option of the format layoutopt; they are columns and snapshot")
+            raise SettingError(
+                f"{unknown[0]!r} is no option of the format layoutopt; they are columns, snapshot and key"
+            )
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +79,8 @@ class LayoutoptSource(ds.DataSource):
             raise SettingError('the format layoutopt has no path; write spark.read.format("layoutopt").load("TABLE")')
         if snapshot is not None and not snapshot.isdigit():
             raise SettingError(f"snapshot = {snapshot!r} is no number; take one that `layoutopt history` lists")
-        return open_table(path, snapshot=None if snapshot is None else int(snapshot))
+        number = None if snapshot is None else int(snapshot)
+        return open_table(path, snapshot=number, key=self.options.get("key"))
 
     def _columns(self, schema: Schema) -> tuple[Column, ...]:
         given = self.options.get("columns")
@@ -113,7 +116,7 @@ class LayoutoptReader(ds.DataSourceReader):
     def __init__(self, table: Table, columns: Sequence[Column]) -> None:
         self._table: Table | None = table
         self._segments: list[SegmentRead] = []
-        self._files = replace(table.catalog.data)  # without what this process has of the store
+        self._files = table.catalog.data.for_tasks()
         self._columns = tuple(columns)
 
         if isinstance(self._files, SourceFiles):  # whose listing, held in memory, does not travel

@@ -138,7 +138,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     """
     segments = read.segments
     several = any(len(segment.layouts) > 1 for segment in segments)
-    if read.columns and segments and (several or isinstance(read.table.catalog.data, SourceFiles)):
+    if read.columns and segments and (several or not read.table.catalog.data.is_plain):
         return _with_all_columns(spark, read, _by_arrow(spark, read, segments))
     clean, rest = split_by_deletes(read)
     if rest is None:
@@ -151,8 +151,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
     """The rows of a read of one layout, none of whose blocks has a deleted row."""
-    is_foreign = isinstance(read.table.catalog.data, SourceFiles)
-    if not is_foreign and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
+    if read.table.catalog.data.is_plain and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
     if not read.columns:
         return _counted(spark, read)
@@ -217,15 +216,26 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 
 
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
-    """Tasks put rows of segments together by tid, or read files of others; only row groups and paths travel."""
+    """Tasks put rows of segments together by tid, or read files of others, or encrypted ones."""
     data = read.table.catalog.data
-    files = TableFiles(data.full_path(""))  # executors have another current folder
-    if isinstance(data, SourceFiles):
+    if all(len(segment.layouts) == 1 for segment in segments):
         segments = by_file(segments)
-        files = data.only({file.path for one in segments for file in one.layouts[0].files})
-    numbers = segment_numbers(spark, segments)
-    reader = _segment_reader(files, list(segments), list(read.columns), read.scan.filter.root)
-    return map_in_workers(numbers, reader, schema_ddl(read.columns))
+    return in_workers(spark, data, segments, read.columns, read.scan.filter.root)
+
+
+def in_workers(
+    spark: SparkSession,
+    files: TableFiles,
+    segments: Sequence[SegmentRead],
+    columns: Sequence[SchemaColumn],
+    condition: Node = TRUE,
+) -> DataFrame:
+    """Some columns of the rows of segments, as tasks read them by themselves; only row groups and paths travel."""
+    known = files.for_tasks()
+    if isinstance(known, SourceFiles):
+        known = known.only({file.path for one in segments for file in one.layouts[0].files})
+    reader = _segment_reader(known, list(segments), list(columns), condition)
+    return map_in_workers(segment_numbers(spark, segments), reader, schema_ddl(columns))
 
 
 def segment_numbers(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
@@ -255,7 +265,7 @@ def _segment_reader(
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        known = files if isinstance(files, SourceFiles) else _files(files.root)
+        known = files if isinstance(files, SourceFiles) else _files(files)
         for batch in batches:
             chosen = [segments[number] for number in batch.column(0).to_pylist()]
             yield from read_segments(known, chosen, columns, condition=condition, checked=checked)
@@ -264,9 +274,9 @@ def _segment_reader(
 
 
 @lru_cache(maxsize=1)
-def _files(root: str) -> TableFiles:
+def _files(files: TableFiles) -> TableFiles:
     """A table's files, whose footers a worker knows from one task to the next: decoding them takes longer than rows."""
-    return TableFiles(root)
+    return files
 
 
 def schema_ddl(columns: Sequence[SchemaColumn]) -> str:

@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
@@ -152,7 +151,10 @@ def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) 
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:
-    """The layouts that a scan reads, ascending; None where rows are put together from several, or files are others'."""
-    if isinstance(read.table.catalog.data, SourceFiles) or any(len(pruned.choice) > 1 for pruned in read.pruned):
+    """The layouts that a scan reads, ascending; None where rows are put together from several, or files need more.
+
+    Those are files of others, and encrypted ones.
+    """
+    if not read.table.catalog.data.is_plain or any(len(pruned.choice) > 1 for pruned in read.pruned):
         return None
     return read.layouts

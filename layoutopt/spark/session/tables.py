@@ -110,7 +110,7 @@ def session_tables(spark: SparkSession) -> SessionTables:
         return _SESSIONS.setdefault(identity, SessionTables())
 
 
-def register(spark: SparkSession, name: str, path: str) -> None:
+def register(spark: SparkSession, name: str, path: str, key: str | None = None) -> None:
     """Make an optimised table known to a session under a name, as a temporary view of its whole content.
 
     After :func:`layoutopt.spark.enable`, `spark.sql` reads of it only the blocks that may match. Registering again
@@ -120,17 +120,19 @@ def register(spark: SparkSession, name: str, path: str) -> None:
         spark: the session.
         name: a plain name, without a qualifier.
         path: the table's folder or URL.
+        key: where the key of an encrypted table is to be had, as :func:`layoutopt.open_table` has it.
 
     Raises:
         QueryError: the name is empty or qualified.
         NotATableError: the path holds something else, or nothing.
+        EncryptionKeyError: the key of an encrypted table can't be had, or is another one.
         CatalogError: a catalog file is damaged.
     """
     if not name or "." in name or "`" in name:
         raise QueryError(f"{name!r} is no plain name; register the table under one without dots and quotes")
     known = session_tables(spark)
     with known.lock:
-        made = _with_view(spark, name, open_table(path))
+        made = _with_view(spark, name, open_table(path, key=key))
         before = known.tables.pop(name.lower(), None)
         known.tables[name.lower()] = made
         if before is not None:
@@ -177,7 +179,8 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
         newest = snapshot_numbers(catalog.files)[-1:]
         if (newest and newest[0] != catalog.snapshot.number) or has_changed(catalog):
             _forget(spark, entry)
-            entry = _with_view(spark, entry.name, open_table(catalog.files.full_path("")))
+            table = open_table(catalog.files.full_path(""), key=catalog.files.key)
+            entry = _with_view(spark, entry.name, table)
             known.tables[name.lower()] = entry
         return entry
 

@@ -93,6 +93,7 @@ class Living:
     past: dict[int, dict[int, Row]] = field(default_factory=dict)
     written: int = 0
     next_id: int = 0
+    encrypt: str | None = None
 
     @property
     def path(self) -> str:
@@ -123,7 +124,8 @@ class Living:
     def load(self, rows: list[Row], replace: bool = False) -> None:
         source = self.source(self.frame(rows))
         plan = self.root / "plan.json"
-        load_by(self.spark, LoadSettings(source=source, table_path=self.path, plan=plan, replace=replace))
+        settings = LoadSettings(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
+        load_by(self.spark, settings)
         days = {row[1] for row in rows}
         self.model = {key: row for key, row in self.model.items() if row[1] not in days}
         self.model |= {row[0]: row for row in rows}
