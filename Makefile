@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch readme bench scaling check test test-long lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata readme bench scaling check test test-long lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ demo: install  ## TPC-H from generator to comparison table, in a few minutes (SF
 
 tpch: install  ## every figure of the thesis beside its numbers, on one page; resumes where it stopped
 	$(BIN)/layoutopt bench tpch --sf $(SF)
+
+bigdata: install  ## figure 4.7: SOP and GSOP under other workloads, on a synthetic table; resumes where it stopped
+	$(BIN)/layoutopt bench bigdata
 
 readme: install  ## README's tables anew from docs/results/results.json
 	$(BIN)/layoutopt bench tpch --readme README.md

@@ -39,7 +39,7 @@ VERBS = [
     "query", "explain", "evaluate", "verify", "files", "history", "restore", "vacuum", "publish", "serve",
     "index", "refresh", "bench",
 ]  # fmt: skip
-TARGETS = ["help", "install", "demo", "tpch", "bench", "check", "test", "test-long", "lint", "docs", "clean"]
+TARGETS = ["help", "install", "demo", "tpch", "bigdata", "bench", "check", "test", "test-long", "lint", "docs", "clean"]
 
 
 def normal(name: str) -> str:

@@ -151,7 +151,7 @@ def print_wide(console: Console, result: WideResult) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Ranges:
+class Ranges:
     """Features: feature i says that filter column ``column[i]`` lies in ``[low[i], high[i])``; values are in [0, 1)."""
 
     column: Ints
@@ -165,30 +165,67 @@ class _Ranges:
         wider: Bits = same & (self.low <= self.low[:, None]) & (self.high[:, None] <= self.high)
         return wider
 
+    def skip_sets(self, asked: tuple[int, ...]) -> list[SkipSet]:
+        """What a query skips by that asks for these: a range and all wider ones; of two ranges both."""
+        if len(asked) > 1:
+            return [frozenset(asked)]
+        return [frozenset((int(feature),)) for feature in np.flatnonzero(self.within[asked[0]])]
+
 
 def wide_problem(shape: WideShape | None = None, seed: int = 0) -> Problem:
     """Draw the workload and the samples of the rows, straight as a search problem; the same for the same seed."""
     shape, rng = shape or WideShape(), np.random.default_rng(seed)
-    ranges = _draw_ranges(rng, shape)
-    popularity, of_topics = _zipf(shape.columns, 1.0), _zipf(shape.topics, 0.6)
-    topics = [rng.choice(shape.columns, shape.most, replace=False, p=popularity) for _ in range(shape.topics)]
+    drawn = draw_queries(rng, shape)
+    ranges = drawn.ranges
     reads = np.zeros((shape.queries, shape.columns), dtype=np.bool_)
-    skip_sets_of: list[set[SkipSet]] = []
-    for query in range(shape.queries):
-        topic = int(rng.choice(shape.topics, p=of_topics))
-        columns, filters = _columns_of_query(rng, shape, topics[topic], popularity), _filters_of(rng, shape, topic)
-        others = np.setdiff1d(columns, filters, assume_unique=True)
-        reads[query, filters] = reads[query, others[: max(0, len(columns) - len(filters))]] = True
-        skip_sets_of.append({skip_set for column in filters for skip_set in _skip_sets(rng, ranges, column)})
+    for query, wide in enumerate(drawn.queries):
+        reads[query, list(wide.columns)] = True
+    skip_sets_of = [
+        {skip_set for asked in wide.filters for skip_set in ranges.skip_sets(asked)} for wide in drawn.queries
+    ]
     samples = tuple(_draw_sample(rng, shape, ranges, number) for number in range(shape.segments))
     return _assembled(shape, seed, reads, skip_sets_of, samples)
 
 
-def _draw_ranges(rng: np.random.Generator, shape: WideShape) -> _Ranges:
+@dataclass(frozen=True)
+class WideQuery:
+    """A query: the columns that it reads, those of its filter among them, and for each of these the ranges it asks for.
+
+    It asks for a range by its number, or for one of two.
+    """
+
+    columns: tuple[int, ...]
+    filters: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class WideQueries:
+    """Queries in the order of time, and the ranges that they ask for."""
+
+    ranges: Ranges
+    queries: tuple[WideQuery, ...]
+
+
+def draw_queries(rng: np.random.Generator, shape: WideShape) -> WideQueries:
+    """Draw the log; a longer one begins with a shorter one."""
+    ranges = _draw_ranges(rng, shape)
+    popularity, of_topics = _zipf(shape.columns, 1.0), _zipf(shape.topics, 0.6)
+    topics = [rng.choice(shape.columns, shape.most, replace=False, p=popularity) for _ in range(shape.topics)]
+    queries = []
+    for _ in range(shape.queries):
+        topic = int(rng.choice(shape.topics, p=of_topics))
+        columns, filters = _columns_of_query(rng, shape, topics[topic], popularity), _filters_of(rng, shape, topic)
+        others = np.setdiff1d(columns, filters, assume_unique=True)
+        read = [*filters, *others[: max(0, len(columns) - len(filters))].tolist()]
+        queries.append(WideQuery(tuple(read), tuple(_asked(rng, ranges, column) for column in filters)))
+    return WideQueries(ranges, tuple(queries))
+
+
+def _draw_ranges(rng: np.random.Generator, shape: WideShape) -> Ranges:
     n = shape.filter_columns * shape.ranges
     width = np.exp(rng.uniform(np.log(0.01), np.log(0.4), n))
     low = rng.uniform(0.0, 1.0 - width)
-    return _Ranges(np.repeat(np.arange(shape.filter_columns), shape.ranges), low, low + width)
+    return Ranges(np.repeat(np.arange(shape.filter_columns), shape.ranges), low, low + width)
 
 
 def _zipf(n: int, exponent: float) -> Floats:
@@ -214,21 +251,22 @@ def _filters_of(rng: np.random.Generator, shape: WideShape, topic: int) -> list[
     return sorted({int(column) for column in rng.permutation(own)[: rng.integers(1, 4)]})
 
 
-def _skip_sets(rng: np.random.Generator, ranges: _Ranges, column: int) -> list[SkipSet]:
-    """What a filter on one column lets a query skip by: a range and all wider ones; for one in five, a list of two."""
+def _asked(rng: np.random.Generator, ranges: Ranges, column: int) -> tuple[int, ...]:
+    """What a filter on one column asks for: a range, the first ones more often; in one of five cases one of two."""
     own = np.flatnonzero(ranges.column == column)
     first, second = rng.choice(own, 2, p=_zipf(len(own), 1.0))
-    if rng.random() < 0.2:
-        return [frozenset((int(first), int(second)))]
-    return [frozenset((int(feature),)) for feature in np.flatnonzero(ranges.within[first])]
+    return (int(first), int(second)) if rng.random() < 0.2 else (int(first),)
 
 
-def _draw_sample(rng: np.random.Generator, shape: WideShape, ranges: _Ranges, number: int) -> Sample:
-    """Rows whose values hang together a little, and lie elsewhere in every segment."""
+def draw_values(rng: np.random.Generator, shape: WideShape, number: int) -> Floats:
+    """The filter columns of a segment's sample in [0, 1): they hang together a little, and lie elsewhere in each."""
     common = rng.random((shape.sampled_rows, 1))
     own = rng.random((shape.sampled_rows, shape.filter_columns))
-    values = (np.where(rng.random(own.shape) < 0.3, common, own) + 0.1 * number) % 1.0
-    of_feature = values[:, ranges.column]
+    return np.asarray((np.where(rng.random(own.shape) < 0.3, common, own) + 0.1 * number) % 1.0)
+
+
+def _draw_sample(rng: np.random.Generator, shape: WideShape, ranges: Ranges, number: int) -> Sample:
+    of_feature = draw_values(rng, shape, number)[:, ranges.column]
     vectors = VectorCounts.of_rows(pack((ranges.low <= of_feature) & (of_feature < ranges.high)), len(ranges.low))
     return Sample(vectors, shape.segment_rows, np.ones(shape.queries))
 

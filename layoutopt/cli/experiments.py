@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,11 @@ from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.console import Console
+
+    from layoutopt.bench.thesis.figure import B, Figure
+    from layoutopt.bench.thesis.suite import Suite
 
 verbs = typer.Typer()
 
@@ -34,8 +39,7 @@ def _demo(settings: BenchSettings, session: Session) -> None:
 
 def _tpch(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.thesis.readme import run_readme
-    from layoutopt.bench.thesis.run import run_figures
-    from layoutopt.bench.thesis.tell import figures_table, figures_there, results_report
+    from layoutopt.bench.thesis.registry import FIGURES, tpch_suite
     from layoutopt.bench.tpch.runner import run_tpch
 
     if settings.streams:
@@ -45,14 +49,31 @@ def _tpch(settings: BenchSettings, session: Session) -> None:
         changed = run_readme(settings.readme, settings.results)
         said = "written anew" if changed else "as the results have them"
         session.show({"changed": changed}, f"The tables of {settings.readme} are {said}.")
-    elif "list" in settings.figures:
-        session.show(figures_there(), lambda console: console.print(figures_table()))
     else:
-        with session.working("running the thesis's figures") as work:
-            folder, document = run_figures(
-                settings.sf, root=settings.folder, names=settings.figures, results=settings.results, say=work.say
-            )
-        session.show(document, lambda console: results_report(console, document, folder))
+        _figures(settings, session, FIGURES, partial(tpch_suite, settings.sf, settings.folder))
+
+
+def _figures(
+    settings: BenchSettings,
+    session: Session,
+    figures: Mapping[str, Figure[B]],
+    suite_with: Callable[[Callable[[], SparkSession]], Suite[B]],
+) -> None:
+    from layoutopt.bench.thesis.run import run_figures
+    from layoutopt.bench.thesis.tell import figures_table, figures_there, results_report
+
+    if "list" in settings.figures:
+        session.show(figures_there(figures), lambda console: console.print(figures_table(figures)))
+        return
+    with session.working("running the thesis's figures") as work:
+        folder, document = run_figures(suite_with, names=settings.figures, results=settings.results, say=work.say)
+    session.show(document, lambda console: results_report(console, document, folder))
+
+
+def _bigdata(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.generated.sensitivity import FIGURES, bigdata_suite
+
+    _figures(settings, session, FIGURES, partial(bigdata_suite, settings.rows, settings.folder))
 
 
 def _query(settings: BenchSettings, session: Session) -> None:
@@ -68,12 +89,12 @@ def _query(settings: BenchSettings, session: Session) -> None:
 
 
 def _brushing(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.brushing.experiment import run_brushing
+    from layoutopt.bench.brushing.experiment import ROWS, run_brushing
     from layoutopt.bench.compared.report import brushing_report
 
     with session.working("comparing methods") as work:
         root = settings.folder / "brushing"
-        found = run_brushing(rows=settings.rows, root=root, names=settings.streams, say=work.say)
+        found = run_brushing(rows=settings.rows or ROWS, root=root, names=settings.streams, say=work.say)
     session.show(found, lambda console: console.print(brushing_report(found)))
 
 
@@ -144,8 +165,12 @@ def _memory(settings: BenchSettings, session: Session) -> None:
 
 
 def _wide(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
     from layoutopt.bench.wide import print_wide, wide_result
 
+    if settings.figures:
+        _figures(settings, session, FIGURES, partial(wide_suite, settings.rows, settings.folder))
+        return
     with session.working("planning a synthetic wide table"):
         result = wide_result()
     session.show(result.to_json(), lambda console: print_wide(console, result))
@@ -242,6 +267,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
     {
         "demo": _demo,
         "tpch": _tpch,
+        "bigdata": _bigdata,
         "query": _query,
         "brushing": _brushing,
         "micro": _micro,

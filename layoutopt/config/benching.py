@@ -12,6 +12,7 @@ from layoutopt.config.fields import Names, Positional, Text, VerbSettings
 Experiment = Literal[
     "demo",
     "tpch",
+    "bigdata",
     "query",
     "brushing",
     "micro",
@@ -36,13 +37,15 @@ class BenchSettings(VerbSettings):
 
     experiment: Annotated[Experiment, Positional()] = Field(
         description="demo: TPC-H in a few minutes; tpch: every figure of the thesis beside its numbers, or with "
-        "--streams a table of every method on these; query: how long queries take, in Spark and DuckDB, on plain "
-        "Parquet and on the optimised table; brushing: every method on range filters of "
+        "--streams a table of every method on these; bigdata: SOP and GSOP under other workloads, on a synthetic table "
+        "of the Big Data Benchmark's shape (figure 4.7); query: how long queries take, in Spark and DuckDB, on "
+        "plain Parquet and on the optimised table; brushing: every method on range filters of "
         "people, whose constants never recur; micro: single algorithms; "
         "indexes: what each type of index skips, holds and costs; "
         "memory: the peaks of loads against the rows of a partition; wide: planning for a synthetic table of "
-        "453 columns; estimates: ways to estimate the objective of column groups; partitioners: all of them on the "
-        "feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
+        "453 columns, or with --figures it and an access log of 104 columns planned, loaded and queried (figures 3.9, "
+        "3.10, 4.12, 5.10); estimates: ways to estimate the objective of column groups; partitioners: all of them on "
+        "the feature vectors of each stream; tuning: what `plan --tune` chooses beside the best by unseen queries; "
         "ablation: from blocks as the thesis has them to the default, one deviation at a time; "
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
@@ -56,16 +59,21 @@ class BenchSettings(VerbSettings):
         Path("build/tpch"),
         description="where data and results go, in `brushing` for these; finished steps are used again",
     )
-    rows: int = Field(2_000_000, ge=10_000, description="the rows of each table of brushing")
+    rows: int | None = Field(
+        None,
+        ge=10_000,
+        description="the rows of a table by chance, of brushing, bigdata and wide "
+        "[default: of brushing 2,000,000, of bigdata 200,000, of wide 20,000]",
+    )
     figures: Names = Field(
         (),
-        description="of `tpch`: only these figures of the thesis, as 3.6,4.10 (all of a number) or 5 (a chapter); "
-        "`list` says which there are [default: all]",
+        description="of `tpch`, `bigdata` and `wide`: only these figures of the thesis, as 3.6,4.10 (all of a number), "
+        "5 (a chapter) or `all`; `list` says which there are [default: all]",
     )
     results: Path | None = Field(
         None,
-        description="of `tpch`: the folder for results.json, the page and the points as CSV [default: `results` beside "
-        "the scale factor's data]",
+        description="of `tpch`, `bigdata` and `wide`: the folder for results.json, the page and the points as CSV "
+        "[default: `results` beside the data]",
     )
     readme: Path | None = Field(
         None,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.wide import WideShape, print_wide, wide_problem, wide_result
+from layoutopt.bench.wide import Ranges, WideShape, print_wide, wide_problem, wide_result
 
 SMALL = WideShape(
     columns=30, queries=60, mean_columns=5.0, deviation=2.0, least=2, most=9, topics=4, filter_columns=6, ranges=3
@@ -55,3 +55,10 @@ def test_a_run_compares_every_method_and_says_what_took_how_long() -> None:
     print_wide(Console(file=text, width=200), result)
     for said in ("synthetic", "gsop-hyrise", "Peak memory", "gsop: merging"):
         assert said in text.getvalue()
+
+
+def test_a_range_is_skipped_by_wider_ones_and_one_of_two_by_both() -> None:
+    ranges = Ranges(np.array([0, 0, 0, 1]), np.array([0.2, 0.1, 0.3, 0.0]), np.array([0.4, 0.5, 0.6, 1.0]))
+    assert ranges.skip_sets((0,)) == [frozenset({0}), frozenset({1})]
+    assert ranges.skip_sets((3,)) == [frozenset({3})]
+    assert ranges.skip_sets((0, 2)) == [frozenset({0, 2})]

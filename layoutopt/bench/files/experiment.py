@@ -110,7 +110,7 @@ def case_plan_step(bench: Bench, case: Case) -> Step:
     return Step(
         f"{STREAM}: planning {case.method}",
         folder / "planned.json",
-        partial(make_plan_file, bench, case.variant, product, folder),
+        partial(make_plan_file, bench.spark, bench.data.denormalised, case.variant, product, folder),
         (features,),
     )
 

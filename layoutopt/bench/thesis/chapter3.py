@@ -241,7 +241,7 @@ _TIMED: Final = (
     "The thesis's engine was Shark, on a cluster, over text; range1 and range2 are tables of ours without features."
 )
 
-FIGURES: Final = (
+FIGURES: Final[tuple[Figure[Bench], ...]] = (
     Figure(
         "3.2a",
         "A few filters are used by most queries",

@@ -123,7 +123,7 @@ def _read_loads(bench: Bench, products: Products) -> Measured:
     return loading.read(bench, STREAM, written(bench.data.scale), products, PAR)
 
 
-FIGURES: Final = (
+FIGURES: Final[tuple[Figure[Bench], ...]] = (
     Figure(
         "5.7a",
         "Cells and tids of an average query",

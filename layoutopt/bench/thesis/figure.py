@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from layoutopt.bench.steps import Step
-from layoutopt.bench.tpch.experiment import Bench
 
 Shape = Literal["bars", "stacked", "lines"]
 Better = Literal["more", "less", ""]
 X = str | float
+B = TypeVar("B")
+"""What the steps of figures are made from: where data and products are, and a Spark session."""
 Products = Mapping[str, Mapping[str, Any]]
 """The products of a figure's steps, by the keys that the figure gave these."""
 ALL: Final = ""
@@ -89,7 +90,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Generic[B]):
     """A figure.
 
     Attributes:
@@ -112,8 +113,8 @@ class Figure:
     place: str
     unit: str
     axis: str
-    steps: Callable[[Bench], Mapping[str, Step]]
-    read: Callable[[Bench, Products], Measured]
+    steps: Callable[[B], Mapping[str, Step]]
+    read: Callable[[B, Products], Measured]
     shape: Shape = "bars"
     claims: tuple[Claim, ...] = ()
     note: str = ""

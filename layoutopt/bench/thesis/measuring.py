@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +31,9 @@ from layoutopt.model.query import classes
 from layoutopt.partitioning.balance import min_rows_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from layoutopt.model.schema import Schema
 
 Filters = Sequence[frozenset[Hashable]]
 Curve = Callable[[Filters, Sequence[int]], list[tuple[int, float]]]
@@ -90,21 +93,30 @@ def vectors_step(bench: Bench, stream: str, numbers: Sequence[int], partition_by
     parameters = {"numbers": list(numbers), "partition_by": partition_by}
 
     def make() -> Json:
-        return {str(count): _vectors_of(bench, features.product, count, partition_by) for count in numbers}
+        rows = partial(source_rows, bench)
+        return {str(count): distinct_vectors(rows, features.product, count, partition_by) for count in numbers}
 
     product = bench.folder / f"{key_of(f'vectors {stream}', parameters)}.json"
     return Step(f"{stream}: counting feature vectors of {partition_by}", product, make, (data_step(bench), features))
 
 
-def _vectors_of(bench: Bench, features: Path, count: int, partition_by: str) -> dict[str, float]:
+def distinct_vectors(rows: Callable[[Schema], DataFrame], features: Path, count: int, partition_by: str) -> Json:
+    """How many distinct vectors partitions have by so many features, the heaviest: the ``mean`` and the ``most``.
+
+    Args:
+        rows: the source, given the schema of the features.
+        features: a features.json.
+        count: the most features that the table has.
+        partition_by: the partition column.
+    """
     from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest
     from layoutopt.spark.planning.plan import guiding_features
 
     document = FeaturesDocument.loads(features.read_bytes())
     document = replace(document, features=heaviest(document.features, count))
     guiding = guiding_features(document, "sop", None)
-    rows = source_rows(bench, document.schema)
-    of = Counting(rows, tuple(classes(document.queries)), document.schema, partition_by, ALL_VECTORS, print)
+    queries = tuple(classes(document.queries))
+    of = Counting(rows(document.schema), queries, document.schema, partition_by, ALL_VECTORS, print)
     kept, partitions = count_histograms(of, guiding)
     found = [len(each.vectors) for each in partitions]
     return {"mean": sum(found) / len(found), "most": max(found), "guiding": len(kept)}

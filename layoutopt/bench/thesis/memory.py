@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from layoutopt.bench.steps import Json, Step
 from layoutopt.bench.thesis.timing import texts_of
 from layoutopt.bench.tpch.experiment import Bench, Variant, table_folder, table_step
+
+if TYPE_CHECKING:
+    from layoutopt.scan.table import Table
 
 
 def memory_step(bench: Bench, stream: str, variant: Variant) -> Step:
@@ -20,19 +24,7 @@ def memory_step(bench: Bench, stream: str, variant: Variant) -> Step:
     def make() -> Json:
         from layoutopt.scan.table import open_table
 
-        table = open_table(str(folder / "table"))
-        texts = texts_of(stream)
-        table.sql(texts[0])  # what is read once for all queries is no query's
-        peaks, assembled = [], 0
-        for text in texts:
-            scan = table.scan(text)
-            paths = [path for read in scan.explain().reads for path in read.layouts]
-            assembled += any(len(path["columns"]) > 1 for path in paths)
-            with counted_pool() as pool:
-                answer = scan.to_arrow()
-                peaks.append(pool.max_memory() or 0)
-                del answer
-        return {"peaks": peaks, "mean": mean(peaks), "most": max(peaks), "assembled": assembled}
+        return peaks_of(open_table(str(folder / "table")), texts_of(stream))
 
     return Step(
         f"{stream}: measuring the memory of queries on {variant.label}",
@@ -40,6 +32,25 @@ def memory_step(bench: Bench, stream: str, variant: Variant) -> Step:
         make,
         (table_step(bench, stream, variant),),
     )
+
+
+def peaks_of(table: Table, texts: Sequence[str]) -> Json:
+    """The most bytes that each query took: ``peaks``, their ``mean`` and ``most``; how many ``rows`` all have together.
+
+    ``assembled`` says how many of the queries read several layouts.
+    """
+    table.sql(texts[0])  # what is read once for all queries is no query's
+    peaks, assembled, rows = [], 0, 0
+    for text in texts:
+        scan = table.scan(text)
+        paths = [path for read in scan.explain().reads for path in read.layouts]
+        assembled += any(len(path["columns"]) > 1 for path in paths)
+        with counted_pool() as pool:
+            answer = scan.to_arrow()
+            peaks.append(pool.max_memory() or 0)
+            rows += answer.num_rows
+            del answer
+    return {"peaks": peaks, "mean": mean(peaks), "most": max(peaks), "assembled": assembled, "rows": rows}
 
 
 @contextmanager

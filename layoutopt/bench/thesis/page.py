@@ -10,7 +10,6 @@ from layoutopt.bench.thesis.figure import codes_text
 from layoutopt.bench.thesis.plots import advantage, figure_plot, glance_plot, number
 from layoutopt.report.page import STYLE, html_table
 
-TITLE: Final = "The figures of Sun 2017, measured by layoutopt"
 CHAPTERS: Final = {"3": "Chapter 3: SOP", "4": "Chapter 4: GSOP", "5": "Chapter 5: GSOP-R"}
 _STYLE: Final = """
 .figure { display: grid; grid-template-columns: minmax(360px, 5fr) 6fr; gap: 1.6em; align-items: start; }
@@ -25,16 +24,16 @@ Named = tuple[str, Mapping[str, Any]]
 
 def results_page(document: Mapping[str, Any]) -> str:
     """The page of a ``results.json``."""
-    figures = document["figures"]
+    figures, title = document["figures"], escape(document["title"])
     parts = [
-        f"<h1>{TITLE}</h1>",
+        f"<h1>{title}</h1>",
         f'<p class="sub">{escape(measured_with(document))}</p>',
         _behind(figures),
         _missing(figures),
         _glance(figures),
         *(_chapter(name, figures, document["code"]) for name in CHAPTERS),
     ]
-    head = f'<meta charset="utf-8"><title>{TITLE}</title><style>{STYLE}{_STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
 
 
@@ -43,7 +42,7 @@ def measured_with(document: Mapping[str, Any]) -> str:
     machine = document["machine"]
     words = [f"{name} {value}" for name, value in machine.items() if name in ("Python", "Java", "Spark", "DuckDB")]
     return (
-        f"TPC-H at scale factor {document['scale']:g}, unseen queries; the thesis had scale factor 100 and a cluster. "
+        f"{document['about']} "
         f"Written by layoutopt {document['code']}, measured on {machine['cores']} cores, {machine['memory, GiB']} GiB, "
         f"{', '.join(words)}. "
         f"All steps took {document['seconds'] / 60:.0f} minutes."

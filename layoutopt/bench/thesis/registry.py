@@ -1,38 +1,41 @@
-"""All figures, in the thesis's order."""
+"""All figures that are measured on TPC-H, in the thesis's order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from layoutopt.bench.thesis import chapter3, chapter4, chapter5
 from layoutopt.bench.thesis.figure import Figure
-from layoutopt.errors import SettingError
+from layoutopt.bench.thesis.suite import Suite
+from layoutopt.bench.tpch.data import TpchData
+from layoutopt.bench.tpch.experiment import Bench
 
-FIGURES: Final[Mapping[str, Figure]] = MappingProxyType(
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIGURES: Final[Mapping[str, Figure[Bench]]] = MappingProxyType(
     {figure.name: figure for figure in (*chapter3.FIGURES, *chapter4.FIGURES, *chapter5.FIGURES)}
 )
+TITLE: Final = "The figures of Sun 2017, measured by layoutopt"
 
 
-def chosen_figures(names: Sequence[str]) -> tuple[Figure, ...]:
-    """The figures asked for, all where none is, in the order of running: those that measure seconds last.
-
-    A name without its letter means all figures of that number, and a chapter's number all of the chapter.
+def tpch_suite(scale: float, root: Path, spark: Callable[[], SparkSession]) -> Suite[Bench]:
+    """The figures at a scale factor, in the folder of all experiments.
 
     Raises:
-        SettingError: one is not known.
-
-    >>> [figure.name for figure in chosen_figures(["4.10", "3.2a"])]
-    ['3.2a', '4.10b', '4.10a']
+        SettingError: a scale factor that can't be generated.
     """
-    found: list[Figure] = []
-    for name in names:
-        named = [
-            figure for figure in FIGURES.values() if name in (figure.name, figure.name.rstrip("abc"), figure.chapter)
-        ]
-        if not named:
-            raise SettingError(f"--figures names {name!r}, which is no figure; choose of {', '.join(FIGURES)}, or list")
-        found += named
-    asked = {figure.name for figure in found} if names else set(FIGURES)
-    return tuple(sorted((FIGURES[name] for name in FIGURES if name in asked), key=lambda figure: figure.timed))
+    data = TpchData(scale, root)
+    return Suite(
+        name="tpch",
+        title=TITLE,
+        about=f"TPC-H at scale factor {scale:g}, unseen queries; the thesis had scale factor 100 and a cluster.",
+        command=f"layoutopt bench tpch --sf {scale:g}",
+        size=scale,
+        figures=FIGURES,
+        bench=Bench(data, spark),
+        folder=data.folder / "results",
+    )

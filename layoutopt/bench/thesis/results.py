@@ -4,9 +4,12 @@ Everything that people look at is made of this document alone. Its fields:
 
 ``format``, ``version``
     What this is: ``layoutopt-thesis-results``, 1.
-``scale``, ``code``, ``machine``, ``seconds``
-    TPC-H's scale factor, the layoutopt that wrote the document, the machine in words, and what all steps took, of
-    figures that are kept from earlier runs too.
+``suite``, ``title``, ``about``, ``scale``
+    Which experiment (``tpch`` where left out), the page's title, a sentence on the data, and their size: TPC-H's scale
+    factor, or rows.
+``code``, ``machine``, ``seconds``
+    The layoutopt that wrote the document, the machine in words, and what all steps took, of figures that are kept from
+    earlier runs too.
 ``figures``
     By name: ``title``, ``chapter``, ``place`` (in the thesis), ``unit``, ``axis``, ``shape``, ``log``, ``note``,
     ``command`` that makes it alone, and ``state``: ``measured``, ``not run`` or ``failed`` (then with a ``reason``).
@@ -27,9 +30,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from layoutopt.bench.steps import code_version, how_made
-from layoutopt.bench.thesis.figure import Comparison, Figure, Point, compared
+from layoutopt.bench.thesis.figure import B, Comparison, Figure, Point, compared
 from layoutopt.bench.thesis.machine import machine
-from layoutopt.bench.tpch.experiment import Bench
+from layoutopt.bench.thesis.suite import Suite
 from layoutopt.errors import SettingError
 
 FORMAT: Final = "layoutopt-thesis-results"
@@ -37,27 +40,33 @@ VERSION: Final = 1
 MEASURED: Final = "measured"
 NOT_RUN: Final = "not run"
 FAILED: Final = "failed"
+TPCH: Final = "tpch"
 NAME: Final = "results.json"
 PAGE: Final = "index.html"
 _DIGITS: Final = 6
 
 
-def gathered(bench: Bench, figures: Mapping[str, Figure], failed: Mapping[str, str]) -> dict[str, Any]:
+def gathered(suite: Suite[B], failed: Mapping[str, str]) -> dict[str, Any]:
     """All that the products there say.
 
     Args:
-        bench: where products are.
-        figures: by name.
+        suite: the figures, and where their products are.
         failed: the reasons of those that failed in this run.
     """
-    entries = {name: entry_of(bench, figure, failed.get(name)) for name, figure in figures.items()}
+    entries = {name: entry_of(suite, figure, failed.get(name)) for name, figure in suite.figures.items()}
     done = [
-        step for name in figures if entries[name]["state"] == MEASURED for step in figures[name].steps(bench).values()
+        step
+        for name, figure in suite.figures.items()
+        if entries[name]["state"] == MEASURED
+        for step in figure.steps(suite.bench).values()
     ]
     return {
         "format": FORMAT,
         "version": VERSION,
-        "scale": bench.data.scale,
+        "suite": suite.name,
+        "title": suite.title,
+        "about": suite.about,
+        "scale": suite.size,
         "code": code_version(),
         "machine": machine(),
         "seconds": round(sum(made.seconds for made in how_made(done)), 1),
@@ -66,8 +75,10 @@ def gathered(bench: Bench, figures: Mapping[str, Figure], failed: Mapping[str, s
 
 
 def with_earlier(document: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
-    """Results with the figures of earlier ones that were not measured now; none where scale or machine differ."""
-    same = all(document[name] == earlier[name] for name in ("scale", "machine"))
+    """Results with the figures of earlier ones that were not measured now; none of another suite, size or machine."""
+    same = document.get("suite", TPCH) == earlier.get("suite", TPCH) and all(
+        document[name] == earlier[name] for name in ("scale", "machine")
+    )
     entries = document["figures"]
     kept = {
         name: {**old, **entries[name], "state": MEASURED}
@@ -79,7 +90,7 @@ def with_earlier(document: Mapping[str, Any], earlier: Mapping[str, Any]) -> dic
     return {**document, "seconds": seconds, "figures": {name: kept.get(name, entries[name]) for name in entries}}
 
 
-def entry_of(bench: Bench, figure: Figure, failed: str | None = None) -> dict[str, Any]:
+def entry_of(suite: Suite[B], figure: Figure[B], failed: str | None = None) -> dict[str, Any]:
     """What is known of one figure."""
     entry: dict[str, Any] = {
         "title": figure.title,
@@ -90,15 +101,15 @@ def entry_of(bench: Bench, figure: Figure, failed: str | None = None) -> dict[st
         "shape": figure.shape,
         "log": figure.log,
         "note": figure.note,
-        "command": f"layoutopt bench tpch --sf {bench.data.scale:g} --figures {figure.name}",
+        "command": f"{suite.command} --figures {figure.name}",
     }
     if failed is not None:
         return {**entry, "state": FAILED, "reason": failed}
-    steps = figure.steps(bench)
+    steps = figure.steps(suite.bench)
     if not all(step.product.exists() for step in steps.values()):
         return {**entry, "state": NOT_RUN}
     products = {key: json.loads(step.product.read_text(encoding="utf-8")) for key, step in steps.items()}
-    measured, made = figure.read(bench, products), how_made(steps.values())
+    measured, made = figure.read(suite.bench, products), how_made(steps.values())
     return {
         **entry,
         "state": MEASURED,

@@ -35,6 +35,8 @@ RANGES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 """What range1 and range2 of 3.7.3 are beside their partitions: rows in order, skipped by minima and maxima alone."""
 FULL_SCAN: Final = "full scan"
 MATCHING: Final = "matching"
+JOINS: Final = "PAR-n"
+"""The normalised tables as plain Parquet, joined by each query."""
 
 
 def month_block_rows(scale: float) -> int:

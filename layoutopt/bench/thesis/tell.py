@@ -1,4 +1,4 @@
-"""What `layoutopt bench tpch` prints: which figures there are, and how we compare."""
+"""What running figures prints: which there are, and how we compare."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from layoutopt.bench.thesis.figure import B, Figure
 from layoutopt.bench.thesis.page import judged, measured_with
 from layoutopt.bench.thesis.plots import advantage, number
-from layoutopt.bench.thesis.registry import FIGURES
 from layoutopt.bench.thesis.results import NAME, PAGE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def figures_there() -> dict[str, dict[str, str]]:
+def figures_there(figures: Mapping[str, Figure[B]]) -> dict[str, dict[str, str]]:
     """By name what each figure shows, and where the thesis has it."""
-    return {name: {"shows": figure.title, "place": figure.place} for name, figure in FIGURES.items()}
+    return {name: {"shows": figure.title, "place": figure.place} for name, figure in figures.items()}
 
 
-def figures_table() -> Table:
+def figures_table(figures: Mapping[str, Figure[B]]) -> Table:
     """The same as a table."""
     table = Table(title="figures of the thesis, as --figures takes them", title_justify="left")
     for heading in ("figure", "shows", "in the thesis"):
         table.add_column(heading)
-    for name, of in figures_there().items():
+    for name, of in figures_there(figures).items():
         table.add_row(name, of["shows"], of["place"])
     return table
 

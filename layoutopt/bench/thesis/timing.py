@@ -13,16 +13,22 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from layoutopt.bench.queries import in_spark
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.thesis.figure import Point
-from layoutopt.bench.thesis.tables import FULL_SCAN
+from layoutopt.bench.thesis.tables import FULL_SCAN, JOINS
 from layoutopt.bench.thesis.tables import settings_of as settings_of_tables
 from layoutopt.bench.timing import Way, check_answers
+from layoutopt.bench.tpch.denormalise import RAW_TABLES
 from layoutopt.bench.tpch.experiment import Bench, Variant, stream_for_testing, table_folder, table_step
+from layoutopt.bench.tpch.joins import join_text
+from layoutopt.bench.tpch.normalised import normalised_folder, normalised_step
 from layoutopt.errors import SettingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COLD: Final = "cold"
 WARM: Final = "warm"
@@ -42,10 +48,19 @@ def texts_of(stream: str) -> list[str]:
     return chosen
 
 
-def times_step(bench: Bench, stream: str, variants: Sequence[Variant]) -> Step:
-    """Time the queries on the source as it is and on each variant's table; the product has the seconds of each."""
+def times_step(bench: Bench, stream: str, variants: Sequence[Variant], *, joins: bool = False) -> Step:
+    """Time the queries on the source as it is and on each variant's table; the product has the seconds of each.
+
+    Args:
+        bench: where products go.
+        stream: the workload.
+        variants: the tables.
+        joins: also as joins of the normalised tables, in row groups of as many rows as the variants' blocks have.
+    """
     folders = {variant.label: table_folder(bench, stream, variant) for variant in variants}
-    key = key_of(f"times {stream}", {"tables": [each.name for each in folders.values()], "of": [ROUNDS, QUERIES]})
+    of = {"tables": [each.name for each in folders.values()], "of": [ROUNDS, QUERIES]}
+    key = key_of(f"times {stream}", of | ({"joins": True} if joins else {}))
+    group_rows = variants[0].block_rows
 
     def make() -> Json:
         with ExitStack() as stack:
@@ -56,6 +71,10 @@ def times_step(bench: Bench, stream: str, variants: Sequence[Variant]) -> Step:
                 ways += [] if ways else [replace(plain, name=FULL_SCAN)]
                 ways.append(replace(optimised, name=label))
                 files[label] = files_under(folder / "table")
+            if joins:
+                normalised = normalised_folder(bench, group_rows)
+                ways.append(_joining(bench.spark(), normalised))
+                files[JOINS] = files_under(normalised)
             rows = check_answers(ways, texts_of(stream))
             return {"rows": rows, **{kind: _rounds(ways, files, stream, kind) for kind in (COLD, WARM)}}
 
@@ -63,7 +82,22 @@ def times_step(bench: Bench, stream: str, variants: Sequence[Variant]) -> Step:
         f"{stream}: timing {len(texts_of(stream))} unseen queries on {', '.join(folders)}",
         bench.folder / f"{key}.json",
         make,
-        tuple(table_step(bench, stream, variant) for variant in variants),
+        (
+            *(table_step(bench, stream, variant) for variant in variants),
+            *([normalised_step(bench, group_rows)] if joins else []),
+        ),
+    )
+
+
+def _joining(spark: SparkSession, folder: Path) -> Way:
+    """Joins of plain Parquet. Answers are compared with those of lineitem joined, which have rows as often."""
+    session = spark.newSession()
+    for table in RAW_TABLES:
+        session.read.parquet(str(folder / f"{table}.parquet")).createOrReplaceTempView(table)
+    return Way(
+        JOINS,
+        lambda text: session.sql(join_text(text)).write.format("noop").mode("overwrite").save,
+        lambda text: session.sql(join_text(text, lines=True)).toArrow(),
     )
 
 

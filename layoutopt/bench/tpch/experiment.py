@@ -186,7 +186,7 @@ def plan_step(bench: Bench, stream: str, variant: Variant) -> Step:
     return Step(
         f"{planned_for}: planning {variant.label}",
         folder / "planned.json",
-        partial(make_plan_file, bench, variant, features.product, folder),
+        partial(make_plan_file, bench.spark, bench.data.denormalised, variant, features.product, folder),
         (data_step(bench), features),
     )
 
@@ -208,8 +208,10 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
     )
 
 
-def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path) -> Json:
-    """Make a variant's `plan.json` in `folder`; returns what it took, by stage too, and predicts."""
+def make_plan_file(
+    spark: Callable[[], SparkSession], source: Path, variant: Variant, features: Path, folder: Path
+) -> Json:
+    """Make a variant's `plan.json` for a source in `folder`; returns what it took, by stage too, and predicts."""
     from layoutopt.config.settings import FILE_BYTES
     from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
@@ -224,8 +226,8 @@ def make_plan_file(bench: Bench, variant: Variant, features: Path, folder: Path)
         document = replace(document, features=heaviest(document.features, variant.num_features))
     said = [("starting", time.perf_counter())]
     planned = make_plan(
-        bench.spark(),
-        str(bench.data.denormalised),
+        spark(),
+        str(source),
         document,
         PlanRequest(
             method=variant.method,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from layoutopt.bench.steps import Step, code_version
-from layoutopt.bench.thesis import run as running
 from layoutopt.bench.thesis.figure import ALL, Claim, Figure, Measured, Point, Products, compared
 from layoutopt.bench.thesis.page import pivot, results_page
 from layoutopt.bench.thesis.readme import with_tables
-from layoutopt.bench.thesis.registry import FIGURES, chosen_figures
+from layoutopt.bench.thesis.registry import FIGURES, tpch_suite
 from layoutopt.bench.thesis.results import read_results, with_earlier
 from layoutopt.bench.thesis.run import run_figures
+from layoutopt.bench.thesis.suite import Suite, chosen_figures
 from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.cli.app import main
@@ -32,7 +33,7 @@ CLAIMS = (
 )
 
 
-def made_up(name: str, shape: Any = "stacked", fails: bool = False) -> Figure:
+def made_up(name: str, shape: Any = "stacked", fails: bool = False) -> Figure[Bench]:
     def steps(bench: Bench) -> dict[str, Step]:
         def make() -> Mapping[str, object]:
             if fails:
@@ -53,18 +54,27 @@ def made_up(name: str, shape: Any = "stacked", fails: bool = False) -> Figure:
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
-    made = {"3.1": made_up("3.1"), "4.1": made_up("4.1", "bars"), "5.1": made_up("5.1", "lines")}
-    monkeypatch.setattr(running, "FIGURES", made)
-    monkeypatch.setattr(running, "chosen_figures", lambda names: [made[name] for name in names or made])
-    return made
+def figures() -> dict[str, Figure[Bench]]:
+    return {"3.1": made_up("3.1"), "4.1": made_up("4.1", "bars"), "5.1": made_up("5.1", "lines")}
 
 
-def run_in(tmp_path: Path, *names: str, said: list[str] | None = None) -> dict[str, Any]:
-    heard = [] if said is None else said
-    folder, document = run_figures(0.1, root=tmp_path, names=names, results=tmp_path / "results", say=heard.append)
-    assert read_results(folder / "results.json") == document
-    return dict(document)
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run_some(tmp_path: Path, figures: dict[str, Figure[Bench]]) -> Run:
+    """Runs those of these figures that are named."""
+
+    def run(*names: str, said: list[str] | None = None) -> dict[str, Any]:
+        def suite(spark: Any) -> Suite[Bench]:
+            return replace(tpch_suite(0.1, tmp_path, spark), figures=figures)
+
+        heard = [] if said is None else said
+        folder, document = run_figures(suite, names=names, results=tmp_path / "results", say=heard.append)
+        assert read_results(folder / "results.json") == document
+        return dict(document)
+
+    return run
 
 
 def test_ours_are_read_off_points_and_judged() -> None:
@@ -77,10 +87,9 @@ def test_ours_are_read_off_points_and_judged() -> None:
     assert [each.verdict for each in compared(CLAIMS, worse)] == ["behind", "behind", ""]
 
 
-@pytest.mark.usefixtures("figures")
-def test_one_figure_is_run_alone_and_the_others_are_said_not_to_be_there(tmp_path: Path) -> None:
+def test_one_figure_is_run_alone_and_the_others_are_said_not_to_be_there(run_some: Run, tmp_path: Path) -> None:
     said: list[str] = []
-    document = run_in(tmp_path, "3.1", said=said)
+    document = run_some("3.1", said=said)
     assert said == ["3.1: measuring 3.1"]
     assert {name: of["state"] for name, of in document["figures"].items()} == {
         "3.1": "measured",
@@ -94,21 +103,19 @@ def test_one_figure_is_run_alone_and_the_others_are_said_not_to_be_there(tmp_pat
         assert list(csv.reader(stream))[1] == ["cells", "all", "100.0", "%"]
 
 
-@pytest.mark.usefixtures("figures")
-def test_a_run_takes_up_where_it_stopped(tmp_path: Path) -> None:
-    run_in(tmp_path, "3.1")
+def test_a_run_takes_up_where_it_stopped(run_some: Run) -> None:
+    run_some("3.1")
     said: list[str] = []
-    document = run_in(tmp_path, said=said)
+    document = run_some(said=said)
     assert said == ["4.1: measuring 4.1", "5.1: measuring 5.1"]
     assert {of["state"] for of in document["figures"].values()} == {"measured"}
 
 
-@pytest.mark.usefixtures("figures")
-def test_figures_of_earlier_results_are_kept_until_they_are_measured_again(tmp_path: Path) -> None:
-    before = run_in(tmp_path, "3.1", "4.1")
+def test_figures_of_earlier_results_are_kept_until_they_are_measured_again(run_some: Run, tmp_path: Path) -> None:
+    before = run_some("3.1", "4.1")
     (tmp_path / "sf0.1" / "experiments" / "3.1.json").unlink()
     for _ in range(2):
-        document = run_in(tmp_path, "4.1")
+        document = run_some("4.1")
         assert document["figures"]["3.1"] == before["figures"]["3.1"]
         assert document["figures"]["5.1"]["state"] == "not run"
         assert document["seconds"] == pytest.approx(sum(before["figures"][name]["seconds"] for name in ("3.1", "4.1")))
@@ -116,22 +123,23 @@ def test_figures_of_earlier_results_are_kept_until_they_are_measured_again(tmp_p
     assert with_earlier(elsewhere, before) == elsewhere
 
 
-def test_a_figure_that_fails_is_told_and_the_others_are_run(tmp_path: Path, figures: dict[str, Figure]) -> None:
+def test_a_figure_that_fails_is_told_and_the_others_are_run(
+    run_some: Run, tmp_path: Path, figures: dict[str, Figure[Bench]]
+) -> None:
     figures["4.1"] = made_up("4.1", fails=True)
     with pytest.raises(LayoutoptError, match=r"4\.1: the disk is full"):
-        run_in(tmp_path)
+        run_some()
     found = read_results(tmp_path / "results" / "results.json")["figures"]
     assert (found["4.1"]["state"], found["4.1"]["reason"]) == ("failed", "the disk is full")
     assert found["5.1"]["state"] == "measured"
     assert "the disk is full" in (tmp_path / "results" / "index.html").read_text()
 
 
-@pytest.mark.usefixtures("figures")
-def test_products_of_other_code_are_marked(tmp_path: Path) -> None:
-    run_in(tmp_path)
+def test_products_of_other_code_are_marked(run_some: Run, tmp_path: Path) -> None:
+    run_some()
     record = tmp_path / "sf0.1" / "experiments" / ".4.1.json.made"
     record.write_text(json.dumps({"seconds": 90.0, "code": "0.0.1 at 1234567"}))
-    document = run_in(tmp_path)
+    document = run_some()
     assert document["figures"]["4.1"]["code"] == ["0.0.1 at 1234567"]
     assert document["seconds"] >= 90
     assert document["figures"]["4.1"]["load"] is None
@@ -140,9 +148,8 @@ def test_products_of_other_code_are_marked(tmp_path: Path) -> None:
     assert page.count("Made by other code than this page") == 1
 
 
-@pytest.mark.usefixtures("figures")
-def test_the_page_stands_alone_and_says_first_where_we_fall_behind(tmp_path: Path) -> None:
-    document = run_in(tmp_path)
+def test_the_page_stands_alone_and_says_first_where_we_fall_behind(run_some: Run) -> None:
+    document = run_some()
     page = results_page(document)
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings[:2] == ["Where we fall behind the thesis", "At a glance"]
@@ -153,9 +160,8 @@ def test_the_page_stands_alone_and_says_first_where_we_fall_behind(tmp_path: Pat
         assert state in page
 
 
-@pytest.mark.usefixtures("figures")
-def test_tables_between_markers_are_the_results(tmp_path: Path) -> None:
-    document = run_in(tmp_path)
+def test_tables_between_markers_are_the_results(run_some: Run) -> None:
+    document = run_some()
     end = "<!-- results end -->"
     text = f"before\n<!-- results: 5.1 -->\nwhat stood here\n{end}\n<!-- results: claims -->\n{end}\nafter"
     written = with_tables(text, document)
@@ -179,15 +185,15 @@ def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
 
 
 def test_figures_are_chosen_by_name_number_and_chapter() -> None:
-    assert [figure.name for figure in chosen_figures(["3.5"])] == ["3.5a", "3.5b", "3.5c"]
-    assert {figure.chapter for figure in chosen_figures(["5"])} == {"5"}
-    assert len(chosen_figures([])) == len(FIGURES)
+    assert [figure.name for figure in chosen_figures(FIGURES, ["3.5"])] == ["3.5a", "3.5b", "3.5c"]
+    assert {figure.chapter for figure in chosen_figures(FIGURES, ["5"])} == {"5"}
+    assert len(chosen_figures(FIGURES, [])) == len(FIGURES)
     with pytest.raises(SettingError, match=r"'9\.9', which is no figure; choose of 3\.2a"):
-        chosen_figures(["9.9"])
+        chosen_figures(FIGURES, ["9.9"])
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
-def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: Figure, tmp_path: Path) -> None:
+def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: Figure[Bench], tmp_path: Path) -> None:
     def no_spark() -> Any:
         raise AssertionError("naming steps needs no Spark")
 

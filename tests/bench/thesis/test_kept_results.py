@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,22 @@ def test_a_changed_number_would_be_seen(kept: dict[str, Any]) -> None:
     assert with_tables(text, kept) != text
 
 
-@pytest.mark.parametrize("name", ["results.json", "index.html"])
-def test_results_are_small_and_name_no_machine(name: str) -> None:
-    text = (KEPT / name).read_text(encoding="utf-8")
-    assert len(text.encode()) < 1_000_000
-    assert not re.search(r"/(work|home|root|tmp|Users)/", text)
+def test_results_are_small_and_name_no_machine() -> None:
+    files = [path for path in KEPT.rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"results.json", "index.html"}
+    assert sum(path.stat().st_size for path in files) < 1_000_000
+    for path in files:
+        assert not re.search(r"/(work|home|root|tmp|Users)/", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent for path in KEPT.rglob("results.json")), ids=lambda of: of.name)
+def test_a_page_tells_what_its_results_say(folder: Path) -> None:
+    document, page = read_results(folder / "results.json"), (folder / "index.html").read_text(encoding="utf-8")
+    assert f"<h1>{escape(document['title'])}</h1>" in page
+    assert escape(document["about"]) in page
+    assert {name for name, of in document["figures"].items() if of["state"] == "measured"} == {
+        name for name in document["figures"] if f'<h3 id="{name}">' in page
+    }
 
 
 def test_every_figure_is_there_or_said_not_to_be(kept: dict[str, Any]) -> None:

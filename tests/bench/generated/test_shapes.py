@@ -1,0 +1,133 @@
+"""Synthetic wide tables have the shapes that they say, and their figures are read off their steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.bench.generated import access_log, star
+from layoutopt.bench.generated.shapes import NUMBERS_OF_FEATURES, Shapes, star_variants
+from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
+from layoutopt.bench.thesis.results import gathered
+from layoutopt.bench.wide import draw_queries
+
+ROWS = 800
+
+
+def no_spark() -> Any:
+    raise AssertionError("this needs no Spark")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shapes")
+    for name, write in ((star.TABLE, star.write_star), (access_log.TABLE, access_log.write_sessions)):
+        (folder / name).mkdir()
+        write(ROWS, folder / name)
+    return folder
+
+
+def counts(written: Path, table: str, texts: Sequence[str]) -> list[int]:
+    """The rows that each statement selects, by DuckDB."""
+    filters = ", ".join(f"count(*) FILTER ({text.split(' WHERE ')[1]})" for text in texts)
+    with duckdb.connect() as connection:
+        row = connection.execute(f"SELECT {filters} FROM read_parquet('{written / table}/*.parquet')").fetchone()
+    assert row is not None
+    return list(row)
+
+
+def test_stars_have_the_stated_shape(written: Path) -> None:
+    table = pq.read_table(written / star.TABLE)
+    assert (table.num_columns, table.num_rows) == (453, ROWS)
+    train, test = star.star_texts("train"), star.star_texts("test")
+    assert (len(train), len(test)) == (1_755, 585)
+    columns = [len(text.removeprefix("SELECT ").split(" FROM ")[0].split(", ")) for text in train + test]
+    assert mean(columns) == pytest.approx(13.6, rel=0.02)
+    assert stdev(columns) == pytest.approx(5.13, rel=0.1)
+    assert (min(columns), max(columns)) == (3, 23)
+    assert any(" OR " in text for text in train)
+
+
+def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path) -> None:
+    queries = draw_queries(np.random.default_rng(0), star.SHAPE)
+    table = pq.read_table(written / star.TABLE)
+    found = counts(written, star.TABLE, star.star_texts("train")[:50])
+    for query, matching in zip(queries.queries, found, strict=False):
+        bits = np.ones(ROWS, dtype=np.bool_)
+        for asked in query.filters:
+            values = table.column(f"c{queries.ranges.column[asked[0]]}").to_numpy()
+            low, high = (np.floor(bounds[list(asked)] * 1e6) for bounds in (queries.ranges.low, queries.ranges.high))
+            bits &= ((low <= values[:, None]) & (values[:, None] < high)).any(axis=1)
+        assert matching == bits.sum()
+    assert 0 < sum(found) < 0.3 * ROWS * len(found)
+
+
+def test_the_access_log_has_the_stated_shape(written: Path) -> None:
+    table = pq.read_table(written / access_log.TABLE)
+    assert (table.num_columns, table.num_rows) == (104, ROWS)
+    assert len(set(table.column("day").to_pylist())) == 7
+    train, test = access_log.session_texts("train"), access_log.session_texts("test")
+    assert (len(train), len(test)) == (674, 61)
+    filters = [set(text.split(" WHERE ")[1].split(" AND ")) for text in train + test]
+    assert all(len({each.split()[0] for each in of}) == len(of) for of in filters), "a column is asked for once"
+    used = Counter(each for of in filters for each in of if not each.startswith("day"))
+    frequent = {each for each, _ in used.most_common(len(used) // 10)}
+    assert mean(bool(of & frequent) for of in filters) >= 0.9, "3.2.1: the most frequent 10 % are used by 90 %"
+    assert sum(counts(written, access_log.TABLE, train)) < 0.002 * ROWS * len(train)
+
+
+def test_rows_are_the_same_each_time(written: Path, tmp_path: Path) -> None:
+    for name, write in ((star.TABLE, star.write_star), (access_log.TABLE, access_log.write_sessions)):
+        (tmp_path / name).mkdir()
+        write(ROWS, tmp_path / name)
+        assert pq.read_table(tmp_path / name).equals(pq.read_table(written / name))
+
+
+def product(place: int) -> dict[str, Any]:
+    """A table's product that reads less with each place."""
+    scanned = {f"{unit}_scanned": 100 // (place + 1) for unit in ("rows", "cells", "tids", "bytes")}
+    seconds = {"planning_seconds": 1.0, "loading_seconds": 2.0}
+    more = {"storage_bytes": 10, "layouts": 2, "features": 3, "peak_bytes": 10, "queries": 4, "matching": 5}
+    return {"evaluation": {"totals": scanned}, "full_scan": dict.fromkeys(scanned, 1000), **seconds, **more}
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
+def test_a_figure_is_read_off_the_products_of_its_steps(figure: Any, tmp_path: Path) -> None:
+    bench = Shapes(ROWS, tmp_path, no_spark)
+    steps = figure.steps(bench)
+    read = {
+        variant.label: {"seconds": [[0.1 / (place + 1)]] * 3, "mean": 2e6, "most": 3e6, "assembled": 1, "rows": 9}
+        for place, variant in enumerate(star_variants(ROWS))
+    }
+    special = {
+        "read": read,
+        "vectors": {str(count): {"mean": float(count), "most": count} for count in NUMBERS_OF_FEATURES},
+    }
+    products = {key: special.get(key) or product(place) for place, key in enumerate(steps)}
+    measured = figure.read(bench, products)
+    assert measured.points
+    assert all(point.value >= 0 for point in measured.points)
+    assert "ynthetic" in figure.note
+    if figure.name == "4.12":
+        assert measured.at("", "PAR") == pytest.approx(20.0), "cells and tids, of a thousand cells"
+        ours = {claim.text: claim.ours(measured) for claim in figure.claims}
+        assert ours["PAR over GSOP"] == pytest.approx(100 / 25)
+    if figure.name == "3.9a":
+        assert measured.at("rows", "range") == pytest.approx(10.0)
+        assert measured.at("rows", "matching") == pytest.approx(0.5)
+    if figure.name == "3.10a":
+        assert measured.at("SOP", 2.0) == pytest.approx(20.0)
+
+
+def test_results_say_how_large_the_tables_are(tmp_path: Path) -> None:
+    document = gathered(wide_suite(ROWS, tmp_path, no_spark), {})
+    assert "SDSS (800 rows) and Conviva (3,200)" in document["about"]
+    assert document["figures"]["4.12"]["command"] == "layoutopt bench wide --rows 800 --figures 4.12"
