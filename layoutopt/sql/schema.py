@@ -31,10 +31,13 @@ _ARROW_TYPES = {
     pa.float64(): "double",
     pa.string(): "string",
     pa.large_string(): "string",
+    pa.string_view(): "string",
     pa.binary(): "binary",
     pa.large_binary(): "binary",
+    pa.binary_view(): "binary",
     pa.date32(): "date",
 }
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view)
 _DDL_TYPES = {
     **{
         exp.DType[name.upper()]: name
@@ -214,11 +217,13 @@ def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, pat
     def inner(type: pa.DataType, part: str) -> str:
         return arrow_type_name(type, collations, f"{path}.{part}")
 
+    if pa.types.is_fixed_size_binary(kind):
+        return "binary"
     if pa.types.is_dictionary(kind):
         return arrow_type_name(kind.value_type, collations, path)
     if pa.types.is_map(kind):
         return f"map<{inner(kind.key_type, 'key')},{inner(kind.item_type, 'value')}>"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if any(is_kind(kind) for is_kind in _LISTS):
         return f"array<{inner(kind.value_type, 'element')}>"
     if pa.types.is_struct(kind):
         return f"struct<{','.join(f'{f.name}:{inner(f.type, f.name)}' for f in kind)}>"

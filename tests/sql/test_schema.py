@@ -75,6 +75,11 @@ def test_parquet_files_and_folders(tmp_path: Path) -> None:
             "t": pa.array([0], pa.timestamp("us", tz="UTC")),
             "n": pa.array([0], pa.timestamp("ms")),
             "k": pa.array(["x"]).dictionary_encode(),
+            "v": pa.array(["x"], pa.string_view()),
+            "b": pa.array([b"x"], pa.binary_view()),
+            "f": pa.array([b"x"], pa.binary(1)),
+            "l": pa.array([[1, 2]], pa.list_(pa.int32(), 2)),
+            "lv": pa.array([["x"]], pa.list_view(pa.string_view())),
         }
     )
     (tmp_path / "part=1").mkdir()
@@ -86,6 +91,11 @@ def test_parquet_files_and_folders(tmp_path: Path) -> None:
         ("t", "timestamp"),
         ("n", "timestamp_ntz"),
         ("k", "string"),
+        ("v", "string"),
+        ("b", "binary"),
+        ("f", "binary"),
+        ("l", "array<int>"),
+        ("lv", "array<string>"),
     ]
     assert [(c.name, c.type) for c in schema_from(file).columns] == expected
     assert schema_from(str(tmp_path)) == schema_from(file)

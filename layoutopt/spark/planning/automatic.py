@@ -27,14 +27,11 @@ from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.objectives import BYTES, TIME, Objective
-from layoutopt.spark.planning.plan import make_plan, request_of
+from layoutopt.spark.planning.plan import ALONE, make_plan, request_of
 from layoutopt.spark.planning.row_order import AUTO
 
 CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "cuts", "gsop")
 """The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
-
-ALONE: Final = "sop"
-"""What ``auto`` is where there are no queries to choose by."""
 
 _BY_BYTES: Final = Objective()
 _LESS_BY_LAYOUTS: Final = 0.95

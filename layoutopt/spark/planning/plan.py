@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,6 +28,11 @@ from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
+
+ALONE: Final = "sop"
+"""The method of a single layout; what ``auto`` is where there are no queries to choose by."""
+
+_GROUPS: Final = "gsop"
 
 NUM_FEATURES = 40
 """Features among which those are chosen that guide the blocking of a single layout."""
@@ -73,37 +79,48 @@ def plan_and_rehearse(
     say = progress or (lambda sentence: None)
     check_request(request)
     rows, request = opened(spark, source, document, request)
-    features = guiding_features(document, request.method, request.num_features)
     queries = tuple(classes(document.queries))
+    counting = Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say)
+    name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
+    with translate_spark_errors(name):
+        plans = [_planned(counting, document, request)]
+        if not queries:
+            return plans[0], None
+        if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1:
+            say(f"no columns go apart: trying all together as {ALONE} blocks them, too")
+            alone = _planned(counting, document, replace(request, method=ALONE, guides=FEATURES))
+            plans.append(replace(alone, method=request.method))
+        search = is_searched(request)
+        say("rehearsing segments, for the order of rows within blocks" if search else "rehearsing segments")
+        tried = rehearse_segments(rows, [Trial(plan, search) for plan in plans], queries)
+    rehearsed = min(tried, key=lambda each: each.bytes_read(queries))
+    predicted = {**rehearsed.plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
+    return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
+
+
+def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest) -> Plan:
+    """What a method plans, from what it needs to know of the source."""
+    features = guiding_features(document, request.method, request.num_features)
     partitions: tuple[PartitionHistogram, ...] = ()
     unit: Unit | None = None
-    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
-        counting = Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say)
-        if is_sampled(request.method):
-            say("sampling feature vectors")
-            partitions = sample_histograms(counting, features)
-            if needs_bytes(request):
-                say("measuring the bytes of cells")
-                middle = partitions[len(partitions) // 2]
-                unit = unit_in_bytes(rows, features, (middle.value, middle.rows), request)
-        elif is_counted(request):
-            say("counting feature vectors")
-            features, partitions = count_histograms(counting, features)
+    if is_sampled(request.method):
+        of.say("sampling feature vectors")
+        partitions = sample_histograms(of, features)
+        if needs_bytes(request):
+            of.say("measuring the bytes of cells")
+            middle = partitions[len(partitions) // 2]
+            unit = unit_in_bytes(of.rows, features, (middle.value, middle.rows), request)
+    elif is_counted(request):
+        of.say("counting feature vectors")
+        features, partitions = count_histograms(of, features)
     if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
         raise PlanError(
             f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
             "raise max_vectors"
         )
-    say(f"planning by {request.method}")
-    plan = plan_from(document, PlanningInput(request, document.schema, features, queries, partitions, unit))
-    plan = with_order_asked(plan, request)
-    if not queries:
-        return plan, None
-    say("rehearsing segments, for the order of rows within blocks" if is_searched(request) else "rehearsing segments")
-    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
-        (rehearsed,) = rehearse_segments(rows, [Trial(plan, is_searched(request))], queries)
-    predicted = {**plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
-    return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
+    of.say(f"planning by {request.method}")
+    plan = plan_from(document, PlanningInput(request, document.schema, features, of.queries, partitions, unit))
+    return with_order_asked(plan, request)
 
 
 def opened(

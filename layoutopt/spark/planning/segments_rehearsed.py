@@ -120,7 +120,11 @@ class Rehearsed:
         """What is read of all full scans, by the weights of the queries that were asked for; 0 where nothing is."""
         weights = np.array([query.weight for query in queries])
         full = float(weights @ np.array(self.full))
-        return float(weights @ np.array(self.read)) / full if full else 0.0
+        return self.bytes_read(queries) / full if full else 0.0
+
+    def bytes_read(self, queries: Sequence[Query]) -> float:
+        """What is read in all, by the weights of the queries that were asked for."""
+        return float(np.array([query.weight for query in queries]) @ np.array(self.read))
 
     def shares(self) -> tuple[float, ...]:
         """What each query reads of its full scan."""

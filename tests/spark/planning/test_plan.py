@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByCuts, ByOrder, ByVectors
+from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.order import ORDER_KINDS
@@ -19,10 +21,11 @@ from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.histograms import features_within, heaviest
 from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.mark.spark
@@ -95,6 +98,27 @@ class TestMakePlan:
         groups = make_plan(spark, source, excluding, PlanRequest(method="gsop-single", block_rows=20))
         assert (0, 1) in [layout.features for layout in groups.scheme.layouts]
         assert make_plan(spark, source, both, PlanRequest(block_rows=20)).scheme.layouts[0].features == (0, 1)
+
+    @pytest.mark.parametrize(("least", "guides"), [(0, (0, 1)), (1, (0,))])
+    def test_columns_that_do_not_go_apart_are_blocked_as_they_are_read_least(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, least: int, guides: tuple[int, ...]
+    ) -> None:
+        source = simple_rows(spark)
+        schema = schema_of(source)
+        both = document(schema, [is_value(schema, "kind", "=", 1), is_value(schema, "id", "<", 90)])
+
+        def rehearsed(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
+            reads = [1.0 if number == least else 2.0 for number in range(len(trials))]
+            alike = (4.0,) * len(queries)
+            return [
+                Rehearsed(trial.plan, (read,) * len(queries), alike, alike)
+                for trial, read in zip(trials, reads, strict=True)
+            ]
+
+        monkeypatch.setattr("layoutopt.spark.planning.plan.rehearse_segments", rehearsed)
+        request = PlanRequest(method="gsop", block_rows=20)
+        plan = make_plan(spark, source, replace(both, exclude_columns=("id",)), request)
+        assert (plan.method, plan.scheme.layouts[0].features) == ("gsop", guides)
 
     def test_too_few_features_make_no_plan(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
