@@ -33,6 +33,7 @@ class SegmentRows:
 
     Attributes:
         rows: how many there are.
+        nbytes: the memory that they take.
     """
 
     def __init__(self, files: TableFiles, source: PlanBlocks, segment: int) -> None:
@@ -46,12 +47,8 @@ class SegmentRows:
             self._tids = _dense(self._tids)
         self.rows = max((int(tids.max()) + 1 for tids in self._tids.values() if len(tids)), default=0)
         self._block_of = {layout: self._scattered(layout) for layout in self._members}
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that the rows take."""
-        arrays = [*self._tids.values(), *self._block_of.values(), *self._columns.values()]
-        return sum(int(array.nbytes) for array in arrays)
+        # Counted as it grows: it is asked for with each segment that comes, of all that are kept.
+        self.nbytes = sum(int(array.nbytes) for array in (*self._tids.values(), *self._block_of.values()))
 
     def block_of(self, layout: int) -> Ints:
         """The block of a layout that holds each row, -1 where the layout lacks it; int64[rows]."""
@@ -69,7 +66,8 @@ class SegmentRows:
 
     def _column(self, column: Column) -> pa.ChunkedArray:
         if column.name not in self._columns:
-            self._columns[column.name] = self._read_column(column)
+            self._columns[column.name] = read = self._read_column(column)
+            self.nbytes += int(read.nbytes)
         return self._columns[column.name]
 
     def _read_column(self, column: Column) -> pa.ChunkedArray:
