@@ -228,8 +228,7 @@ def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) 
         queries: held back from it.
     """
     merged = classes(queries)
-    unit = sample.unit(plan.schema.names, plan.block_rows, plan.codec, plan.seed)
-    cells = {**dict(zip(plan.schema.names, unit.cell.tolist(), strict=True)), TID: unit.tid}
+    cells = _cells_of(sample, plan)
     table, factors = _rehearsed(sample, plan)
     rows = sum(segment.partition_rows for segment in sample.segments)
     read, full = np.zeros(len(merged)), np.zeros(len(merged))
@@ -261,19 +260,24 @@ def segments_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) 
         plan: the plan.
         queries: not merged, nor weighed.
     """
-    unit = sample.unit(plan.schema.names, plan.block_rows, plan.codec, plan.seed)
-    cells = {**dict(zip(plan.schema.names, unit.cell.tolist(), strict=True)), TID: unit.tid}
+    cells = _cells_of(sample, plan)
     table, factors = _rehearsed(sample, plan)
     rows = np.array([segment.partition_rows for segment in sample.segments], dtype=np.float64)
     read, reached = np.zeros((2, len(rows), len(queries)))
+    (source,) = table.sources
+    of_block = np.array([int(entry.key) for entry in source.entries])[source.entry_of]
     for number, query in enumerate(queries):
-        a_row = sum(cells[name] for name in query.columns)
-        for pruned in table.prune(query.filter.root, query.columns):
-            source = pruned.source
-            of_block = np.array([int(entry.key) for entry in source.entries])[source.entry_of]
-            read[:, number] += np.bincount(of_block, _bytes_by_block(pruned, cells, factors), len(rows))
-            reached[of_block[pruned.outcome != PruneOutcome.PARTITION], number] = a_row
+        (pruned,) = table.prune(query.filter.root, query.columns)
+        read[:, number] = np.bincount(of_block, _bytes_by_block(pruned, cells, factors), len(rows))
+        looked_at = of_block[pruned.outcome != PruneOutcome.PARTITION]
+        reached[looked_at, number] = sum(cells[name] for name in query.columns)
     return SegmentReads(read, reached * rows[:, None])
+
+
+def _cells_of(sample: RowSample, plan: Plan) -> dict[str, float]:
+    """The bytes of a cell of each column in blocks of the plan's size, and of a tid."""
+    unit = sample.unit(plan.schema.names, plan.block_rows, plan.codec, plan.seed)
+    return {**dict(zip(plan.schema.names, unit.cell.tolist(), strict=True)), TID: unit.tid}
 
 
 def _bytes_by_block(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> Floats:

@@ -167,9 +167,8 @@ def _few_rows(rows: DataFrame, plan: Plan, tried: Tried, held: Sequence[str]) ->
     """A few rows of each partition; None where a segment of each was tried."""
     if tried.is_everywhere:
         return None
-    partitions = max(len(tried.values), min(len(tried.partition_rows), _MOST_PARTITIONS))
-    few = _SAMPLED_ROWS // partitions
-    values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), partitions)))
+    values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), _MOST_PARTITIONS)))
+    few = _SAMPLED_ROWS // len(values)
     partition_rows = {value: tried.partition_rows[value] for value in values}
     return draw_sample_of(rows, plan.features, plan.partition_by, plan.segment_rows, partition_rows, few, held)
 
