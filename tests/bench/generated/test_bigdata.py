@@ -31,15 +31,12 @@ from layoutopt.bench.thesis.figure import compared
 from layoutopt.bench.thesis.results import gathered
 from layoutopt.bench.tpch.experiment import Variant
 from layoutopt.errors import SettingError
+from tests.bench.without_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = 10_000
-
-
-def no_spark() -> Any:
-    raise AssertionError("this needs no Spark")
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,9 @@ from layoutopt.bench.generated.shapes import NUMBERS_OF_FEATURES, Shapes, star_v
 from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
 from layoutopt.bench.thesis.results import gathered
 from layoutopt.bench.wide import draw_queries
+from tests.bench.without_spark import no_spark
 
 ROWS = 800
-
-
-def no_spark() -> Any:
-    raise AssertionError("this needs no Spark")
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import LayoutoptError, SettingError
+from tests.bench.without_spark import no_spark
 
 CLAIMS = (
     Claim("read by SOP", 4, "3.7", ("cells", "SOP"), unit="%", better="less"),
@@ -194,9 +195,6 @@ def test_figures_are_chosen_by_name_number_and_chapter() -> None:
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
 def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: Figure[Bench], tmp_path: Path) -> None:
-    def no_spark() -> Any:
-        raise AssertionError("naming steps needs no Spark")
-
     steps = figure.steps(Bench(TpchData(0.1, tmp_path), no_spark))
     assert steps
     assert re.search(r"\d\.\d", figure.place)

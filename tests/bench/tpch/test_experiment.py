@@ -14,15 +14,12 @@ from layoutopt.bench.tpch.queries import STREAMS
 from layoutopt.bench.tpch.rehearsals import rehearsal_steps
 from layoutopt.bench.tpch.runner import full_scan, lower_bound, matching, result_of, rows_by_template, with_ratios
 from layoutopt.bench.tpch.variants import RANGE_2, baselines, label_of, variants
+from tests.bench.without_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOP = Variant("SOP", "sop", "o_month", 700)
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("this test needs no session")
 
 
 @pytest.fixture

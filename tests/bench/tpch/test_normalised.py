@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,6 +20,7 @@ from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.bench.tpch.joins import join_text, of_dimensions
 from layoutopt.bench.tpch.normalised import joins_step, normalised_folder, normalised_step, read_of
 from layoutopt.bench.tpch.queries import TEMPLATES, Draw
+from tests.bench.without_spark import no_spark
 
 DIMENSIONS = {"q2", "q11", "q16", "q20", "q22"}
 OF_LINES = {  # what a dimension's row needs in order to have a line item
@@ -73,9 +73,6 @@ def test_a_join_has_the_answer_of_the_denormalised_table(connection: duckdb.Duck
 
 
 def test_the_tables_keep_their_rows_in_small_row_groups(data: TpchData) -> None:
-    def no_spark() -> Any:
-        raise AssertionError("this needs no Spark")
-
     bench = Bench(data, no_spark)
     normalised_step(bench, 1000).make()
     for table in RAW_TABLES:

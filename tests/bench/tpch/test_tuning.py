@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -12,9 +11,7 @@ from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.bench.tpch.tuning import TuningFigure, print_tuning, settings_for, tuning_figure
 from layoutopt.spark.planning import automatic
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.bench.without_spark import no_spark
 
 
 @pytest.mark.long
@@ -31,9 +28,6 @@ def test_what_is_chosen_is_one_of_the_settings_swept(bench: Bench, monkeypatch: 
 
 
 def test_streams_of_different_columns_are_tuned_for_column_groups() -> None:
-    def no_spark() -> SparkSession:
-        raise AssertionError("this test needs no session")
-
     bench = Bench(TpchData(0.01), no_spark)
     assert [settings_for(bench, stream).method for stream in ("chapter3", "chapter3-skewed", "chapter4")] == [
         "sop",
