@@ -33,6 +33,7 @@ from layoutopt.model.schema import Column
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
+from layoutopt.writer.parquet_indexes import parquet_index_options
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
     Routing,
@@ -302,6 +303,7 @@ def _write_parquet(
     Returns the compressed bytes of each column's chunks by block, and the files in the order of their blocks.
     """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
+    of_parquet = parquet_index_options(job.plan, content.schema, offsets)
     blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
     sizes: list[dict[str, Ints]] = []
     places: list[FilePlace] = []
@@ -312,7 +314,7 @@ def _write_parquet(
             keeper = FooterKeeper(file)
             with pq.ParquetWriter(
                 keeper, content.schema, encryption_properties=files.encryption(path),
-                **encodings.options(job.plan.codec),
+                **encodings.options(job.plan.codec), **of_parquet,
             ) as writer:  # fmt: skip
                 written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
                 keeper.keep()

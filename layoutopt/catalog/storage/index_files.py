@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,10 +57,33 @@ def write_indexes(
 
 
 def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
-    """The content of an index file: one value a block."""
+    """The content of an index file: one value a block. Lists, which ascend, are told by differences if that is shorter.
+
+    Of 10,000 of 150,000 whole numbers a difference takes 6 bits, as many as of a Bloom filter that errs in 5 %.
+    """
+    table, plain = pa.table({_COLUMN: stored}), dict[str, object]()
+    differences = dict(_differences(_COLUMN, stored.type))
+    tried = [plain, {"use_dictionary": False, "column_encoding": differences}] if differences else [plain]
+    return min((_encoded(table, options) for options in tried), key=len)
+
+
+def _encoded(table: pa.Table, options: Mapping[str, Any]) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.table({_COLUMN: stored}), sink, compression="zstd", write_statistics=False)
+    pq.write_table(table, sink, compression="zstd", write_statistics=False, **options)
     return sink.getvalue()
+
+
+def _differences(path: str, type: pa.DataType) -> Iterator[tuple[str, str]]:
+    """The columns of lists of numbers or texts, by their paths in Parquet, with how differences are encoded."""
+    if pa.types.is_struct(type):
+        for field in type:
+            yield from _differences(f"{path}.{field.name}", field.type)
+    elif pa.types.is_large_list(type) or pa.types.is_list(type):
+        element = f"{path}.list.element"
+        if type.value_type == pa.int64():
+            yield element, "DELTA_BINARY_PACKED"
+        elif pa.types.is_large_binary(type.value_type):
+            yield element, "DELTA_BYTE_ARRAY"
 
 
 def _write(files: TableFiles, load_id: str, spec: IndexSpec, stored: pa.ChunkedArray) -> IndexFile:

@@ -1,0 +1,56 @@
+"""Parquet's own indexes: of which columns a plan's files have them, and that readers of others find them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import Call, Col, Const
+from layoutopt.model.predicates.nodes import GET_FIELD
+from layoutopt.model.schema import Column, Schema
+from layoutopt.writer.parquet_indexes import parquet_index_options
+from tests.scan.builder import building
+
+ROWS = pa.schema(
+    [("user", pa.string()), ("n", pa.int64()), ("flag", pa.bool_()), ("st", pa.struct([("a", pa.int32())]))]
+)
+KINDS = {"user": "string", "n": "bigint", "flag": "boolean", "st": "struct<a:int>"}
+
+
+def plan(*indexes: IndexSpec, wanted: tuple[str, ...] = ("bloom",)) -> Plan:
+    schema = Schema(tuple(Column(name, kind) for name, kind in KINDS.items()))
+    return replace(building(schema).plan, indexes=indexes, parquet_indexes=wanted)
+
+
+def of(name: str, kind: str) -> IndexSpec:
+    return IndexSpec(Col(name, KINDS[name]), kind)
+
+
+def test_filters_are_of_what_indexes_for_equality_are_of() -> None:
+    field = Call(GET_FIELD, (Col("st", KINDS["st"]), Const("a", "string")), "int")
+    lower = Call("lower", (Col("user", "string"),), "string")
+    indexes = (of("user", "bloom"), of("n", "gap-list"), of("flag", "value-list"), IndexSpec(field, "hybrid"),
+               IndexSpec(lower, "bloom"))  # fmt: skip
+    options = parquet_index_options(plan(*indexes), ROWS, np.array([0, 70, 100]))
+    assert set(options) == {"bloom_filter_options"}
+    assert set(options["bloom_filter_options"]) == {"user", "st.a"}
+    assert options["bloom_filter_options"]["user"]["ndv"] == 70
+
+
+def test_nothing_is_written_that_nobody_asked_for() -> None:
+    assert parquet_index_options(plan(of("user", "bloom"), wanted=()), ROWS, np.array([0, 5])) == {}
+    assert parquet_index_options(plan(), ROWS, np.array([0, 5])) == {}
+    assert "write_page_index" in parquet_index_options(plan(wanted=("page",)), ROWS, np.array([0, 5]))
+
+
+def test_a_plan_knows_no_others() -> None:
+    with pytest.raises(ValueError, match="parquet_indexes are 'column'; give some of page, bloom"):
+        plan(wanted=("column",))
+    for each in (plan(), plan(wanted=("bloom", "page"))):
+        assert Plan.loads(each.dumps()) == each
+    assert b"parquet_indexes" not in plan(wanted=()).dumps()
