@@ -303,7 +303,8 @@ def _write_parquet(
     Returns the compressed bytes of each column's chunks by block, and the files in the order of their blocks.
     """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
-    of_parquet = parquet_index_options(job.plan, content.schema, offsets)
+    # Engines that would use them have no key; pyarrow encrypts no Bloom filters.
+    of_parquet = {} if job.lent else parquet_index_options(job.plan, content.schema, offsets)
     blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
     sizes: list[dict[str, Ints]] = []
     places: list[FilePlace] = []
