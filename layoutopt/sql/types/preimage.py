@@ -17,7 +17,6 @@ _DAY_MICROS = 86_400_000_000
 # Values beyond these are no dates or timestamps that Spark can hold: a bound there is no bound.
 _DAY_LIMIT = 1 << 31
 _MICRO_LIMIT = 1 << 63
-_DOUBLE_LIMIT = NAN_KEY
 _Interval = tuple[Key | None, Key | None]
 
 
@@ -47,7 +46,9 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
         return _mapped(values, _first_day, _DAY_LIMIT, "date")
     if is_whole_of_double(call):
         first = _first_floored if call.fn == "floor" else _first_ceiled
-        return _mapped(values, first, _DOUBLE_LIMIT, "double")
+        numbers = _mapped(values, first, NAN_KEY, "double").intersect(ValueSet.interval(None, NAN_KEY))
+        # Of NaN both are 0.
+        return numbers.union(ValueSet.point(NAN_KEY)) if values.contains(0) else numbers
     if call.fn == "try_cast" and argument.type == "date" and _zoneless(call.type, zone):
         return _mapped(values, lambda moment: -(-moment // _DAY_MICROS), _DAY_LIMIT, "date")
     if call.fn == "try_cast" and call.type == "date" and _zoneless(argument.type, zone):
@@ -56,7 +57,10 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
 
 
 def is_whole_of_double(expr: Expr) -> bool:
-    """Whether the expression is ``floor`` or ``ceil`` of a double, which fails where no bigint holds the value."""
+    """Whether the expression is ``floor`` or ``ceil`` of a double, which fails where no bigint holds the value.
+
+    What it is of infinities is then nobody's concern: no row of an answer has one.
+    """
     return isinstance(expr, Call) and expr.fn in ("floor", "ceil") and expr.args[0].type == "double"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.predicates import Call, Col, InSet
-from layoutopt.model.values import ValueSet, to_key
+from layoutopt.model.values import NAN_KEY, ValueSet, to_key
 from layoutopt.sql.types.preimage import in_set
 
 _YEARS = st.lists(st.tuples(st.integers(1, 9999), st.integers(1, 9999)), max_size=3).map(
@@ -60,6 +60,8 @@ def test_whole_numbers_of_doubles(name: str, ends: tuple[int, int], value: float
             node = in_set(Call(name, (Col("x", "double"),), "bigint"), values, False, "UTC")
             holds = isinstance(node, InSet) and node.values.contains(to_key(value, "double"))
             assert holds == values.contains(whole)
+            of_nan = isinstance(node, InSet) and node.values.contains(NAN_KEY)
+            assert of_nan == values.contains(0)
 
 
 def test_null_is_carried_through() -> None:
