@@ -166,9 +166,9 @@ def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, in
 
 
 def stream_of(blocks: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+    """A table as an Arrow stream, compressed: drivers take so many bytes from their tasks, and indexes are long."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, blocks.schema) as writer:
+    with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(blocks)
     return bytes(sink.getvalue().to_pybytes())
 
