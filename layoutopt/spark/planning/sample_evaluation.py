@@ -313,7 +313,8 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
     tables, rows, blocks = [], [], []
     for number, segment in enumerate(sample.segments):
         small, key = scaled(plan, segment.scale), f"{number}"
-        job = WriteJob(small, shares, "sampled", load_id, number << 32, (key,), (0,), rehearsal=True)
+        at = "sampled", load_id, number << 32, (key,), (0,)
+        job = WriteJob(small, shares, *at, rehearsal=True, sized=False)  # bytes are counted by cells
         (written,) = write_segment(job, _gathered(sample, segment, plan).to_batches())
         tables.append(pa.ipc.open_stream(written["blocks"][0].as_py()).read_all())
         n_segments = segment.partition_rows / segment.rows
