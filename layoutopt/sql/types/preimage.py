@@ -74,6 +74,7 @@ def fails_unless_replaced(expr: Expr) -> bool:
 def _first_floored(number: int) -> int:
     """The key of the smallest double that is no smaller than a whole number.
 
+    >>> from layoutopt.model.values.keys import key_to_float
     >>> [key_to_float(_first_floored(n)) for n in (3, 2**53 + 1)]
     [3.0, 9007199254740994.0]
     """
@@ -84,6 +85,7 @@ def _first_floored(number: int) -> int:
 def _first_ceiled(number: int) -> int:
     """The key of the smallest double that is greater than the whole number before this one.
 
+    >>> from layoutopt.model.values.keys import key_to_float
     >>> key_to_float(_first_ceiled(1)) == 5e-324
     True
     """
