@@ -66,7 +66,7 @@ def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Su
     _print_skipped(console, analysis)
     for each in indexes[:_MOST_INDEXES]:
         like = f", like {each.asked}" if each.asked else ""
-        text = f"No feature helps {each.weight:g} queries{like}; --index '{each.spec}' might, or --index-budget 2%"
+        text = f'No feature helps {each.weight:g} queries{like}; --index "{each.spec}" might, or --index-budget 2%'
         console.print(Text(text))
     for name, curve, at in (
         ("Commonality: the most frequent filters, and the queries that use them", analysis.commonality, _COMMON_AT),
