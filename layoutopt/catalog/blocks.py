@@ -26,6 +26,7 @@ from layoutopt.catalog.block_index import (
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
+from layoutopt.catalog.storage.coded_lists import plain_lists
 from layoutopt.catalog.storage.index_files import IndexFile, named_indexes
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.index_spec import IndexSpec
@@ -346,6 +347,9 @@ def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
 def _joined(parts: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
     """What several blocks files have of one index, each of so many blocks: unknown where one lacks it."""
     types = {part.type for part, _ in parts if part is not None}
+    if len(types) > 1:
+        parts = [(None if part is None else plain_lists(part), n) for part, n in parts]
+        types = {part.type for part, _ in parts if part is not None}
     if len(types) != 1:
         return None  # nobody has it, or another version of its package wrote something else
     (type,) = types

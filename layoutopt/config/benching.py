@@ -29,6 +29,7 @@ Experiment = Literal[
     "drift",
     "mine",
     "files",
+    "unforeseen",
 ]
 
 
@@ -52,7 +53,8 @@ class BenchSettings(VerbSettings):
         "a row costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
         "it pays to write partitions anew; mine: every method on --source, planned by the older queries of --log and "
         "judged by the newest, on tables that are really written; files: what readers of Iceberg, Delta and plain "
-        "Parquet read of files of --file-bytes, through `serve` and by minima and maxima"
+        "Parquet read of files of --file-bytes, through `serve` and by minima and maxima; unforeseen: what indexes of "
+        "2 percent of the data save look-ups and other queries that no log foresaw, beside the best that is possible"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(

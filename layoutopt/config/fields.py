@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from layoutopt.extensions import Kind, names
+from layoutopt.model.documents import ParquetIndex
 from layoutopt.model.types import split_parts
 
 
@@ -74,6 +75,7 @@ Span = Annotated[str, AfterValidator(_checked_span)]
 """As an age, but not zero."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets)]
+ParquetIndexes = Annotated[tuple[ParquetIndex, ...], BeforeValidator(_listed)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]

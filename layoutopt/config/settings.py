@@ -12,6 +12,7 @@ from layoutopt.config.fields import (
     Expressions,
     Names,
     Numbers,
+    ParquetIndexes,
     Place,
     Share,
     Span,
@@ -254,6 +255,11 @@ class PlanSettings(VerbSettings):
         le=1,
         description="choose indexes too: those that save queries held back the most bytes for each of their own, of at "
         "most this share of the data's bytes, like 2% [default: none but those of --index]",
+    )
+    parquet_index: ParquetIndexes = Field(
+        (),
+        description="Parquet's own indexes in data files, for engines that read these as they are: `bloom`, filters of "
+        "the columns that indexes for = are of; `page`, pages of 1,000 rows with minima and maxima [default: none]",
     )
     cost: Cost = Field(
         "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"

@@ -28,6 +28,7 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import claim_index_root, newest_of_index
 from layoutopt.catalog.statistics import statistics_type
+from layoutopt.catalog.storage.coded_lists import plain_lists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
@@ -274,7 +275,7 @@ def _kept(before: Catalog | None, plan: Plan, marks: Mapping[str, str]) -> _Kept
         blocks = before.file_blocks(before.partitions[0])
     except CatalogError:  # what is damaged is measured again
         return _Kept(frozenset(), form.empty_table())
-    stored = [blocks.stored_index(spec) for spec in plan.indexes]
+    stored = _stored(blocks, plan)
     types = [field.type for field in indexes_type(plan.indexes)]
     if types != [None if one is None else one.type for one in stored]:
         return _Kept(frozenset(), form.empty_table())  # an index file is damaged or gone: all is measured again
@@ -287,6 +288,12 @@ def _form(plan: Plan) -> pa.Schema:
     return form.append(pa.field(INDEXES, indexes_type(plan.indexes), nullable=False)) if plan.indexes else form
 
 
+def _stored(blocks: BlockTable, plan: Plan) -> list[pa.Array | None]:
+    """The plan's indexes of blocks, as a load measures them; None for one that nobody has."""
+    found = (blocks.stored_index(spec) for spec in plan.indexes)
+    return [None if each is None else plain_lists(each) for each in found]
+
+
 def _as_table(blocks: BlockTable, plan: Plan, form: pa.Schema) -> pa.Table:
     """Blocks as a load measures them."""
     stats = [blocks.statistics_of(i) for i in range(len(plan.schema.columns))]
@@ -295,7 +302,7 @@ def _as_table(blocks: BlockTable, plan: Plan, form: pa.Schema) -> pa.Table:
     }
     arrays["stats"] = pa.StructArray.from_arrays(stats, fields=list(statistics_type(plan.schema)))
     if plan.indexes:
-        stored = [blocks.stored_index(spec) for spec in plan.indexes]
+        stored = _stored(blocks, plan)
         arrays[INDEXES] = pa.StructArray.from_arrays(stored, fields=list(indexes_type(plan.indexes)))
     return pa.table([arrays[name] for name in form.names], schema=form)
 

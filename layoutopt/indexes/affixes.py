@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.indexes.bloom import points_of
-from layoutopt.indexes.lists import contents, list_array, list_storage, without_any
+from layoutopt.indexes.lists import contents, list_array, list_storage, of_each, without_any
 from layoutopt.indexes.membership import flags, key_bytes
 from layoutopt.indexes.protocol import BlockColumn, Keys, Parameter
 from layoutopt.indexes.value_list import MOST_BYTES
@@ -24,13 +24,14 @@ class Prefix:
     """The distinct beginnings of a block's texts: LIKE with a beginning, ranges, = and IN (Ta-Shma 2020, table I)."""
 
     parameter = Parameter(8, 1, 64, "the characters of a beginning")
+    reads_dictionaries = True
 
     def storage(self, type: str) -> pa.DataType | None:
         """A list of texts, of types that are texts."""
         return list_storage(type) if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's beginnings, ascending; NULL where they would take more than 256 KiB."""
+        """Each block's beginnings, ascending; NULL where they would take more than 512 KiB."""
         return _distinct_slices(column, 0, int(parameter))
 
     def serves(self, literal: InSet | Like) -> bool:
@@ -45,7 +46,9 @@ class Prefix:
             return np.zeros(len(stored), np.bool_)
         wanted = literal.values if isinstance(literal, InSet) else ValueSet.prefix(literal_prefix(literal.pattern))
         beginnings, offsets = contents(stored)
-        return without_any(_begins_some(beginnings, wanted, int(parameter)), offsets, stored)
+        return without_any(
+            of_each(beginnings, lambda each: _begins_some(each, wanted, int(parameter))), offsets, stored
+        )
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,14 @@ class Suffix:
     """The distinct ends of a block's texts: LIKE with an end, = and IN (Ta-Shma 2020, table I)."""
 
     parameter = Parameter(8, 1, 64, "the characters of an end")
+    reads_dictionaries = True
 
     def storage(self, type: str) -> pa.DataType | None:
         """A list of texts, of types that are texts."""
         return list_storage(type) if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's ends, ascending; NULL where they would take more than 256 KiB."""
+        """Each block's ends, ascending; NULL where they would take more than 512 KiB."""
         return _distinct_slices(column, -int(parameter), None)
 
     def serves(self, literal: InSet | Like) -> bool:
@@ -77,12 +81,17 @@ class Suffix:
                 return np.zeros(len(stored), np.bool_)
             # A text that ends so has an end as long as what is stored, or is shorter than that.
             shorter = (last[start:] for start in range(len(last) + 1))
-            met = flags(pc.ends_with(ends, last.encode("utf-8", "surrogatepass"))) | _among(ends, shorter)
+            listed = list(shorter)
+            met = of_each(
+                ends,
+                lambda each: flags(pc.ends_with(each, last.encode("utf-8", "surrogatepass"))) | _among(each, listed),
+            )
         else:
             points = points_of(literal)
             if points is None:
                 return np.zeros(len(stored), np.bool_)
-            met = _among(ends, (str(point)[-int(parameter) :] for point in points))
+            wanted = [str(point)[-int(parameter) :] for point in points]
+            met = of_each(ends, lambda each: _among(each, wanted))
         return without_any(met, offsets, stored)
 
 

@@ -21,7 +21,14 @@ from layoutopt.model.predicates import And, Call, Const, Expr, InSet, Like, Node
 from layoutopt.model.types import decimal_digits
 
 _FURTHER: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
-    {"bloom": (0.05,), "prefix": (4,), "suffix": (4,), "ngrams": (0.1,), "geo-box": (32,)}
+    {
+        "bloom": (0.05, 0.2),
+        "value-list": (1 << 14,),  # of keys side by side they take fewer bytes than filters, and are exact
+        "prefix": (4,),
+        "suffix": (4,),
+        "ngrams": (0.1,),
+        "geo-box": (32,),
+    }
 )
 """Parameters that are tried besides the types' own."""
 _MOST_COORDINATES: Final = 4
@@ -33,7 +40,7 @@ def candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
     found: dict[IndexSpec, None] = {}
     nodes = dict.fromkeys(node for root in filters for node in _nodes(root))
     for node in nodes:
-        for subject, kind in _points_asked(node) if isinstance(node, And) else _asked(node):
+        for subject, kind in points_asked(node) if isinstance(node, And) else _asked(node):
             for parameter in (None, *_FURTHER.get(kind, ())):
                 found[IndexSpec(subject, kind, parameter)] = None
     return tuple(found)
@@ -59,7 +66,7 @@ def subjects_of(literal: InSet | Like, index: Index) -> tuple[Expr, ...]:
     return tuple(arg for arg in subject.args if not isinstance(arg, Const))
 
 
-def _points_asked(conjunction: And) -> Iterator[tuple[Expr, str]]:
+def points_asked(conjunction: And) -> Iterator[tuple[Expr, str]]:
     """The indexes of two coordinates that ranges of both ask for: of fractions, by which most places are told."""
     ranges = [
         child.subject
@@ -98,7 +105,10 @@ class Judged:
 
 
 def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) -> tuple[int, ...]:
-    """Which indexes to take: again and again the one that saves the most bytes for each of its own.
+    """Which indexes to take: again and again the one that saves the most bytes for each of its own, then exchanges.
+
+    Taking by bytes for bytes ends where nothing more fits, often with a small index of much that a larger one does
+    better. So at the end an index is added, dropped or exchanged for another as long as more is saved by that.
 
     Args:
         indexes: those that there could be.
@@ -107,7 +117,7 @@ def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) ->
         budget: the most bytes of those taken.
 
     Returns:
-        Their places, in the order of taking. Each saves more bytes of blocks than queries read of it, the others given.
+        Their places. Each saves more bytes of blocks than queries read of it, the others given.
 
     >>> few, all = Judged(np.array([[True, False]]), 10.0, 10.0), Judged(np.array([[True, True]]), 30.0, 30.0)
     >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 100.0)
@@ -115,31 +125,73 @@ def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) ->
     >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 20.0)
     (0,)
     """
-    taken: list[int] = []
-    given_up: set[int] = set()
-    while True:
-        spent = sum(indexes[i].size for i in taken)
-        left = np.where(_any_of(indexes, taken, read), 0.0, read)
-        gains = {
-            i: float(left[one.skipped].sum()) - one.read
-            for i, one in enumerate(indexes)
-            if i not in taken and i not in given_up and spent + one.size <= budget
-        }
-        gains = {i: gain for i, gain in gains.items() if gain > 0}
-        if not gains:
-            return tuple(taken)
-        taken.append(max(gains, key=lambda i: (gains[i] / max(indexes[i].size, 1.0), -i)))
-        # What a later one does too is not paid for twice.
-        for i in taken[:-1]:
-            others = _any_of(indexes, [other for other in taken if other != i], read)
-            if float(read[indexes[i].skipped & ~others].sum()) <= indexes[i].read:
-                taken.remove(i)
-                given_up.add(i)
+    search = _Search(indexes, read, budget)
+    search.take_greedily()
+    search.exchange()
+    return tuple(search.taken)
 
 
-def _any_of(indexes: Sequence[Judged], which: Sequence[int], read: Floats) -> Bits:
-    """What some of these indexes let queries skip, ``bool[n_queries, n_blocks]``."""
-    found = np.zeros(read.shape, np.bool_)
-    for i in which:
-        found |= indexes[i].skipped
-    return found
+class _Search:
+    """A choice that grows and changes: ``taken``, and how many of these let each query skip each block."""
+
+    def __init__(self, indexes: Sequence[Judged], read: Floats, budget: float) -> None:
+        self.indexes, self.read, self.budget = indexes, read, budget
+        self.taken: list[int] = []
+        self._covered = np.zeros(read.shape, np.int32)
+
+    def take_greedily(self) -> None:
+        """Take what fits and gains, the most bytes for each of its own first."""
+        while True:
+            gains = {i: self._gain(i) for i in self._others() if self._fits(None, i)}
+            gains = {i: gain for i, gain in gains.items() if gain > 0}
+            if not gains:
+                return
+            self._change(None, max(gains, key=lambda i: (gains[i] / max(self.indexes[i].size, 1.0), -i)))
+
+    def exchange(self) -> None:
+        """Make the change that saves the most, as long as there is one."""
+        while True:
+            changes = {
+                (out, to): self._saves(out, to)
+                for out in (None, *self.taken)
+                for to in (None, *self._others())
+                if (out, to) != (None, None) and self._fits(out, to)
+            }
+            best = max(changes, key=lambda change: changes[change], default=None)
+            if best is None or changes[best] < 0 or (changes[best] == 0 and best[1] is not None):
+                return
+            self._change(*best)
+
+    def _others(self) -> list[int]:
+        return [i for i in range(len(self.indexes)) if i not in self.taken]
+
+    def _fits(self, out: int | None, to: int | None) -> bool:
+        kept = [i for i in self.taken if i != out] + ([] if to is None else [to])
+        return sum(self.indexes[i].size for i in kept) <= self.budget
+
+    def _saves(self, out: int | None, to: int | None) -> float:
+        """The bytes that a change saves beyond what it costs."""
+        lost = 0.0 if out is None else self._worth(out)
+        if out is not None:
+            self._covered -= self.indexes[out].skipped
+        gained = 0.0 if to is None else self._gain(to)
+        if out is not None:
+            self._covered += self.indexes[out].skipped
+        return gained - lost
+
+    def _gain(self, place: int) -> float:
+        """What an index that is not taken would save beyond what queries read of it."""
+        return float(self.read[self.indexes[place].skipped & (self._covered == 0)].sum()) - self.indexes[place].read
+
+    def _worth(self, place: int) -> float:
+        """What one that is taken saves, the others given, beyond what queries read of it."""
+        alone = self.indexes[place].skipped & (self._covered == 1)
+        return float(self.read[alone].sum()) - self.indexes[place].read
+
+    def _change(self, out: int | None, to: int | None) -> None:
+        if out is not None:
+            self.taken.remove(out)
+            self._covered -= self.indexes[out].skipped
+        if to is not None:
+            self.taken.append(to)
+            self._covered += self.indexes[to].skipped

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,14 @@ def list_array(lists: Sequence[pa.Array | None], element: pa.DataType) -> pa.Arr
     return pa.LargeListArray.from_arrays(offsets, values, mask=missing)
 
 
+def of_each(keys: pa.Array, matching: Callable[[pa.Array], Bits]) -> Bits:
+    """What is true of keys, asked once of each text of a dictionary that they are places in."""
+    if not pa.types.is_dictionary(keys.type):
+        return matching(keys)
+    found: Bits = matching(keys.dictionary)[np.asarray(keys.indices)]
+    return found
+
+
 def contents(stored: pa.Array) -> tuple[pa.Array, Ints]:
     """The elements of lists and their offsets, ``int64[n + 1]``, whatever the lists were cut from."""
     offsets = np.asarray(stored.offsets)
@@ -62,6 +71,10 @@ def _like(literal: Like, keys: pa.Array) -> Bits:
 
 def matching_keys(literal: InSet | Like, keys: pa.Array) -> Bits:
     """Which keys, stored as :func:`element_storage` says and none of them NULL, make a literal TRUE, ``bool[m]``."""
+    return of_each(keys, partial(_matching, literal))
+
+
+def _matching(literal: InSet | Like, keys: pa.Array) -> Bits:
     if isinstance(literal, Like):
         return _like(literal, keys)
     if literal.values.is_all or literal.values.is_empty:

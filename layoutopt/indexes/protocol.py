@@ -125,8 +125,8 @@ def _is_utf8(texts: pa.Array) -> bool:
 class Index(Protocol):
     """One type of index.
 
-    A type may also have ``functions``, a frozenset of names (:func:`functions_of`), ``suits`` (:func:`suits`), and be
-    a :class:`JointIndex`.
+    A type may also have ``functions``, a frozenset of names (:func:`functions_of`), ``suits`` (:func:`suits`),
+    ``reads_dictionaries`` (:func:`reads_dictionaries`), and be a :class:`JointIndex`.
 
     Soundness: where :meth:`cannot_match` is TRUE, none of the values that :meth:`measure` saw in the block makes the
     literal TRUE. So whatever the type can't tell (another kind of literal, a NULL in place of what is stored, bytes
@@ -181,6 +181,11 @@ def functions_of(index: Index) -> frozenset[str]:
     """The functions whose literals a type is asked too: of the values that it measured and of constants."""
     found: frozenset[str] = getattr(index, "functions", frozenset())
     return found
+
+
+def reads_dictionaries(index: Index) -> bool:
+    """Whether a type that stores lists of texts is also asked of them as places in a dictionary of Arrow's."""
+    return bool(getattr(index, "reads_dictionaries", False))
 
 
 def suits(index: Index, subject: Expr) -> bool:

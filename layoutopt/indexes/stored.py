@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.storage.coded_lists import is_coded, plain_lists
 from layoutopt.errors import SettingError
 from layoutopt.indexes.expressions import parts_of
-from layoutopt.indexes.protocol import Index, JointIndex, functions_of
+from layoutopt.indexes.protocol import Index, JointIndex, functions_of, reads_dictionaries
 from layoutopt.indexes.registry import find_index, parameter_of
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
@@ -68,7 +69,10 @@ class StoredIndex:
 
     def _proved(self, prove: Callable[[pa.Array, float], Bits]) -> Bits:
         stored = self.read()
-        if stored is None or stored.type != self.index.storage(self.spec.subject.type):
+        if stored is not None and not (reads_dictionaries(self.index) and is_coded(stored.type)):
+            stored = plain_lists(stored)
+            stored = stored if stored.type == self.index.storage(self.spec.subject.type) else None
+        if stored is None:
             return np.zeros(self.n, np.bool_)
         proved = prove(stored, parameter_of(self.spec))
         if proved.dtype != np.bool_ or proved.shape != (self.n,):

@@ -9,7 +9,7 @@ from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import InSet, Like
 
-MOST_BYTES = 1 << 18
+MOST_BYTES = 1 << 19
 """Of one block's list; one that would be longer is left out."""
 
 
@@ -17,6 +17,7 @@ class ValueList:
     """The values themselves: =, <>, IN, ranges and LIKE, without false positives (Ta-Shma 2020, table I)."""
 
     parameter = Parameter(256, 1, 1 << 14, "the most distinct values of a block that are stored")
+    reads_dictionaries = True
 
     def storage(self, type: str) -> pa.DataType | None:
         """A list of keys."""

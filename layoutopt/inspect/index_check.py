@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.storage.coded_lists import plain_lists
 from layoutopt.catalog.storage.index_files import read_index
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, SettingError
@@ -59,7 +60,7 @@ def differing(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets: In
     Raises:
         SchemaError: the rows' values are not of the indexed type.
     """
-    stored = expected.stored.take(pa.array(blocks))
+    stored = plain_lists(expected.stored.take(pa.array(blocks)))
     measured = measure_indexes([expected.spec], rows, offsets).field(0)
     if stored.type == measured.type and stored.equals(measured):
         return np.zeros(len(blocks), np.bool_)

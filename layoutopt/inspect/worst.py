@@ -7,7 +7,7 @@ from typing import Any
 
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
-from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
+from layoutopt.scan.why_not import Conjunct, explain_conjuncts, unusable_conjunct
 from layoutopt.sql.scans import scans_of
 
 _LONGEST_SQL = 1000
@@ -49,7 +49,7 @@ def worst_queries(
 def _with_reasons(table: Table, one: Mapping[str, Any], dialect: str) -> dict[str, Any]:
     query: Query = one["query"]
     read, matching = one["result"]["rows_scanned"], one["result"].get("rows_matching")
-    conjuncts = [explain_conjunct(table, node) for node in conjuncts_of(query.filter.root)]
+    conjuncts = [*explain_conjuncts(table, query.filter.root)]
     conjuncts += _unusable(table, query, dialect)
     kept = ("rows_scanned", "rows_matching", "rows_total", "bytes_scanned", "indicators")
     return {

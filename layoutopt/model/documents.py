@@ -15,6 +15,8 @@ LARGEST_COUNT: Final = 2**53
 """No count is larger: beyond it numbers are not exact in JSON."""
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 """How files are compressed: what Spark, which reads them back at each load, can read with no more than it brings."""
+ParquetIndex = Literal["page", "bloom"]
+"""Parquet's own indexes, which data files may have for engines that read them as they are."""
 
 
 def canonical_bytes(value: object) -> bytes:

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Annotated, ClassVar, Final, get_args
 
 from layoutopt.errors import SchemaError
-from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, rounded
+from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, ParquetIndex, rounded
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.late import LateTuple
@@ -207,6 +207,7 @@ class Scheme(Record):
 
 
 CODECS: Final = get_args(Codec)
+PARQUET_INDEXES: Final = get_args(ParquetIndex)
 
 
 def digest_of(data: bytes) -> str:
@@ -237,6 +238,7 @@ class Plan(Document):
             is not known.
         indexes: what each block is indexed by.
         file_bytes: how large a data file may grow before the next block goes to another; None: as large as it gets.
+        parquet_indexes: Parquet's own indexes that data files have: ``page`` and ``bloom``.
 
     Raises:
         ValueError: a size is not positive, a local feature does not exist, or features have other settings.
@@ -260,8 +262,10 @@ class Plan(Document):
     reads: tuple[float, ...] = ()
     indexes: tuple[IndexSpec, ...] = ()
     file_bytes: int | None = None
+    parquet_indexes: tuple[str, ...] = ()
     form: ClassVar = Form(
-        constants={"format": "layoutopt-plan", "version": 1}, left_out=("reads", "indexes", "file_bytes")
+        constants={"format": "layoutopt-plan", "version": 1},
+        left_out=("reads", "indexes", "file_bytes", "parquet_indexes"),
     )
 
     def __post_init__(self) -> None:
@@ -276,6 +280,11 @@ class Plan(Document):
             raise ValueError(f"the plan predicts {len(self.reads)} of {len(self.queries)} queries; plan again")
         if self.codec not in CODECS:
             raise ValueError(f"the plan's codec is {self.codec[:80]!r}; give one of {', '.join(sorted(CODECS))}")
+        if not set(self.parquet_indexes) <= set(PARQUET_INDEXES):
+            raise ValueError(
+                f"the plan's parquet_indexes are {', '.join(self.parquet_indexes)[:80]!r}; "
+                f"give some of {', '.join(PARQUET_INDEXES)}"
+            )
         if self.settings != self.features.settings:
             raise ValueError(f"the features were made under {self.features.settings}, the plan says {self.settings}")
         for layout in self.scheme.layouts:

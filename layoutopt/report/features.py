@@ -41,7 +41,7 @@ def summary(analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) 
         "features": [
             {"filter": text, "weight": weight, "queries": queries} for text, weight, queries in _features(analysis)
         ],
-        "indexes": [{"index": str(each.spec), "queries": each.weight} for each in indexes],
+        "indexes": [{"index": str(each.spec), "queries": each.weight, "like": each.asked} for each in indexes],
         "commonality": _points(analysis.commonality, _COMMON_AT),
         "stability": _points(analysis.stability, _STABLE_AT),
     }
@@ -65,7 +65,8 @@ def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Su
     _print_left_out(console, analysis)
     _print_skipped(console, analysis)
     for each in indexes[:_MOST_INDEXES]:
-        text = f"No feature helps {each.weight:g} queries that --index {each.spec} might (or plan with --index-budget)"
+        like = f", like {each.asked}" if each.asked else ""
+        text = f'No feature helps {each.weight:g} queries{like}; --index "{each.spec}" might, or --index-budget 2%'
         console.print(Text(text))
     for name, curve, at in (
         ("Commonality: the most frequent filters, and the queries that use them", analysis.commonality, _COMMON_AT),

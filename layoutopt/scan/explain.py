@@ -10,7 +10,7 @@ from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.sizes import MECHANISMS, layout_json, size_json, size_over, subsumed_by
-from layoutopt.scan.why_not import Conjunct, conjuncts_of, explain_conjunct, unusable_conjunct
+from layoutopt.scan.why_not import Conjunct, explain_conjuncts, unusable_conjunct
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(subsumed_by(read.table, root)),
-        conjuncts=tuple(explain_conjunct(read.table, node) for node in conjuncts_of(root)) + unusable,
+        conjuncts=explain_conjuncts(read.table, root) + unusable,
     )
 
 

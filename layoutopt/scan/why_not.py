@@ -69,9 +69,18 @@ def unusable_conjunct(problem: UnusableCondition) -> Conjunct:
     return Conjunct(problem.sql, reason_of_problem(problem.code), f"{problem.code}: {problem.detail}", {}, ())
 
 
-def explain_conjunct(table: OpenedTable, node: Node) -> Conjunct:
-    """What one part of a filter skips, and if nothing, why."""
+def explain_conjuncts(table: OpenedTable, root: Node) -> tuple[Conjunct, ...]:
+    """What each part of a filter skips, in their order, and if nothing, why."""
+    parts = conjuncts_of(root)
+    return tuple(_explained(table, node, parts) for node in parts)
+
+
+def _explained(table: OpenedTable, node: Node, parts: Sequence[Node]) -> Conjunct:
     alone, follow = _skipped_alone(table, node), tuple(subsumed_by(table, node))
+    beside, more = _skipped_beside(table, node, parts)
+    if more:
+        counts = {**alone, "index": alone["index"] + more}
+        return Conjunct(describe(node), Reason.SKIPS, f"{more:,} blocks by index, beside {beside}", counts, follow)
     if any(alone.values()) or any(_skipped(source, node, table) for source in table.sources):
         return Conjunct(describe(node), Reason.SKIPS, "", alone, follow)
     nearest = None if follow else nearest_feature(table, node)
@@ -93,6 +102,28 @@ def _skipped_alone(table: OpenedTable, node: Node) -> dict[str, int]:
             by_features = cannot_match(node, statistics, features, by_statistics=False, by_indexes=False)
             counts["features"] += int(by_features.sum())
     return counts
+
+
+def _skipped_beside(table: OpenedTable, node: Node, parts: Sequence[Node]) -> tuple[str, int]:
+    """The other parts of a filter beside which indexes of several expressions deny this one, as a text, and of how
+    many blocks beyond those that it is denied by indexes alone."""
+    literals = {each.subject: each for each in parts if isinstance(each, InSet) and not each.null}
+    beside: dict[str, None] = {}
+    more = 0
+    for source in table.sources if isinstance(node, InSet) and literals.get(node.subject) == node else ():
+        statistics = source.statistics_under(table.settings)
+        proved = np.zeros(statistics.n, np.bool_)
+        for index in (index for of_one in statistics.indexes.values() for index in of_one):
+            if (
+                isinstance(node, InSet)
+                and node.subject in index.parts
+                and all(part in literals for part in index.parts)
+            ):
+                proved |= index.cannot_match_all([literals[part] for part in index.parts])
+                beside |= dict.fromkeys(describe(literals[part]) for part in index.parts if part != node.subject)
+        if proved.any():
+            more += int((proved & ~cannot_match(node, statistics, None, by_statistics=False)).sum())
+    return " AND ".join(beside), more
 
 
 def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Feature | None) -> tuple[Reason, str]:

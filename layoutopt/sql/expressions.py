@@ -221,7 +221,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.SplitPart: _with_arguments(pieces.split_part),
     exp.SubstringIndex: _with_arguments(pieces.substring_index),
     exp.RegexpExtract: _with_arguments(pieces.regexp_extract),
-    exp.JSONExtractScalar: _with_arguments(pieces.get_json_object),
+    **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _with_arguments(pieces.get_json_object)),
     exp.ArrayMax: _end_of_array("array_max"),
     exp.ArrayMin: _end_of_array("array_min"),
     exp.Anonymous: _user_defined,

@@ -26,14 +26,15 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
+from layoutopt.sql.calls.arithmetic import whole_of_double
 from layoutopt.sql.calls.choices import Choice, choice_in
-from layoutopt.sql.calls.subjects import Context, Subject, cast_subject, explicit_cast
+from layoutopt.sql.calls.subjects import Context, Operand, Subject, cast_subject, explicit_cast
 from layoutopt.sql.expressions import operand
 from layoutopt.sql.implied import implied_conditions
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.texts import containing, escaped_like, like_condition, regex
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant, outcome_for_all
-from layoutopt.sql.types.preimage import in_set
+from layoutopt.sql.types.preimage import fails_unless_replaced, in_set, is_whole_of_double
 from layoutopt.sql.types.rules import compared_type, is_integer, is_number
 
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -148,7 +149,7 @@ def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
         operator = _OPPOSITE[operator]
     if isinstance(node.expression, exp.Any | exp.All):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} compares with every value of a subquery")
-    left, right = operand(node.this, context), operand(node.expression, context)
+    left, right = _side(node.this, context), _side(node.expression, context)
     if isinstance(left, TypedConstant):
         if isinstance(right, TypedConstant):
             return Constant(_holds(left, operator, right, context))
@@ -161,6 +162,19 @@ def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
     if outcome:
         raise Unusable("inexact", f"{node.sql('spark')} is TRUE for every number, and for Spark may be for NULL too")
     return FALSE
+
+
+def _side(node: exp.Expr, context: Context) -> Operand:
+    """What stands on one side of a comparison."""
+    whole = whole_of_double(node, context, lambda argument: operand(argument, context))
+    return operand(node, context) if whole is None else whole
+
+
+def _on_values(viewed: Subject, values: ValueSet, context: Context) -> Node:
+    """The rows whose value is one of a set."""
+    if fails_unless_replaced(viewed.expr):
+        raise Unusable("can-fail", "floor or ceil of a double is followed beside whole numbers only")
+    return in_set(viewed.expr, values, False, context.settings.time_zone)
 
 
 def _holds(left: TypedConstant, operator: str, right: TypedConstant, context: Context) -> bool:
@@ -176,7 +190,7 @@ def _against_constant(left: Subject, operator: str, right: TypedConstant, contex
     if null:
         return FALSE  # comparing with NULL is never TRUE and never FALSE
     viewed, (values,) = _value_sets(left, operator, [right], kind, context)
-    return in_set(viewed.expr, values, False, context.settings.time_zone)
+    return _on_values(viewed, values, context)
 
 
 def _common(
@@ -208,6 +222,8 @@ def _value_sets(
 
 
 def _columns(left: Subject, operator: str, right: Subject, context: Context) -> Node:
+    if is_whole_of_double(left.expr) or is_whole_of_double(right.expr):
+        raise Unusable("can-fail", "floor or ceil of a double is followed beside constants only")
     kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
@@ -271,7 +287,7 @@ def _constant_in(tested: TypedConstant, constants: Sequence[TypedConstant], trut
 def _in(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
-    tested = operand(node.this, context)
+    tested = _side(node.this, context)
     items = [operand(item, context) for item in node.expressions]
     constants = [item for item in items if isinstance(item, TypedConstant)]
     if isinstance(tested, TypedConstant) and len(constants) == len(items):
@@ -285,7 +301,7 @@ def _in(node: exp.Expr, truth: bool, context: Context) -> Node:
     union = _union(found)
     wanted = union if truth else union.complement()
     values = ValueSet.normalised(wanted.intervals, viewed.expr.type)
-    return in_set(viewed.expr, values, False, context.settings.time_zone)
+    return _on_values(viewed, values, context)
 
 
 def _union(sets: Sequence[ValueSet]) -> ValueSet:

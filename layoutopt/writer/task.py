@@ -33,6 +33,7 @@ from layoutopt.model.schema import Column
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
+from layoutopt.writer.parquet_indexes import parquet_index_options
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
     Routing,
@@ -167,9 +168,9 @@ def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, in
 
 
 def stream_of(blocks: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+    """A table as an Arrow stream, compressed: drivers take so many bytes from their tasks, and indexes are long."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, blocks.schema) as writer:
+    with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(blocks)
     return bytes(sink.getvalue().to_pybytes())
 
@@ -306,6 +307,8 @@ def _write_parquet(
     Returns the compressed bytes of each column's chunks by block, and the files in the order of their blocks.
     """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
+    # Engines that would use them have no key; pyarrow encrypts no Bloom filters.
+    of_parquet = {} if job.lent else parquet_index_options(job.plan, content.schema, offsets)
     blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
     sizes: list[dict[str, Ints]] = []
     places: list[FilePlace] = []
@@ -316,7 +319,7 @@ def _write_parquet(
             keeper = FooterKeeper(file)
             with pq.ParquetWriter(
                 keeper, content.schema, encryption_properties=files.encryption(path),
-                **encodings.options(job.plan.codec),
+                **encodings.options(job.plan.codec), **of_parquet,
             ) as writer:  # fmt: skip
                 written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
                 keeper.keep()

@@ -9,7 +9,8 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 
-SCHEMA = Schema((Column("user", "string"), Column("path", "string"), Column("n", "int"), Column("kind", "string")))
+SCHEMA = Schema((Column("user", "string"), Column("path", "string"), Column("n", "int"), Column("kind", "string"),
+                 Column("lat", "double"), Column("lon", "decimal(9,6)"), Column("price", "decimal(9,2)")))  # fmt: skip
 
 
 def suggested(conditions: list[str], features: FeatureSet | None = None) -> list[tuple[str, float]]:
@@ -42,3 +43,21 @@ def test_ranges_and_what_no_index_denies_ask_for_none() -> None:
 
 def test_few_queries_ask_for_none() -> None:
     assert suggested(["user = 'x'", *["kind = 'click'"] * 200]) == []
+
+
+def test_distances_pieces_places_and_what_is_computed_ask_for_types_of_their_own() -> None:
+    near = [f"levenshtein(user, 'u{i}') < 3" for i in range(8)]
+    assert suggested(near) == [("user:metric-distance", 8.0)]
+    pieces = [f"split_part(path, '/', 1) = 'p{i}'" for i in range(8)]
+    assert suggested(pieces)[0] == ("split_part(path, '/', 1):formatted", 8.0)
+    places = [f"lat BETWEEN {i} AND {i + 1} AND lon BETWEEN {i} AND {i + 2}" for i in range(8)]
+    assert suggested(places) == [("struct(lat, lon):geo-box", 8.0)]
+    assert suggested([f"lat BETWEEN {i} AND {i + 1} AND price > {i}" for i in range(8)]) == []
+    assert suggested([f"price * n > {i}" for i in range(8)], FeatureSet(()))[0][0].endswith(":gap-list")
+    assert suggested([f"n % 7 > {i}" for i in range(8)]) == []
+
+
+def test_what_is_asked_is_told() -> None:
+    log = [LogEntry(i, f"SELECT n FROM t WHERE user = 'u{i}' AND n > 1") for i in range(5)]
+    (found,) = suggested_indexes(analyze(log, SCHEMA, "t").queries, FeatureSet(()))
+    assert found.asked == "user = 'u0'"

@@ -98,7 +98,7 @@ _EXPRESSIONS = {
         "datediff(d, date'2020-01-01')", "(a + {i}) * 2 - b", "length(s)", "year(ts)", "month(ts)",
         "cast(a as tinyint)", "cast(s as int)", "abs(t)", "abs(l)",
         "floor(p)", "ceil(p)", "round(p)", "floor(p * 1.5)",
-        "floor(a)", "round(a)",
+        "floor(a)", "round(a)", "floor(x)", "ceil(x)", "floor(x / 3)", "ceil(f * 2)",
         "greatest(a, b)", "least(a, b, {i})", "greatest(a, l) - b", "levenshtein(s, 'abd')",
         "CASE WHEN a > {i} THEN b WHEN s LIKE '%b_c' THEN a + 1 END", "if(b < a, a, b)", "nullif(a, {i}) + 1",
         "CASE a % 3 WHEN 0 THEN l WHEN 1 THEN b ELSE a END", "nvl2(s, a, l) * 2",
@@ -106,7 +106,8 @@ _EXPRESSIONS = {
     "decimal": [
         "p + {i}", "p - p", "p * 1.1", "p * p", "a * 0.25", "p + a", "{i} - p", "-p", "round(p, 1)", "round(p, 3)",
         "round(p * 0.333, 2)", "coalesce(p, 0)", "greatest(p, 1.5)", "least(p, a)", "l * 1.5 + p", "p * a - p",
-        "if(a > 0, p, -p)", "p + cast(t as decimal(3,0))",
+        "if(a > 0, p, -p)", "p + cast(t as decimal(3,0))", "p / 3", "p / p", "p / a", "{i} / p", "a / p",
+        "p / (p + 0.5)",
     ],
     "double": [
         "x + {i}", "x * {i}", "{i} / x", "x / {i}", "a / {i}", "a / b", "x + x", "x - a", "abs(x)", "sqrt(x)",

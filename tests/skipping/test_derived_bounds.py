@@ -23,6 +23,7 @@ from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived.bounds import FUNCTIONS, bounds_of
 from layoutopt.sql.types.fold import plus_months
+from layoutopt.sql.types.rules import arithmetic_type
 from tests.effort import examples
 from tests.skipping.falsifiable import ARROW, SCHEMA, statistics_of
 from tests.skipping.falsifiable import rows as sample_rows
@@ -195,6 +196,25 @@ def test_arithmetic_of_decimals(cents: list[int], digits: int, scale: int) -> No
         check(Call(fn, (P, known), type), "p", values, expected)
     check(Call("try_subtract", (known, P), wide), "p", values, [constant - value for value in values])
     check(Call("try_multiply", (A, known), f"decimal(14,{scale})"), "a", [7, -3], [7 * constant, -3 * constant])
+
+
+@given(cents=st.lists(CENTS, min_size=1, max_size=3), digits=st.integers(-999, 999), scale=st.integers(0, 3))
+@settings(max_examples=examples(150))
+def test_quotients_of_decimals(cents: list[int], digits: int, scale: int) -> None:
+    values, constant = [Decimal(each).scaleb(-2) for each in cents], Decimal(digits).scaleb(-scale)
+    kind = f"decimal(3,{scale})"
+    known = Const(to_key(constant, kind), kind)
+
+    def quotient(a: Decimal, b: Decimal, type: str) -> Decimal | None:
+        unit = Decimal(1).scaleb(-int(type[:-1].split(",")[1]))
+        return Context(prec=80).divide(a, b).quantize(unit, ROUND_HALF_UP, Context(prec=80)) if b else None
+
+    for args, type in (
+        ((P, known), arithmetic_type("/", "decimal(15,2)", kind)),
+        ((known, P), arithmetic_type("/", kind, "decimal(15,2)")),
+    ):
+        expected = [quotient(v, constant, type) if args[0] is P else quotient(constant, v, type) for v in values]
+        check(Call("try_divide", args, type), "p", values, expected)
 
 
 @given(cents=st.lists(CENTS, min_size=1, max_size=3), places=st.integers(0, 4))

@@ -99,6 +99,19 @@ def _nasty_rows(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
+def test_whole_numbers_of_doubles_are_those_of_spark(spark: SparkSession) -> None:
+    """``floor`` and ``ceil`` fail where no bigint holds the value, so of these rows there are none here."""
+    values = [None, NAN, 0.0, -0.0, 0.5, -0.5, 1.0, 5e-324, -5e-324, 2.0**53, -(2.0**63), 2.0**63 - 1024, 6.999, 7.0]
+    frame = spark.createDataFrame([(value,) for value in values], "x double").coalesce(1)
+    tests = ("= 0", "<> 0", "= 1", "> -1", "<= -1", "= -9223372036854775808", "> 9007199254740991", "IN (0, 7)",
+             "NOT IN (1)", "BETWEEN -1 AND 0", "< 0.5D", ">= 6")  # fmt: skip
+    texts = [f"{name}(x) {test}" for name in ("floor", "ceil") for test in tests]
+    pairs = [f"array(coalesce(({text}), false), coalesce(({_node_sql(text)}), false))" for text in texts]
+    for row in frame.selectExpr("x", *pairs).collect():
+        assert [text for text, (ours, node) in zip(texts, row[1:], strict=True) if ours != node] == [], row["x"]
+
+
+@pytest.mark.spark
 @pytest.mark.usefixtures("_nasty_rows")
 def test_nodes_are_true_where_spark_says_so(spark: SparkSession) -> None:
     assert _differences(spark, CONDITIONS) == []

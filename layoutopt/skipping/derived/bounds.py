@@ -180,6 +180,8 @@ def _extreme(call: Call, args: Sequence[ColumnBounds | None], statistics: BlockS
 
 def _arithmetic(of: Callable[[Range, Range, str], Range | None], call: Call, args: Sequence[Range]) -> Range | None:
     if decimal_digits(call.type) is not None:
+        if call.fn == "try_divide":
+            return decimals.divided(args[0], args[1], call.type)
         sign = _EXACT_SIGNS.get(call.fn)
         return None if sign is None else decimals.exact(sign, args[0], args[1], call.type)
     return of(args[0], args[1], call.type) if _KINDS["number"](call.type) else None

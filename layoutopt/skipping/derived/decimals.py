@@ -12,6 +12,9 @@ from layoutopt.skipping.derived.ranges import Range, as_floats, float_range
 
 _SAFE: Final = 2.0**62
 _MOST_PLACES: Final = 18
+_MISSED: Final = 1e-14
+"""More than the share by which two conversions, a quotient and a product of doubles are off."""
+_whole = np.frompyfunc(int, 1, 1)
 
 
 def exact(sign: str, a: Range, b: Range, type: str) -> Range | None:
@@ -35,6 +38,24 @@ def exact(sign: str, a: Range, b: Range, type: str) -> Range | None:
     fits = np.logical_and.reduce([fit & (np.abs(found.astype(np.float64)) < _SAFE / 2) for found, fit in parts])
     found = [np.where(fits, end, 0) for end, _ in parts]
     return Range(found[0] + found[2], found[1] + found[3], a.known & b.known & fits, type)
+
+
+def divided(a: Range, b: Range, type: str) -> Range | None:
+    """``a / b`` of decimals and whole numbers, rounded to the places of the type; unknown where ``b`` may be 0.
+
+    Keys of quotients are seldom within 64 bits, so they are Python's whole numbers. Doubles find them, widened by more
+    than what they and Spark's rounding miss.
+    """
+    digits, scales = decimal_digits(type), (_scale(a.type), _scale(b.type))
+    if digits is None or scales[0] is None or scales[1] is None:
+        return None
+    known = a.known & b.known & ((b.low > 0) | (b.high < 0))
+    power = 10.0 ** (digits[1] + scales[1] - scales[0])
+    below = [np.where(known, end, 1).astype(np.float64) for end in (b.low, b.high)]
+    corners = np.array([end.astype(np.float64) / other * power for end in (a.low, a.high) for other in below])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    low, high = (end + side * (np.abs(end) * _MISSED + 2) for end, side in ((low, -1), (high, 1)))
+    return Range(_whole(np.floor(low)), _whole(np.ceil(high)), known, type)
 
 
 def floored(a: Range, up: bool, type: str) -> Range | None:

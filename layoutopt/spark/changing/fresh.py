@@ -70,12 +70,17 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
     document = FeaturesDocument(newest.table, newest.schema, features, tuple(queries))
     rows = rows_of_entries(spark, table, table.catalog.partitions)
     plan, rehearsed = plan_and_rehearse(spark, rows, document, request_like(newest), say)
-    plan, found = replace(plan, indexes=newest.indexes, file_bytes=newest.file_bytes), None
+    plan, found = _written_as(plan, newest), None
     if rehearsed is not None and rehearsed.reached:
         found = shares(np.array(rehearsed.read), np.array(rehearsed.reached), reads.weights)
     if found is None:
         raise PlanError("no query of the log reads a partition of the table; give a log of queries that do")
     return FreshPlan(plan, reads, found)
+
+
+def _written_as(plan: Plan, other: Plan) -> Plan:
+    """The plan with the indexes and the kind of files of another."""
+    return replace(plan, indexes=other.indexes, file_bytes=other.file_bytes, parquet_indexes=other.parquet_indexes)
 
 
 def _same_features(some: FeatureSet, others: FeatureSet) -> bool:

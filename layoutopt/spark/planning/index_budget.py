@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import inf
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +47,8 @@ from layoutopt.spark.planning.segments_rehearsed import some_segments
 from layoutopt.writer.gather import gather_segment
 from layoutopt.writer.task import WriteJob, stream_of, write_layouts
 
+_MOST_HELD: Final = 1 << 30
+"""Bytes of an index before it is encoded, of all blocks: a load's driver holds them."""
 _RESULT_SCHEMA = "segment int, blocks binary"
 _RESULT = pa.schema([("segment", pa.int32()), ("blocks", pa.binary())])
 
@@ -77,6 +81,9 @@ def with_indexes_within(
         Judged(np.concatenate([fold.skipped[i] for fold in judged]), size, size * sum(fold.asked[i] for fold in judged))
         for i, size in enumerate(sizes)
     ]
+    indexes = [
+        one if held <= _MOST_HELD else replace(one, size=inf) for one, held in zip(indexes, rehearsal.held, strict=True)
+    ]
     chosen = worth_their_bytes(indexes, read, share * rehearsal.bytes - sum(had))
     if not chosen:
         say(f"no indexes: none saves queries held back more than they read of it, within {share:.1%} of the data")
@@ -92,12 +99,21 @@ def with_indexes_within(
 
 @dataclass(frozen=True, eq=False)
 class _Rehearsal:
-    """The blocks of some segments by a plan, measured with its own indexes and possible ones."""
+    """The blocks of some segments by a plan, measured with its own indexes and possible ones; and the table's rows."""
 
     plan: Plan
     possible: tuple[IndexSpec, ...]
     job: WriteJob
     blocks: pa.Table
+    rows: int
+
+    @cached_property
+    def held(self) -> list[float]:
+        """About the bytes that the driver of a load of the whole table holds of each possible index."""
+        times = self.rows / max(pa.compute.sum(self.blocks["rows"]).as_py(), 1)
+        stored = self.blocks[INDEXES]
+        first = len(self.plan.indexes)
+        return [times * pa.compute.struct_field(stored, [first + k]).nbytes for k in range(len(self.possible))]
 
     @property
     def bytes(self) -> float:
@@ -137,7 +153,7 @@ def _rehearse(
     """Make the blocks of some segments; None where the source has no rows."""
     rows, _ = opened(spark, settings.source, document, request_of(settings))
     with translate_spark_errors(repr(settings.source)), compiled_in_parts(spark):
-        segments, _, of_segments, _ = some_segments(rows, plan)
+        segments, partition_rows, of_segments, _ = some_segments(rows, plan)
         n, trial = len(segments), replace(plan, indexes=(*plan.indexes, *possible))
         shares = feature_shares(plan.features, plan.queries)
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
@@ -147,7 +163,7 @@ def _rehearse(
         return None
     in_order = sorted(found, key=lambda row: int(row["segment"]))
     blocks = pa.concat_tables([pa.ipc.open_stream(row["blocks"]).read_all() for row in in_order])
-    return _Rehearsal(plan, possible, job, blocks)
+    return _Rehearsal(plan, possible, job, blocks, sum(partition_rows.values()))
 
 
 def _measure(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

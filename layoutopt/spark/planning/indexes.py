@@ -37,7 +37,9 @@ def plan_with_indexes(
     asked = indexes_asked(settings.index, document.schema, document.features.settings, declared(spark))
     settings = settings.model_copy(update={"source": pinned(settings.source)})
     plan = plan_best(spark, settings, document, progress, draw)
-    plan = replace(plan, indexes=asked, file_bytes=int(settings.file_bytes))
+    plan = replace(
+        plan, indexes=asked, file_bytes=int(settings.file_bytes), parquet_indexes=tuple(sorted(settings.parquet_index))
+    )
     if settings.index_budget is None:
         return plan
     say = progress or (lambda sentence: None)

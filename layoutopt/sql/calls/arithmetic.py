@@ -25,7 +25,7 @@ from layoutopt.sql.types.rules import (
     listed_type,
 )
 
-_EXACT_SIGNS: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_SIGNS: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _MOST_PLACES: Final = 30
 
 
@@ -51,10 +51,7 @@ def arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
         raise Unusable("can-fail", f"{node.sql('spark')} is followed for numbers of other types only")
     if any(map(is_floating, kinds)):
         return _called(node, [typed(each, "double", context) for each in (left, right)], "double")
-    sign = _EXACT_SIGNS.get(type(node))
-    if sign is None:
-        raise Unusable("can-fail", f"{node.sql('spark')} rounds, which is not followed here")
-    kind = arithmetic_type(sign, _digits_of(left), _digits_of(right))
+    kind = arithmetic_type(_SIGNS[type(node)], _digits_of(left), _digits_of(right))
     return _called(node, [_as_it_is(each) for each in (left, right)], kind)
 
 
@@ -94,6 +91,23 @@ def floored(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
         return Subject(Call(name, (explicit_cast(given),), kind), kind)
 
     return reader
+
+
+def whole_of_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
+    """``floor(x)`` or ``ceil(x)`` of a double, which a comparison with a constant says of ``x`` itself; else None.
+
+    It fails where no bigint holds the value, so it may stand nowhere else.
+    """
+    node = node.unnest()
+    if not isinstance(node, exp.Floor | exp.Ceil) or node.args.get("decimals") or node.args.get("to"):
+        return None
+    if not context.settings.ansi:
+        return None  # what does not fit is the largest bigint then, not a failure
+    given = read(node.this)
+    if isinstance(given, TypedConstant) or not is_floating(given.type):
+        return None
+    name = "floor" if isinstance(node, exp.Floor) else "ceil"
+    return Subject(Call(name, (typed(given, "double", context),), "bigint"), "bigint")
 
 
 def rounded(node: exp.Expr, context: Context, read: Reader) -> Subject:

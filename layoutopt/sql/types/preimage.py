@@ -7,9 +7,11 @@ statistics and other conditions on the column can work with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nextafter
 
 from layoutopt.model.predicates import ANY_STRING, Call, Const, Expr, InSet, Node, conjunction, like
-from layoutopt.model.values import Key, ValueSet
+from layoutopt.model.values import NAN_KEY, Key, ValueSet
+from layoutopt.model.values.keys import float_key
 
 _DAY_MICROS = 86_400_000_000
 # Values beyond these are no dates or timestamps that Spark can hold: a bound there is no bound.
@@ -42,11 +44,53 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
         return None
     if call.fn == "year" and argument.type == "date":
         return _mapped(values, _first_day, _DAY_LIMIT, "date")
+    if is_whole_of_double(call):
+        first = _first_floored if call.fn == "floor" else _first_ceiled
+        numbers = _mapped(values, first, NAN_KEY, "double").intersect(ValueSet.interval(None, NAN_KEY))
+        # Of NaN both are 0.
+        return numbers.union(ValueSet.point(NAN_KEY)) if values.contains(0) else numbers
     if call.fn == "try_cast" and argument.type == "date" and _zoneless(call.type, zone):
         return _mapped(values, lambda moment: -(-moment // _DAY_MICROS), _DAY_LIMIT, "date")
     if call.fn == "try_cast" and call.type == "date" and _zoneless(argument.type, zone):
         return _mapped(values, lambda day: day * _DAY_MICROS, _MICRO_LIMIT, argument.type)
     return None
+
+
+def is_whole_of_double(expr: Expr) -> bool:
+    """Whether the expression is ``floor`` or ``ceil`` of a double, which fails where no bigint holds the value.
+
+    What it is of infinities is then nobody's concern: no row of an answer has one.
+    """
+    return isinstance(expr, Call) and expr.fn in ("floor", "ceil") and expr.args[0].type == "double"
+
+
+def fails_unless_replaced(expr: Expr) -> bool:
+    """Whether such a call stands within the expression, where :func:`in_set` does not replace it."""
+    if not isinstance(expr, Call) or is_whole_of_double(expr):
+        return False
+    return any(is_whole_of_double(arg) or fails_unless_replaced(arg) for arg in expr.args)
+
+
+def _first_floored(number: int) -> int:
+    """The key of the smallest double that is no smaller than a whole number.
+
+    >>> from layoutopt.model.values.keys import key_to_float
+    >>> [key_to_float(_first_floored(n)) for n in (3, 2**53 + 1)]
+    [3.0, 9007199254740994.0]
+    """
+    nearest = float(number)
+    return float_key(nearest if int(nearest) >= number else nextafter(nearest, inf))
+
+
+def _first_ceiled(number: int) -> int:
+    """The key of the smallest double that is greater than the whole number before this one.
+
+    >>> from layoutopt.model.values.keys import key_to_float
+    >>> key_to_float(_first_ceiled(1)) == 5e-324
+    True
+    """
+    nearest = float(number - 1)
+    return float_key(nearest if int(nearest) <= number - 1 else nextafter(nearest, -inf)) + 1
 
 
 def _zoneless(kind: str, zone: str) -> bool:

@@ -18,6 +18,7 @@ INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _ALIASES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "timestamp_ltz": "timestamp"}
 _ATOMIC = frozenset({"boolean", "binary", "date", "timestamp", "timestamp_ntz"})
 _MAX_PRECISION = 38
+_QUOTIENT_PLACES = 6  # at least
 
 
 def normal_type(name: str) -> str:
@@ -164,10 +165,12 @@ def _promoted_string(other: str) -> str:
 
 
 def arithmetic_type(operator: str, left: str, right: str) -> str:
-    """The type of ``left operator right`` of two numbers, for ``+``, ``-`` and ``*``.
+    """The type of ``left operator right`` of two numbers, for ``+``, ``-`` and ``*``, and of a decimal for ``/``.
 
     >>> arithmetic_type("*", "decimal(15,2)", "decimal(16,2)"), arithmetic_type("-", "int", "decimal(15,2)")
     ('decimal(32,4)', 'decimal(16,2)')
+    >>> arithmetic_type("/", "decimal(15,2)", "decimal(1,0)")
+    'decimal(19,6)'
 
     Raises:
         Unusable: ``coercion``: a decimal would lose digits.
@@ -177,5 +180,8 @@ def arithmetic_type(operator: str, left: str, right: str) -> str:
         return _common_number(left, right)
     if operator == "*":
         return decimal_type(first[0] + second[0] + 1, first[1] + second[1])
+    if operator == "/":
+        scale = max(_QUOTIENT_PLACES, first[1] + second[0] + 1)
+        return decimal_type(first[0] - first[1] + second[1] + scale, scale)
     scale = max(first[1], second[1])
     return decimal_type(max(first[0] - first[1], second[0] - second[1]) + scale + 1, scale)

@@ -13,6 +13,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import udf
+from layoutopt.scan.reasons import Reason
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
 from tests.scan.builder import build, building, by_position
@@ -45,6 +46,16 @@ def test_points_and_distances_skip_and_answers_are_the_same(table: Table) -> Non
     assert skipped(table, "levenshtein(kind, 'carriage') < 2") > 3
     assert skipped(table, "levenshtein(kind, 'trucks') < 4") == 0
     assert skipped(table, "levenshtein(kind, 'carriage') < 9") == 0
+
+
+def test_each_part_has_the_credit_of_what_it_skips_beside_others(table: Table) -> None:
+    (read,) = table.scan(f"SELECT id FROM t WHERE {NEAR} AND id >= 0").explain().reads
+    price, score, other = sorted(read.conjuncts, key=lambda each: ["price", "score", "id"].index(each.text.split()[0]))
+    for each, beside in ((price, "score BETWEEN 0.2 AND 0.4"), (score, "price BETWEEN 40.00 AND 42.00")):
+        assert each.reason is Reason.SKIPS
+        assert each.alone["index"] > 3
+        assert f"blocks by index, beside {beside}" in each.detail
+    assert other.alone["index"] == 0
 
 
 def test_verify_measures_them_again(table: Table) -> None:

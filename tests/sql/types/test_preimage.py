@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layoutopt.model.predicates import Call, Col, InSet
-from layoutopt.model.values import ValueSet, to_key
+from layoutopt.model.values import NAN_KEY, ValueSet, to_key
 from layoutopt.sql.types.preimage import in_set
 
 _YEARS = st.lists(st.tuples(st.integers(1, 9999), st.integers(1, 9999)), max_size=3).map(
@@ -44,6 +45,30 @@ def test_dates_as_timestamps(moments: tuple[dt.datetime, dt.datetime], day: dt.d
     node = in_set(Call("try_cast", (Col("d", "date"),), "timestamp_ntz"), values, False, "UTC")
     midnight = to_key(dt.datetime(day.year, day.month, day.day), "timestamp_ntz")
     assert (isinstance(node, InSet) and node.values.contains(to_key(day, "date"))) == values.contains(midnight)
+
+
+WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
+DOUBLES = (
+    st.floats(-(2.0**62), 2.0**62)
+    | st.integers(-3, 3).map(float)
+    | st.floats(-3, 3)
+    | st.sampled_from([5e-324, -5e-324, -0.0, 2.0**53])
+)
+
+
+@given(name=st.sampled_from(["floor", "ceil"]), ends=st.tuples(WHOLE, WHOLE), value=DOUBLES, near=st.booleans())
+@example(name="ceil", ends=(0, 3), value=0.0, near=True)
+@example(name="floor", ends=(0, 3), value=-1.0, near=True)
+def test_whole_numbers_of_doubles(name: str, ends: tuple[int, int], value: float, near: bool) -> None:
+    whole = math.floor(value) if name == "floor" else math.ceil(value)
+    low, high = sorted((whole, whole + ends[1] % 5 - 2) if near else ends)
+    for values in (ValueSet.interval(low, high), ValueSet.interval(None, high), ValueSet.interval(low, None)):
+        if not values.is_empty:
+            node = in_set(Call(name, (Col("x", "double"),), "bigint"), values, False, "UTC")
+            holds = isinstance(node, InSet) and node.values.contains(to_key(value, "double"))
+            assert holds == values.contains(whole)
+            of_nan = isinstance(node, InSet) and node.values.contains(NAN_KEY)
+            assert of_nan == values.contains(0)
 
 
 def test_null_is_carried_through() -> None:
