@@ -57,11 +57,18 @@ class Alone:
         entry: all that the table has of it, without deleted rows.
         plan: whose first layouts stay, and whose others are written.
         kept: the places in the entry's plan of those that stay, in their order.
+
+    Raises:
+        ValueError: the plan has one layout, whose files have no positions.
     """
 
     entry: PartitionEntry
     plan: Plan
     kept: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.plan.scheme.has_tids:
+            raise ValueError("a plan of one layout has none that could be written alone; write the partition anew")
 
     @property
     def written(self) -> tuple[int, ...]:

@@ -181,7 +181,9 @@ def _kept(
     gone = {place for place in covered if place not in present}
     unread = reads.unread(layouts, [present.index(place) for place in covered if place in present])
     gone |= {present[place] for place in unread}
-    return tuple(place for place in range(len(old.scheme.layouts)) if place not in gone)
+    kept = tuple(place for place in range(len(old.scheme.layouts)) if place not in gone)
+    # A single layout would have no positions, and could not be told to hold what others held.
+    return kept if len(kept) + len(taken) > 1 else (0,)
 
 
 def _saved(before: EntryBytes, after: EntryBytes) -> Floats:

@@ -258,7 +258,7 @@ def drawn(old: Plan, choice: random.Random) -> tuple[Plan, tuple[int, ...]]:
     layouts = (Layout(columns, (0, 1), master, ByVectors()), *([Layout(rest, (), rest)] if rest else []))
     fresh = replace(old, features=FeatureSet(features, old.settings), scheme=Scheme(layouts), queries=(), reads=())
     unneeded = [i for i, one in enumerate(old.scheme.layouts) if set(one.columns) <= set(master)]
-    kept = tuple(i for i in range(len(old.scheme.layouts)) if i not in unneeded)
+    kept = tuple(i for i in range(len(old.scheme.layouts)) if i not in unneeded) or (0,)
     return mixed(old, fresh, kept, (0,)), kept
 
 
