@@ -112,7 +112,7 @@ def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, lo
         found = _prospects(table, target, asked, settings)
         worth = [one for one in asked if _is_due(one, found[one.key], settings)]
     else:
-        if budget is not None:
+        if budget is not None or settings.plot is not None:
             say("rehearsing layouts that could be written alone")
             parts = parts_of(spark, table, target, asked, LEAST_GAIN)
             candidates, asked = parts.of(candidates), parts.of(asked)
