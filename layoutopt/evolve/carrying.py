@@ -36,10 +36,17 @@ def as_rows(blocks: BlockTable, words: Words, plan: Plan) -> pa.Table:
         plan: of the same columns, whose layouts the blocks name.
     """
     schema = block_schema(plan.schema, words_for(len(plan.features)))
-    given = {"words": pa.array(list(words.view(np.int64)), schema.field("words").type)}
-    given["stats"] = _statistics(blocks, plan.schema)
-    arrays = [given[of.name] if of.name in given else blocks.block_index[of.name].cast(of.type) for of in schema]
+    index = blocks.block_index
+    columns = {name: index[name] for name in index.column_names}
+    columns |= {"words": listed(words), "stats": _statistics(blocks, plan.schema)}
+    arrays = [columns[of.name].cast(of.type) for of in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def listed(words: Words) -> pa.Array:
+    """Union vectors, ``uint64[n, w]``, as the catalog lists them."""
+    bits = pa.array(words.view(np.int64).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(bits, words.shape[1]).cast(pa.list_(pa.int64()))
 
 
 def _statistics(blocks: BlockTable, schema: Schema) -> pa.StructArray:

@@ -1,7 +1,7 @@
 """Plans that keep some layouts of an older plan and take others of a fresh one: what a segment has of both.
 
 Blocks that stay know the features of the older plan. A feature that is new is unknown of them, which means: might
-match. So the bits of blocks are carried over by their features, and all others are 1.
+match. So the bits of blocks are carried over by their features, and all others are 1 until somebody measures them.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ def mixed(old: Plan, fresh: Plan, kept: Collection[int], taken: Collection[int])
     of_old = [feature for i, feature in enumerate(old.features) if i in guiding or _meaning(feature) in wanted]
     known = {_meaning(feature) for feature in of_old}
     features = (*of_old, *(feature for feature in fresh.features if _meaning(feature) not in known))
-    place = {_meaning(feature): i for i, feature in enumerate(features)}
+    both = FeatureSet(features, fresh.settings)
     # What the older layouts serve was said of other queries: whoever reads their columns.
-    layouts = [replace(_moved(old, old.scheme.layouts[i], place), serves=None) for i in sorted(kept)]
-    layouts += [_moved(fresh, fresh.scheme.layouts[i], place) for i in sorted(taken)]
-    scheme = Scheme(tuple(layouts))
-    return replace(fresh, features=FeatureSet(features, fresh.settings), scheme=scheme, reads=())
+    layouts = [replace(under(old.scheme.layouts[i], old.features, both), serves=None) for i in sorted(kept)]
+    layouts += [under(fresh.scheme.layouts[i], fresh.features, both) for i in sorted(taken)]
+    return replace(fresh, features=both, scheme=Scheme(tuple(layouts)), reads=())
 
 
 def carried(words: Words, old: FeatureSet, new: FeatureSet) -> Words:
@@ -84,9 +83,12 @@ def _places(old: FeatureSet, new: FeatureSet) -> Ints:
     return np.array([place.get(_meaning(feature), -1) for feature in new], dtype=np.int64)
 
 
-def _moved(plan: Plan, layout: Layout, place: dict[_Meaning, int]) -> Layout:
+def under(layout: Layout, old: FeatureSet, new: FeatureSet) -> Layout:
+    """A layout by the same features among others, which have them."""
+    place = {_meaning(feature): i for i, feature in enumerate(new)}
+
     def moved(indexes: Sequence[int]) -> tuple[int, ...]:
-        return tuple(place[_meaning(plan.features[index])] for index in indexes)
+        return tuple(place[_meaning(old[index])] for index in indexes)
 
     return replace(layout, features=moved(layout.features), guides=moved(layout.guides))
 

@@ -53,7 +53,9 @@ WHOLE, REST = 0, 1
 
 # What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
 # ``tid_sums``: of each layout and column of the schema, from the segment's rows before they were put into blocks.
-RESULT_SCHEMA = "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>"
+RESULT_SCHEMA = (
+    "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>, also binary"
+)
 _RESULT = pa.schema(
     [
         ("segment", pa.int32()),
@@ -61,6 +63,7 @@ _RESULT = pa.schema(
         ("joined_vectors", pa.int64()),
         ("blocks", pa.binary()),
         ("tid_sums", pa.list_(pa.list_(pa.int64()))),
+        ("also", pa.binary()),
     ]
 )
 
@@ -83,6 +86,7 @@ class WriteJob:
         lent: the table's keys, as :class:`TableFiles` has them.
         only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
             these alone, and what guides them.
+        also: what else is measured of a segment's rows; its answer is given back as it is.
     """
 
     plan: Plan
@@ -97,6 +101,7 @@ class WriteJob:
     late: bool = False
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
+    also: Callable[[GatheredSegment], bytes] | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -166,7 +171,8 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
 def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
     """Write a segment's files: its blocks (see ``blocks_with_indexes``), and the most vectors joined in a layout."""
     written = [(write_file(job, segment, file), file.routing.joined_vectors) for file in route_segment(job, segment)]
-    return pa.concat_tables([table for table, _ in written]), max(count for _, count in written)
+    empty = blocks_with_indexes(job.plan).empty_table()
+    return pa.concat_tables([empty, *(table for table, _ in written)]), max((count for _, count in written), default=0)
 
 
 def stream_of(blocks: pa.Table) -> bytes:
@@ -182,7 +188,8 @@ def _result(job: WriteJob, segment: GatheredSegment) -> pa.RecordBatch:
     if job.at is not None:
         job.at("segment-written")
     tid_sums = [] if job.rehearsal else _tid_sums(job, segment)
-    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums]]
+    also = None if job.also is None else job.also(segment)
+    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums], [also]]
     arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 

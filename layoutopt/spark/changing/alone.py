@@ -2,8 +2,9 @@
 
 Rows of several layouts are put together by their positions, and nothing else ties layouts to each other. So the rows of
 a segment are read with theirs, and put into the blocks of the new layouts; the files of the layouts that stay are named
-by the next blocks file as they were by the one before. What was written is proved by the catalog alone: a column has at
-its positions what it had before, by the sums of hash(tid, value), in each segment.
+by the next blocks file as they were by the one before, and the new plan's features are measured of their blocks, by the
+positions in these. What was written is proved by the catalog alone: a column has at its positions what it had before,
+by the sums of hash(tid, value), in each segment.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.paths import load_folder
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
-from layoutopt.errors import CommitConflictError, PlanError, SchemaError
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.errors import CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.evolve.carrying import as_rows, in_layouts
 from layoutopt.evolve.mixed import carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
-from layoutopt.model.columns import PLACE, POSITION, SEGMENT
+from layoutopt.model.arrays import Ints, Words
+from layoutopt.model.columns import PLACE, POSITION, SEGMENT, TID
 from layoutopt.model.layout import CUT_BY, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import TRUE, Filter, columns_of
+from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import prune
 from layoutopt.scan.reads import TableRead
-from layoutopt.scan.segments import SegmentRead
+from layoutopt.scan.segments import FileRead, SegmentRead, file_reads
 from layoutopt.scan.table import Table
 from layoutopt.spark.changing.found import SEGMENT_NUMBER, rows_with_places
 from layoutopt.spark.changing.opened import Place
@@ -46,6 +50,7 @@ from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.job import check_block_numbers, first_block, fresh_load_id
 from layoutopt.spark.loading.load import LoadReport
 from layoutopt.sql.scans import TableScan
+from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.task import RESULT_SCHEMA, WriteJob, write_segment
 
 
@@ -132,10 +137,9 @@ def write_alone(
     before = catalog.blocks(entry)
     load_id = fresh_load_id(catalog.snapshot, np.unique(before.block_id).tolist())
     kept = in_layouts(before, alone.kept)
-    words = carried(kept.words, catalog.plans[entry.plan].features, alone.plan.features)
     try:
         with watch.stage("write", f"writing {len(alone.written)} layouts", load_id=load_id) as counts:
-            written, segments = _written(place, alone, load_id, in_task)
+            written, words, segments = _written(place, alone, kept, load_id, in_task)
             counts["blocks"] = written.num_rows
         blocks = pa.concat_tables([as_rows(kept, words, alone.plan), written])
         (measured,) = partition_entries(blocks, alone.plan, load_id, {entry.key: entry.value})
@@ -166,12 +170,17 @@ def _commit(place: Place, alone: Alone, made: PartitionEntry, blocks: pa.Table, 
     )
 
 
-def _written(place: Place, alone: Alone, load_id: str, in_task: Callable[[str], None] | None) -> tuple[pa.Table, int]:
-    """The blocks that were written, proved to have the table's values at their positions; and how many segments."""
+def _written(
+    place: Place, alone: Alone, kept: BlockTable, load_id: str, in_task: Callable[[str], None] | None
+) -> tuple[pa.Table, Words, int]:
+    """The blocks that were written, proved to have the table's values at their positions; the union vectors of those
+    that stay; and how many segments there are."""
     entry, plan = alone.entry, alone.plan
     placed = rows_with_places(place.spark, _read(place.table, alone))
     reads = [found.read for found in placed.places]
+    staying = [_staying(kept, read.segment) for read in reads]
     check_block_numbers(plan, len(reads))
+    files = place.table.catalog.files.for_tasks()
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
@@ -181,14 +190,42 @@ def _written(place: Place, alone: Alone, load_id: str, in_task: Callable[[str], 
         keys=(entry.key,) * len(reads),
         numbers=tuple(read.segment for read in reads),
         at=in_task,
-        lent=place.table.catalog.files.for_tasks().lent,
+        lent=files.lent,
         only=alone.written,
+        also=partial(_measured, files, [file_reads(kept, blocks) for blocks in staying]),
     )
     rows = placed.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
     with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
         words = feature_words(rows, plan.features.features)
         result = map_segments(words, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
-    return _collected(place, alone, reads, result), len(reads)
+    words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)
+    for row in result.to_pylist():
+        here = staying[row["segment"]]
+        measured = np.frombuffer(row["also"], dtype=np.uint64).reshape(len(here), -1)
+        if (measured & ~words[here]).any():
+            raise ContentMismatchError(
+                f"blocks of partition {entry.key!r} have rows with features that they were measured without; nothing "
+                "was committed, run `layoutopt verify`"
+            )
+        words[here] = measured
+    return _collected(place, alone, reads, result), words, len(reads)
+
+
+def _staying(kept: BlockTable, segment: int) -> Ints:
+    """The blocks of a segment that stay, in the order of files and row groups."""
+    chosen = np.flatnonzero(kept.segment == segment)
+    in_order: Ints = chosen[np.lexsort((kept.row_group[chosen], kept.file[chosen]))]
+    return in_order
+
+
+def _measured(files: TableFiles, staying: Sequence[Sequence[FileRead]], segment: GatheredSegment) -> bytes:
+    """The union vectors of the blocks of a segment that stay, by the positions of their rows; in a task."""
+    found = [np.zeros((0, segment.words.shape[1]), dtype=np.uint64)]
+    for file in staying[segment.id]:
+        tids = [batch.column(0).to_numpy() for batch in read_files(files, [file], [TID], BATCH_ROWS)]
+        starts = np.cumsum((0, *file.rows))[:-1]
+        found.append(np.bitwise_or.reduceat(segment.words[np.concatenate(tids)], starts, axis=0))
+    return np.concatenate(found).tobytes()
 
 
 def _read(table: Table, alone: Alone) -> TableRead:

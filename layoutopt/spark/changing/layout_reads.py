@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.table import Catalog
-from layoutopt.evolve.carrying import in_layouts
+from layoutopt.evolve.carrying import in_layouts, listed
+from layoutopt.evolve.mixed import carried, under
 from layoutopt.features.splits import family_of
 from layoutopt.inspect.entry_bytes import entry_bytes
-from layoutopt.model.layout import Scheme
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.sequences import spread
 from layoutopt.scan.table import Table
@@ -18,12 +21,26 @@ from layoutopt.scan.table import Table
 def of_layouts(table: Table, layouts: Sequence[int]) -> Table:
     """A rehearsed table of one plan as if it had only some of its layouts, which hold every column; in their order."""
     (source,) = table.sources
-    plan = source.plan
-    chosen = tuple(replace(plan.scheme.layouts[place], serves=None) for place in layouts)
-    plan = replace(plan, scheme=Scheme(chosen), queries=(), reads=())
+    chosen = tuple(replace(source.plan.scheme.layouts[place], serves=None) for place in layouts)
+    plan = replace(source.plan, scheme=Scheme(chosen), queries=(), reads=())
+    return _of(table, plan, in_layouts(source.blocks, layouts))
+
+
+def with_features(table: Table, features: FeatureSet) -> Table:
+    """A rehearsed table of one plan as if other features had been measured, those that guide its layouts among them."""
+    (source,) = table.sources
+    plan, blocks = source.plan, source.blocks
+    index = blocks.block_index
+    words = listed(carried(blocks.words, plan.features, features))
+    index = index.set_column(index.schema.get_field_index("words"), "words", words)
+    layouts = tuple(under(layout, plan.features, features) for layout in plan.scheme.layouts)
+    plan = replace(plan, scheme=Scheme(layouts), features=features)
+    return _of(table, plan, replace(blocks, n_features=len(features), block_index=index))
+
+
+def _of(table: Table, plan: Plan, blocks: BlockTable) -> Table:
     entries = tuple(replace(entry, plan=plan.digest) for entry in table.catalog.partitions)
-    snapshot = replace(table.catalog.snapshot, partitions=entries)
-    return Table(Catalog.rehearsed(snapshot, plan, in_layouts(source.blocks, layouts)))
+    return Table(Catalog.rehearsed(replace(table.catalog.snapshot, partitions=entries), plan, blocks))
 
 
 class LayoutReads:

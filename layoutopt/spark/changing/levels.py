@@ -1,7 +1,8 @@
 """How far partitions of an older plan are brought to a fresh one by some of its layouts, written alone.
 
 All layouts of both plans are rehearsed on some segments of the table. Blocks of a layout don't depend on the others, so
-what queries would read with any of the fresh ones is known from this one rehearsal.
+what queries would read with any of the fresh ones is known from this one rehearsal. Least is to write no layout, and
+to measure the fresh plan's features of the blocks that are there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from layoutopt.scan.prune import prune
 from layoutopt.scan.reads import TableRead, without
 from layoutopt.scan.table import Table
 from layoutopt.spark.changing.alone import can_stand_alone
-from layoutopt.spark.changing.layout_reads import LayoutReads
+from layoutopt.spark.changing.layout_reads import LayoutReads, with_features
 from layoutopt.spark.changing.target import Target
 from layoutopt.spark.loading.rehearse import needed_columns, rehearse_together
 from layoutopt.spark.session.read import read_to_dataframe
@@ -144,9 +145,9 @@ def levels(
     (rehearsed,) = rehearse_together(spark, _some_rows(spark, table, entries, held), [both], held)
     reads = LayoutReads(rehearsed, sum(place < before for place in present), queries)
     chain = steps(reads.sets(), {place: reads.bytes_of(place) for place in range(reads.old, len(present))}, reads.read)
-    first = entry_bytes(reads.table(frozenset()), queries)
+    first = entry_bytes(with_features(reads.table(frozenset()), old.features), queries)
     found = []
-    for step in chain[1:]:
+    for step in chain:  # the first writes no layout: features are measured of the blocks that are there
         taken = [missing[present[place] - before] for place in step.layouts]
         kept = _kept(old, fresh, taken, reads, step.layouts, present)
         then = entry_bytes(reads.table(step.layouts), queries)
