@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_a_bit_of_a_block_that_stays_is_0_only_where_no_row_has_the_feature(
 ) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.random((rng.integers(1, 9), rng.integers(1, 5), len(FEATURES))) < rng.random()  # blocks, rows, features
-    unions = rows.any(axis=1)
+    unions: Any = rows.any(axis=1)
     # A feature is the same whatever weight a plan gives it.
     before = FeatureSet(tuple(replace(FEATURES[i], weight=3.0) for i in old), Settings())
     after = FeatureSet(tuple(FEATURES[i] for i in new), Settings())

@@ -196,8 +196,8 @@ def _written(
     )
     rows = placed.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
     with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
-        words = feature_words(rows, plan.features.features)
-        result = map_segments(words, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+        featurised = feature_words(rows, plan.features.features)
+        result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
     words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)
     for row in result.to_pylist():
         here = staying[row["segment"]]

@@ -18,7 +18,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.config.changing import OptimizeSettings
+from layoutopt.config.changing import DeleteSettings, OptimizeSettings
 from layoutopt.errors import CommitConflictError, ContentMismatchError
 from layoutopt.evolve.mixed import mixed
 from layoutopt.inspect.verify import verify
@@ -29,8 +29,10 @@ from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changing import alone
 from layoutopt.spark.changing.alone import Alone, can_stand_alone, write_alone
+from layoutopt.spark.changing.found import rows_with_places
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.changing.optimize import OptimizeReport, optimize_by
+from layoutopt.spark.changing.rows import delete_by
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.core.stages import Stages, silent
 from layoutopt.spark.loading.load import LoadReport, load
@@ -161,8 +163,18 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart) -> None:
     apart.check()
 
 
+def test_rows_that_are_deleted_meanwhile_stay_deleted(apart: Apart) -> None:
+    wanted = apart.alone()
+    place = Place(apart.spark, apart.path, open_own_table(apart.path), apart.old)
+    delete_by(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
+    with pytest.raises(CommitConflictError, match="somebody else"):
+        write_alone(place, wanted, Stages(silent))
+    assert open_table(apart.path).sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 799}]
+    assert verify(open_table(apart.path)).ok
+
+
 def test_values_that_came_from_another_place_are_refused(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = alone.rows_with_places
+    honest = rows_with_places
 
     def shifted(spark: SparkSession, read: object) -> object:
         """Each row with the text of the one before."""
