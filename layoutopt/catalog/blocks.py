@@ -45,7 +45,7 @@ DELETED_ROWS = "deleted_rows"
 
 
 Vector = bytes
-"""The places of deleted rows in a block, a bitmap; the table of blocks has a property of the type's name."""
+"""A bitmap of a block's deleted rows. It has a name since `bytes` is a property within :class:`BlockTable`."""
 
 ReadIndex = Callable[[IndexFile, int], pa.Array | None]
 

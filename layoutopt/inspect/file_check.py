@@ -15,7 +15,7 @@ import pyarrow as pa
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.footers import coded_columns
+from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC, coded_columns
 from layoutopt.errors import DataFileError, SchemaError
 from layoutopt.indexes.block_values import BlockValues, block_values
 from layoutopt.inspect.block_matches import BlockMatches
@@ -27,7 +27,7 @@ from layoutopt.model.predicates import Node, describe
 from layoutopt.model.schema import Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
-from layoutopt.scan.files import damaged, open_parquet
+from layoutopt.scan.files import damaged, missing, open_parquet
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.positions import Positions, scrambled, value_hashes
@@ -109,6 +109,7 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
     """
     expected = file.expected
     try:
+        _check_first_bytes(files, file.path)
         # A changed footer says nothing that is worth a look, and reading by it may take any memory.
         with open_parquet(files, file.path, file.footer, coded=coded_columns) as parquet:
             metadata = parquet.metadata
@@ -126,6 +127,23 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
     except (pa.ArrowException, OSError) as error:
         return CheckedFile((("file", str(damaged(file.path, error))),))
     return check.finished()
+
+
+def _check_first_bytes(files: TableFiles, path: str) -> None:
+    """The only bytes of a Parquet file that no reader looks at.
+
+    Raises:
+        DataFileError: they are not what such a file begins with, or it is missing.
+        OSError: it can't be read.
+    """
+    wanted = MAGIC if files.keys is None else ENCRYPTED
+    try:
+        with files.open_input(path) as stream:
+            found = bytes(stream.read(len(wanted)))
+    except FileNotFoundError as error:
+        raise missing(path) from error
+    if found != wanted:
+        raise damaged(path, ValueError(f"it begins with {found!r}, not {wanted!r}"))
 
 
 @dataclass(frozen=True, eq=False)

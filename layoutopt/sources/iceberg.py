@@ -45,14 +45,15 @@ def iceberg_snapshot(name: SourceName) -> SourceSnapshot:
         SchemaError: a column's type can't be stored.
     """
     table = _table(name)
-    version = name.version
-    if version is None:
-        newest = table.current_snapshot()
-        version = None if newest is None else newest.snapshot_id
+    newest = table.current_snapshot()
+    newest_version = None if newest is None else newest.snapshot_id
+    version = newest_version if name.version is None else name.version
     snapshot = None if version is None else table.snapshot_by_id(version)
     if snapshot is None and name.version is not None:
         raise SourceError(f"the Iceberg table {name.place!r} has no snapshot {name.version}; choose one of its history")
-    schema = table.schema() if snapshot is None or snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+    # The table's own schema may be younger than its newest snapshot: a column can be renamed with no data written.
+    old = None if snapshot is None or version == newest_version else snapshot.schema_id
+    schema = table.schema() if old is None else table.schemas()[old]
     columns = Schema(tuple(Column(field.name, _type(field.field_type, field.name)) for field in schema.fields))
     tasks = [] if version is None else _tasks(table, version, name)
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:

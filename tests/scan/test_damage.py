@@ -79,6 +79,14 @@ def test_verify_names_every_damaged_file_at_once(table: Path, capsys: pytest.Cap
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.unshadowed("data files are damaged")
+@pytest.mark.parametrize("place", range(4))
+def test_verify_looks_at_the_bytes_that_no_reader_needs(table: Path, place: int) -> None:
+    file = flip(data_file(table, 1995), place)
+    assert sum(batch.num_rows for read in open_table(str(table)).scan(columns=["id"]).reads for batch in read.batches())
+    assert found(table) == {("file", file.name)}
+
+
 def test_a_missing_file_of_each_kind_is_named(table: Path) -> None:
     (plan,) = (table / "_layoutopt/plans").iterdir()
     plan.unlink()

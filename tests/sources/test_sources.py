@@ -66,6 +66,19 @@ def test_an_iceberg_table(tmp_path: Path) -> None:
     assert [file.deleted.tolist() for file in found.files if file.deleted is not None] == [[0, 4]]
 
 
+def test_an_iceberg_column_renamed_with_no_data_written(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path)
+    with table.update_schema() as update:
+        update.rename_column("new", "newest")
+    for version in (None, table.history()[-1].snapshot_id):
+        found = open_snapshot(SourceName("iceberg", table.metadata_location, version))
+        assert [column.name for column in found.schema.columns] == ["id", "p", "newest", "gone"]
+        assert {file.stored[2] for file in found.files} == {"old", "new"}
+    first = table.history()[0].snapshot_id
+    then = open_snapshot(SourceName("iceberg", table.metadata_location, first))
+    assert [column.name for column in then.schema.columns] == ["id", "p", "old", "gone"]
+
+
 def test_equality_deletes_are_refused(tmp_path: Path) -> None:
     table = iceberg_table(tmp_path)
     delete_positions(table, first_file(table), [1, 2, 3], equality=True)
