@@ -13,7 +13,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.layout import Layout, Plan, Scheme
+from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.vectors import pack, unpack
 
@@ -27,6 +27,25 @@ def can_be_mixed(old: Plan, fresh: Plan) -> bool:
     """
     alike = ("table", "schema", "partition_by", "settings", "segment_rows", "codec", "indexes")
     return old.scheme.has_tids and not old.indexes and all(getattr(old, of) == getattr(fresh, of) for of in alike)
+
+
+def of_columns(plan: Plan, columns: Collection[str]) -> Plan:
+    """The plan whose layouts hold only some columns, and one more, of the source's order, those that none holds then.
+
+    What no query reads need not be written again where another layout has it.
+    """
+    held = [
+        replace(layout, columns=of, master=_among(layout.master, columns), row_order=_among(layout.row_order, columns))
+        for layout in plan.scheme.layouts
+        if (of := _among(layout.columns, columns))
+    ]
+    rest = tuple(name for name in plan.schema.names if name not in columns)
+    layouts = [*held, Layout(rest, (), rest, ByOrder("input"))] if rest else held
+    return replace(plan, scheme=Scheme(tuple(layouts)))
+
+
+def _among(names: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in columns)
 
 
 def lacked(old: Plan, fresh: Plan) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import SchemaError
-from layoutopt.evolve.mixed import can_be_mixed, carried, lacked, mixed
+from layoutopt.evolve.mixed import can_be_mixed, carried, lacked, mixed, of_columns
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
@@ -76,6 +76,19 @@ def guided_by(plan: Plan, layout: Layout) -> set[int]:
 
 def meant(features: object) -> list[int]:
     return [FEATURES.index(feature) for feature in features]  # type: ignore[attr-defined]
+
+
+def test_columns_that_nobody_reads_are_left_where_they_are() -> None:
+    in_order = Layout(tuple("cd"), (1,), tuple("cd"), row_order=("d", "c"))
+    found = of_columns(plan_of([0, 1], layout("ab", 0), in_order), {"a", "c"}).scheme.layouts
+    assert [(one.columns, one.master, one.features) for one in found[:2]] == [
+        (("a",),) * 2 + ((0,),),
+        (("c",),) * 2 + ((1,),),
+    ]
+    assert [one.row_order for one in found] == [(), ("c",), ()]
+    assert found[2] == Layout(tuple("bd"), (), tuple("bd"), ByOrder("input"))
+    assert len(of_columns(plan_of([0], layout("ab", 0), layout("cd")), set("ab")).scheme.layouts) == 2
+    assert len(of_columns(plan_of([0], layout("ab", 0), layout("cd")), set("abcd")).scheme.layouts) == 2
 
 
 def test_layouts_of_the_same_form_are_known() -> None:

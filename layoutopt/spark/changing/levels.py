@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import CommitConflictError
 from layoutopt.evolve.candidates import Candidate, Part
-from layoutopt.evolve.mixed import can_be_mixed, lacked, mixed
+from layoutopt.evolve.mixed import can_be_mixed, lacked, mixed, of_columns
 from layoutopt.evolve.stepping import Layouts, steps
 from layoutopt.inspect.entry_bytes import EntryBytes, entry_bytes
 from layoutopt.model.arrays import Floats
@@ -132,14 +132,14 @@ def levels(
         queries: one for each class.
     """
     old = table.catalog.plans[entries[0].plan]
+    read = {name for query in queries for name in query.columns}
+    fresh = of_columns(fresh, read)
     missing = lacked(old, fresh) if can_be_mixed(old, fresh) else ()
     if not missing:
         return []
     before = len(old.scheme.layouts)
     both = mixed(old, fresh, range(before), missing)
-    read = {name for query in queries for name in query.columns}
-    whole = {name for layout in both.scheme.layouts[before:] if read & set(layout.columns) for name in layout.columns}
-    held = needed_columns([both], read | whole)
+    held = needed_columns([both], read)
     # A rehearsal knows nothing of layouts that would hold none of these.
     present = [place for place, layout in enumerate(both.scheme.layouts) if set(held) & set(layout.columns)]
     (rehearsed,) = rehearse_together(spark, _some_rows(spark, table, entries, held), [both], held)

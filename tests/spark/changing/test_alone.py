@@ -272,8 +272,8 @@ class Drifted:
         self.old = plan_of(of, partition_by="day", scheme=Scheme(old), block_rows=100, segment_rows=5_000)
         load(spark, source, self.path, self.old)
         by_shop = document(schema, [is_value(schema, "shop", "=", shop) for shop in range(10)])
-        fresh = [Layout(names, tuple(range(10)), names) for names in (("shop", "text"), ("id", "day", "kind"))]
-        new = plan_of(by_shop, partition_by="day", scheme=Scheme((*fresh, old[1])), block_rows=100, segment_rows=5_000)
+        fresh = [Layout(names, tuple(range(10)), names) for names in (("shop", "text", "note"), ("id", "day", "kind"))]
+        new = plan_of(by_shop, partition_by="day", scheme=Scheme(tuple(fresh)), block_rows=100, segment_rows=5_000)
         (root / "new.json").write_bytes(new.dumps())
         self.new, self.plan = new, root / "new.json"
         texts = [{"sql": f"SELECT text FROM t WHERE shop = {shop}"} for shop in range(10)]
