@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -19,8 +20,14 @@ def feature_shares(features: FeatureSet, queries: Sequence[Query]) -> Floats:
 
     1 where the feature subsumes the query, as ``FeatureSet.matrix`` has it; ``1 / k`` where it subsumes one of the
     *k* parts of a disjunction, which a block is skipped for when all parts have bit 0. Weights from these shares make
-    the blocking care for lists that no one feature subsumes.
+    the blocking care for lists that no one feature subsumes. The array is shared: it can't be written to.
     """
+    return _feature_shares(features, tuple(queries))
+
+
+@lru_cache(maxsize=32)
+def _feature_shares(features: FeatureSet, queries: tuple[Query, ...]) -> Floats:
+    """Remembered, since planning weighs the same features by the same queries at each of its stages."""
     predicates = tuple(dict.fromkeys(p for feature in features for p in feature.predicates))
     place = {predicate: i for i, predicate in enumerate(predicates)}
     relation = Implications(predicates)
@@ -30,6 +37,7 @@ def feature_shares(features: FeatureSet, queries: Sequence[Query]) -> Floats:
         implied, covered = relation.implied(query.filter.root), relation.shares(query.filter.root)
         for i, of_feature in enumerate(members):
             row[i] = covered[of_feature[0]] if len(of_feature) == 1 else float(implied[of_feature].all())
+    shares.setflags(write=False)
     return shares
 
 

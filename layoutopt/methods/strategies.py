@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +40,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
 from layoutopt.model.values import key_kind
+from layoutopt.model.vectors import unpack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
@@ -52,7 +54,6 @@ from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import ComputedRows
-from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
@@ -223,7 +224,6 @@ def predicted_rows(
         ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``lower_bound_fraction``: what no
         blocks of that size can beat, and ``gap``, by how much they don't; ``block_rows``: the mean block.
     """
-    index = FeatureIndex(planning.features)
     partitioner = find_partitioner(blocking.algorithm)
     scanned = full = blocks = rows = bound = 0.0
     for part in sample:
@@ -231,12 +231,9 @@ def predicted_rows(
         partition = partitioner(part.vectors, part.weights, min_rows, planning.request.seed, objective)
         exponent = exponent_of(part.query_weights, part.vectors.rows)
         bound += float(np.ldexp(blocking_lower_bound(objective, part.vectors, min_rows), -exponent))
-        sizes = partition.sizes()
-        statistics = BlockStatistics(rows=sizes, bits=FeatureBits(partition.unions(part.vectors)))
-        for query, weight in zip(planning.queries, part.query_weights.tolist(), strict=True):
-            full += query.weight * part.vectors.rows
-            if weight:
-                scanned += weight * float(sizes[~cannot_match(query.filter.root, statistics, index)].sum())
+        unions = unpack(partition.unions(part.vectors), part.vectors.n_features)
+        scanned += float(part.query_weights @ (partition.sizes() @ ~objective.skipped(unions)))
+        full += math.fsum(query.weight for query in planning.queries) * part.vectors.rows
         blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
     if not full or not blocks:
         return {}

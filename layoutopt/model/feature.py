@@ -94,6 +94,18 @@ class FeatureSet(Record):
         """Some of the features, in the order given."""
         return replace(self, features=tuple(self.features[i] for i in kept))
 
+    def places(self, features: FeatureSet) -> list[int]:
+        """Which bits here these features are, whatever they weigh.
+
+        Raises:
+            KeyError: one is not here.
+        """
+        return [self._place[feature.predicates] for feature in features]
+
+    @cached_property
+    def _place(self) -> dict[tuple[Predicate, ...], int]:
+        return {feature.predicates: i for i, feature in enumerate(self.features)}
+
     def matrix(self, queries: Sequence[Query]) -> Bits:
         """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].
 
@@ -108,3 +120,13 @@ class FeatureSet(Record):
                 rows[root] = np.array([subsumes(f.predicates, root) for f in self.features], dtype=np.bool_)
             matrix[q] = rows[root]
         return matrix
+
+
+def all_features(sets: Sequence[FeatureSet]) -> FeatureSet:
+    """The features of several sets with the same settings, each once, in order of appearance.
+
+    Raises:
+        IndexError: there is no set.
+    """
+    by_predicates = {feature.predicates: feature for each in sets for feature in each}
+    return replace(sets[0], features=tuple(by_predicates.values()))

@@ -83,6 +83,7 @@ class WriteJob:
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
         late: rows that come to others, which are few, get smaller blocks.
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
+        sized: whether they are; a rehearsal without has blocks of no bytes.
         lent: the table's keys, as :class:`TableFiles` has them.
         only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
             these alone, and what guides them.
@@ -98,6 +99,7 @@ class WriteJob:
     numbers: tuple[int, ...]
     at: Callable[[str], None] | None = None
     rehearsal: bool = False
+    sized: bool = True
     late: bool = False
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
@@ -249,7 +251,9 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
 
     content, stored = content_of(plan, segment.table, file), list(file.columns)
     if job.rehearsal:
-        sizes, sums, tid_sums = estimate_sizes(content, routing.offsets, plan.codec), None, None
+        none = np.zeros(n_blocks, dtype=np.int64)
+        sizes = estimate_sizes(content, routing.offsets, plan.codec) if job.sized else dict.fromkeys(stored, none)
+        sums, tid_sums = None, None
         places = [FilePlace(new_path(), n_blocks, None)]
     else:
         sizes, places = _write_parquet(job, new_path, content, routing.offsets)

@@ -23,7 +23,7 @@ from layoutopt.methods.proposals import FEATURES, PlanningInput
 from layoutopt.methods.registry import is_counted
 from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.feature import FeatureSet
+from layoutopt.model.feature import all_features
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -266,8 +266,7 @@ def evaluation_on(
     documents = [document for fold in folds for document in fold.documents.values()]
     one = documents[0]
     partition_by = None if settings.partition_by is None else one.schema.find(settings.partition_by).name
-    by_predicates = {feature.predicates: feature for each in documents for feature in each.features}
-    features = FeatureSet(tuple(by_predicates.values()), one.features.settings)
+    features = all_features([each.features for each in documents])
     say("drawing rows to try plans on")
     with translate_spark_errors(repr(settings.source)):
         sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows)

@@ -24,7 +24,6 @@ from layoutopt.model.arrays import Floats, Ints, Words
 from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
@@ -86,10 +85,6 @@ class RowSample:
     features: FeatureSet
     segments: tuple[SampledSegment, ...]
 
-    def places(self, features: FeatureSet) -> list[int]:
-        """Which bits these features are."""
-        return [self._place[feature.predicates] for feature in features]
-
     def unit(self, columns: tuple[str, ...], block_rows: int, codec: str, seed: int) -> Unit:
         """What a cell of each column and a tid take in blocks of that size, measured on one of the segments."""
         key = (columns, block_rows, codec, seed)
@@ -102,10 +97,6 @@ class RowSample:
     @cached_property
     def _units(self) -> dict[tuple[tuple[str, ...], int, str, int], Unit]:
         return {}
-
-    @cached_property
-    def _place(self) -> dict[tuple[Predicate, ...], int]:
-        return {feature.predicates: i for i, feature in enumerate(self.features)}
 
 
 def draw_sample(
@@ -184,7 +175,7 @@ def histograms_of(
     shares = feature_shares(features, queries)
     found = []
     for segment in sample.segments:
-        words, _, counts = distinct(project(segment.words, sample.places(features)))
+        words, _, counts = distinct(project(segment.words, sample.features.places(features)))
         counts = np.maximum(1, np.rint(counts * segment.scale)).astype(np.int64)
         vectors = VectorCounts(words, counts, len(features))
         reached = reaching(queries, schema, segment.table)
@@ -313,7 +304,8 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
     tables, rows, blocks = [], [], []
     for number, segment in enumerate(sample.segments):
         small, key = scaled(plan, segment.scale), f"{number}"
-        job = WriteJob(small, shares, "sampled", load_id, number << 32, (key,), (0,), rehearsal=True)
+        at = "sampled", load_id, number << 32, (key,), (0,)
+        job = WriteJob(small, shares, *at, rehearsal=True, sized=False)  # bytes are counted by cells
         (written,) = write_segment(job, _gathered(sample, segment, plan).to_batches())
         tables.append(pa.ipc.open_stream(written["blocks"][0].as_py()).read_all())
         n_segments = segment.partition_rows / segment.rows
@@ -327,7 +319,7 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
 
 def _gathered(sample: RowSample, segment: SampledSegment, plan: Plan) -> pa.Table:
     """The rows of a segment as a task of a load gets them."""
-    words = project(segment.words, sample.places(plan.features)).view(np.int64)
+    words = project(segment.words, sample.features.places(plan.features)).view(np.int64)
     rows = segment.table.select(list(plan.schema.names))
     rows = rows.append_column(POSITION, pa.array(np.arange(rows.num_rows)))
     rows = rows.append_column(SEGMENT, pa.array(np.zeros(rows.num_rows, dtype=np.int32)))

@@ -28,11 +28,13 @@ from layoutopt.inspect.work import work_of
 from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.engine_costs import Work
+from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query
 from layoutopt.model.sequences import spread
 from layoutopt.model.types import quoted
+from layoutopt.model.vectors import project
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.featurize import feature_words
@@ -136,7 +138,7 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
 
     Args:
         rows: the source.
-        trials: of the same source, partitions, segments and features.
+        trials: of the same source, partitions and segments; each may have features of its own.
         queries: what they are judged by.
     """
     first = trials[0].plan
@@ -146,31 +148,32 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     if not segments or not held:
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
     jobs = [_job(trial.plan, held) for trial in trials]
-    wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
+    features = all_features([trial.plan.features for trial in trials])
+    wanted = (*held, POSITION, SEGMENT, *word_names(len(features)))
     middle = len(segments) // 2
     layouts = [trial.plan.scheme.layouts for trial in trials]
     searched_in = [middle if trial.search else None for trial in trials]
-    task = partial(_rehearse, jobs, searched_in, layouts, tuple(queries), shares)
+    task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), shares)
     with compiled_in_parts(rows.sparkSession):
-        words = feature_words(of_segments, first.features.features).select(*(quoted(name) for name in wanted))
+        words = feature_words(of_segments, features.features).select(*(quoted(name) for name in wanted))
         found = map_segments(words, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), partition_rows)
-    sample = _few_rows(rows, first, tried, held)
+    sample = _few_rows(rows, first, features, tried, held)
     return [
         _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries)
         for number, trial in enumerate(trials)
     ]
 
 
-def _few_rows(rows: DataFrame, plan: Plan, tried: Tried, held: Sequence[str]) -> RowSample | None:
+def _few_rows(rows: DataFrame, plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> RowSample | None:
     """A few rows of each partition; None where a segment of each was tried."""
     if tried.is_everywhere:
         return None
     values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), _MOST_PARTITIONS)))
     few = _SAMPLED_ROWS // len(values)
     partition_rows = {value: tried.partition_rows[value] for value in values}
-    return draw_sample_of(rows, plan.features, plan.partition_by, plan.segment_rows, partition_rows, few, held)
+    return draw_sample_of(rows, features, plan.partition_by, plan.segment_rows, partition_rows, few, held)
 
 
 def _of_table(
@@ -275,21 +278,26 @@ def _at(up_to: Ints, share: float) -> int:
 
 def _rehearse(
     jobs: Sequence[WriteJob],
+    features: FeatureSet,
     searched_in: Sequence[int | None],
     layouts: Sequence[Sequence[Layout]],
     queries: Sequence[Query],
     shares: int,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out, or for each of its share."""
+    """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out, or for each of its share.
+
+    The rows' vectors are over ``features``, of which each plan has some.
+    """
     try:
-        segment = gather_segment(jobs[0].plan, batches)
+        segment = gather_segment(replace(jobs[0].plan, features=features), batches)
         if segment is None:
             return
         number_of, share = divmod(segment.id, shares)
         for number in range(share, len(jobs), shares):
             job = jobs[number]
-            tried = rehearse_one(job, replace(segment, id=0), searched_in[number] == number_of)
+            words = project(segment.words, features.places(job.plan.features))
+            tried = rehearse_one(job, replace(segment, id=0, words=words), searched_in[number] == number_of)
             before = bytes_of(tried.table, job.plan, queries)
             after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
             work = works_of(tried.table, layouts[number], queries)

@@ -329,3 +329,21 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
     apart = [rehearse_segments(rows_of_source, [trial], doc.queries)[0] for trial in plans]
     assert rehearse_segments(rows_of_source, plans, doc.queries) == apart
     assert all(one.stored > 0 for one in apart)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("partition_by", [None, "day"])
+def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partition_by: str | None) -> None:
+    rows_of_source = simple_rows(spark, 400)
+    doc = simple_document(rows_of_source)
+    some = [range(len(doc.features) - 1), range(len(doc.features) - 1, 0, -1)]
+    folds = [Fold({1: replace(doc, features=doc.features.only(kept))}, doc.queries) for kept in some]
+    settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, method="sop", partition_by=partition_by)
+    evaluation = evaluation_on(rows_of_source, settings, folds, lambda sentence: None)
+    evaluation.score(settings, 1)
+    (trial,) = evaluation.evaluated
+    plans = [Trial(plan, search=False) for plan in trial.plans]
+    apart = [rehearse_segments(rows_of_source, [plan], doc.queries)[0] for plan in plans]
+    assert apart[0].read != apart[1].read
+    assert rehearse_segments(rows_of_source, plans, doc.queries) == apart
+    assert evaluation.score_again([trial])
