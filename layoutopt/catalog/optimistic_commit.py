@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.paths import load_folder, snapshot_path
+from layoutopt.catalog.paths import load_folder, load_of, snapshot_path
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -113,9 +113,14 @@ def check_no_tombstone(files: TableFiles, history: Iterable[Snapshot], change: C
 
 
 def names_of(entries: Iterable[PartitionEntry], written: Iterable[str]) -> frozenset[str]:
-    """What partitions need and a vacuum may remove: their folders, blocks and vectors, and the data and index files."""
+    """What partitions need and a vacuum may remove: folders of loads, blocks and vectors, and the data and index files.
+
+    Files of an entry may lie in folders of older loads than its own, of which a vacuum gives up whole ones.
+    """
+    written = list(written)
+    folders = {load_folder(*load) for load in map(load_of, written) if load is not None}
     of_entries = (path for entry in entries for path in (load_folder(entry.key, entry.load_id), *entry.catalog_files))
-    return frozenset([*of_entries, *written])
+    return frozenset([*of_entries, *written, *folders])
 
 
 def contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str, Deletes | None]]]:

@@ -113,7 +113,10 @@ class OptimizeSettings(VerbSettings):
         description="fold in deleted rows of partitions of which at least this share of rows is deleted; 0: of all",
     )
     budget_bytes: int | None = Field(
-        None, ge=1, description="rewrite at most so many bytes, the best gain a byte first"
+        None,
+        ge=1,
+        description="rewrite at most so many bytes, the best gain a byte first; of partitions of several layouts "
+        "perhaps some layouts alone, beside those that are there",
     )
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
     dry_run: bool = Field(False, description="only say what would be rewritten, and why")

@@ -1,9 +1,25 @@
-"""Partitions that could be written anew, and which of them a budget is spent on."""
+"""Partitions that could be written anew, and which of them, or of their layouts, a budget is spent on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some layouts of a partition, which could be written alone.
+
+    Attributes:
+        level: which; parts of a higher level have those of the lower ones.
+        bytes: what is written, about.
+        gain: the bytes that the log's queries together read less of the partition afterwards, about.
+    """
+
+    level: int
+    bytes: int
+    gain: float
 
 
 @dataclass(frozen=True)
@@ -18,6 +34,7 @@ class Candidate:
         gain: the bytes that the log's queries together read less of it afterwards, about; may be negative.
         read: the bytes that they read of it now.
         deleted: of the rows in its files, the share that is deleted.
+        parts: what of it could be written alone.
     """
 
     key: str
@@ -27,6 +44,24 @@ class Candidate:
     gain: float
     read: float = 0.0
     deleted: float = 0.0
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True)
+class Move:
+    """One more thing to be written of a candidate.
+
+    Attributes:
+        key: the candidate's.
+        part: some layouts; None for all of it, in the place of what was to be written before.
+        bytes: that are written more than before.
+        gain: that is gained more.
+    """
+
+    key: str
+    part: Part | None
+    bytes: int
+    gain: float
 
 
 def best_first(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -34,34 +69,71 @@ def best_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda one: (-one.gain / max(1, one.bytes), one.key))
 
 
-def within(candidates: Sequence[Candidate], budget: float | None) -> tuple[str, ...]:
-    """The keys of the candidates that a budget is spent on, in their order; one that does not fit is passed over.
+def moves(candidates: Iterable[Candidate]) -> list[Move]:
+    """All that could be written, the best gain for each byte first; each move of a candidate follows its others.
+
+    Of what could be written of one candidate, that is left out which gains less than a mixture of less and more of it.
+
+    >>> one = Candidate("a", 1, True, 50, 90.0, parts=(Part(0, 10, 50.0), Part(1, 20, 55.0)))
+    >>> [(move.part and move.part.level, move.bytes, move.gain) for move in moves([one])]
+    [(0, 10, 50.0), (None, 40, 40.0)]
+    """
+    found = [move for one in candidates for move in _moves(one)]
+    return sorted(found, key=lambda move: (-move.gain / max(1, move.bytes), move.key))
+
+
+def _moves(one: Candidate) -> Iterator[Move]:
+    options = [(part.bytes, part.gain, part) for part in one.parts if part.bytes < one.bytes]
+    hull: list[tuple[int, float, Part | None]] = [(0, 0.0, None)]
+    for size, gain, part in [*sorted(options, key=lambda of: (of[0], -of[1])), (one.bytes, one.gain, None)]:
+        if gain <= hull[-1][1] and (part is not None or len(hull) > 1):
+            continue
+        while len(hull) > 1 and _slope(hull[-1], size, gain) >= _slope(hull[-2], *hull[-1][:2]):
+            hull.pop()
+        hull.append((size, gain, part))
+    for (size, gain, _), (more_size, more_gain, part) in pairwise(hull):
+        yield Move(one.key, part, more_size - size, more_gain - gain)
+
+
+def _slope(last: tuple[int, float, Part | None], size: int, gain: float) -> float:
+    return (gain - last[1]) / max(1, size - last[0])
+
+
+def within(candidates: Sequence[Candidate], budget: float | None) -> Mapping[str, Part | None]:
+    """The keys of the candidates that a budget is spent on, and what of each is written alone; None is all of it.
 
     Args:
         candidates: the best first.
-        budget: the bytes that may be written; None is as many as there are.
+        budget: the bytes that may be written; None is as many as there are. What does not fit is passed over.
     """
-    chosen, written = [], 0
-    for one in candidates:
-        if budget is None or written + one.bytes <= budget:
-            chosen.append(one.key)
-            written += one.bytes
-    return tuple(chosen)
+    if budget is None:
+        return dict.fromkeys(one.key for one in candidates)
+    chosen: dict[str, Part | None] = {}
+    left, passed = budget, set()
+    for move in moves(candidates):
+        if move.key in passed:
+            continue
+        if move.bytes > left:
+            passed.add(move.key)
+            continue
+        chosen[move.key] = move.part
+        left -= move.bytes
+    return chosen
 
 
 def regained(candidates: Sequence[Candidate]) -> list[tuple[int, float]]:
     """The curve of what is regained over what is written: bytes written so far, and the share of all gains by then.
 
     Args:
-        candidates: the best first; those that gain nothing are left out.
+        candidates: those that gain nothing are left out.
 
     >>> regained([Candidate("a", 1, True, 10, 30.0), Candidate("b", 1, True, 20, 10.0)])
     [(0, 0.0), (10, 0.75), (30, 1.0)]
     """
-    gaining = [one for one in candidates if one.gain > 0]
-    total = sum(one.gain for one in gaining)
+    gaining = [move for move in moves(candidates) if move.gain > 0]
+    total = sum(move.gain for move in gaining)
     curve, written, gained = [(0, 0.0)], 0, 0.0
-    for one in gaining:
-        written, gained = written + one.bytes, gained + one.gain
+    for move in gaining:
+        written, gained = written + move.bytes, gained + move.gain
         curve.append((written, gained / total))
     return curve

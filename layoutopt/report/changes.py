@@ -84,6 +84,9 @@ def print_optimize(console: Console, report: OptimizeReport) -> None:
         plan = "another" if one.older_plan else "this"
         table.add_row(Text(printable(one.key)), plan, str(one.entries), *cells, _fate(report, one.key))
     console.print(table)
+    for key, layouts in report.alone.items():
+        said = "; ".join(", ".join(columns) for columns in layouts)
+        console.print(Text(printable(f"Of partition {key} only layouts of these columns: {said}")))
     if not report.chosen:
         console.print("None of them is worth it, or fits the budget: nothing to do")
     for load in report.loads:
@@ -95,7 +98,8 @@ def _fate(report: OptimizeReport, key: str) -> str:
         return "changed by somebody else meanwhile"
     if key not in report.chosen:
         return ""
-    return "written" if report.loads else "to be written"
+    done = "written" if report.loads else "to be written"
+    return f"{len(report.alone[key])} layouts {done}" if key in report.alone else done
 
 
 def _signed(amount: float) -> str:

@@ -27,7 +27,7 @@ def plot_regained(curve: Sequence[tuple[float, float]], path: Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.plot([100 * written for written, _ in curve], [100 * gained for _, gained in curve], marker=".")
-    axes.plot([0, 100], [0, 100], linestyle="--", color="grey", label="if all partitions gained alike")
+    axes.plot([0, 100], [0, 100], linestyle="--", color="grey", label="if every byte gained alike")
     axes.set(xlabel="% of the table's bytes written anew", ylabel="% of what can be regained", xlim=(0, 100))
     axes.set(ylim=(0, 102))
     axes.legend(loc="lower right", frameon=False)

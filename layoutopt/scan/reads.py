@@ -119,12 +119,12 @@ def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:
     if not any(one.any() for one in deleted):
         return read, None
     both = list(zip(read.pruned, deleted, strict=True))
-    clean = tuple(_without(plan, gone) for plan, gone in both)
-    return replace(read, pruned=clean), replace(read, pruned=tuple(_without(plan, ~gone) for plan, gone in both))
+    clean = tuple(without(plan, gone) for plan, gone in both)
+    return replace(read, pruned=clean), replace(read, pruned=tuple(without(plan, ~gone) for plan, gone in both))
 
 
-def _without(plan: PrunedPlan, left_out: Bits) -> PrunedPlan:
-    """The plan's part of a read without some blocks, bool[n]."""
+def without(plan: PrunedPlan, left_out: Bits) -> PrunedPlan:
+    """A plan's part of a read without some blocks, bool[n]: they are neither read nor skipped."""
     outcome = np.where(plan.read & left_out, PruneOutcome.OTHER_LAYOUT, plan.outcome).astype(np.int8)
     return replace(plan, outcome=outcome)
 

@@ -38,8 +38,13 @@ class GatheredSegment:
     computed: Mapping[Expr, pa.ChunkedArray] = field(default_factory=dict)
 
 
-def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
+def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True) -> GatheredSegment | None:
     """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
+
+    Args:
+        plan: the plan.
+        batches: of the rows.
+        whole: whether they have all columns of the plan's schema; else those that they have are taken.
 
     Raises:
         BoundError: more rows came than a segment may have, or rows of several segments.
@@ -59,7 +64,8 @@ def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSeg
     ids = pa.compute.unique(table[SEGMENT]).to_pylist()
     if len(ids) != 1:
         raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
-    columns = _roomy(_nullable_within(table.select(list(plan.schema.names))))
+    names = [name for name in plan.schema.names if whole or name in table.column_names]
+    columns = _roomy(_nullable_within(table.select(names)))
     computed = left_to_spark(spec.subject for spec in plan.indexes)
     values = {
         expr: table[name]

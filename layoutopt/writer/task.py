@@ -54,7 +54,9 @@ WHOLE, REST = 0, 1
 
 # What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
 # ``tid_sums``: of each layout and column of the schema, from the segment's rows before they were put into blocks.
-RESULT_SCHEMA = "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>"
+RESULT_SCHEMA = (
+    "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>, also binary"
+)
 _RESULT = pa.schema(
     [
         ("segment", pa.int32()),
@@ -62,6 +64,7 @@ _RESULT = pa.schema(
         ("joined_vectors", pa.int64()),
         ("blocks", pa.binary()),
         ("tid_sums", pa.list_(pa.list_(pa.int64()))),
+        ("also", pa.binary()),
     ]
 )
 
@@ -83,6 +86,9 @@ class WriteJob:
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
         sized: whether they are; a rehearsal without has blocks of no bytes.
         lent: the table's keys, as :class:`TableFiles` has them.
+        only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
+            these alone, and what guides them.
+        also: what else is measured of a segment's rows; its answer is given back as it is.
     """
 
     plan: Plan
@@ -97,6 +103,8 @@ class WriteJob:
     sized: bool = True
     late: bool = False
     lent: tuple[TableKeys, ...] | None = None
+    only: tuple[int, ...] | None = None
+    also: Callable[[GatheredSegment], bytes] | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -111,7 +119,7 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
     """
     try:
-        segment = gather_segment(job.plan, batches)
+        segment = gather_segment(job.plan, batches, whole=job.only is None)
         if segment is not None:
             yield _result(job, segment)
     except OSError as error:
@@ -149,6 +157,8 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
     reached = queries_reaching(job.plan, segment.table)
     plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
     for index, layout in enumerate(plan.scheme.layouts):
+        if job.only is not None and index not in job.only:
+            continue
         guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached)
         routing = route(plan, layout, segment.table, segment.words, guides)
         first = job.first_block + segment.id * job.blocks_a_segment + index * plan.segment_rows
@@ -164,7 +174,8 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
 def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
     """Write a segment's files: its blocks (see ``blocks_with_indexes``), and the most vectors joined in a layout."""
     written = [(write_file(job, segment, file), file.routing.joined_vectors) for file in route_segment(job, segment)]
-    return pa.concat_tables([table for table, _ in written]), max(count for _, count in written)
+    empty = blocks_with_indexes(job.plan).empty_table()
+    return pa.concat_tables([empty, *(table for table, _ in written)]), max((count for _, count in written), default=0)
 
 
 def stream_of(blocks: pa.Table) -> bytes:
@@ -179,33 +190,40 @@ def _result(job: WriteJob, segment: GatheredSegment) -> pa.RecordBatch:
     blocks, joined = write_layouts(job, segment)
     if job.at is not None:
         job.at("segment-written")
-    tid_sums = [] if job.rehearsal else _tid_sums(job.plan, segment)
-    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums]]
+    tid_sums = [] if job.rehearsal else _tid_sums(job, segment)
+    also = None if job.also is None else job.also(segment)
+    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums], [also]]
     arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
-def _tid_sums(plan: Plan, segment: GatheredSegment) -> list[list[int | None]]:
+def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]:
     """What the layouts' columns must sum to as hash(tid, value): from the rows as they came, whose places are the tids.
 
-    By layout and column of the schema; None where a layout stores no row of the column. Empty where there are no tids.
+    By layout and column of the schema; None where a layout stores no row of the column, or is not written. Empty where
+    there are no tids. Where only some layouts are written, a last item has the sums over all rows of what came.
     """
+    plan = job.plan
     if not plan.scheme.has_tids:
         return []
     # A column that stands in several layouts is hashed once; None is all rows, which need not be picked out.
     present = [None if layout.is_undivided else present_rows(layout, segment.words) for layout in plan.scheme.layouts]
     positions = Positions(np.arange(segment.table.num_rows))
     sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
+    whole: list[int | None] = []
     for column in plan.schema.columns:
-        hashes = value_hashes(segment.table[column.name], column.type)
+        here = column.name in segment.table.column_names
+        hashes = value_hashes(segment.table[column.name], column.type) if here else None
         at_tids = None if hashes is None else positions.hashes(scrambled(hashes))
-        for layout, held, of_layout in zip(plan.scheme.layouts, present, sums, strict=True):
+        whole.append(None if at_tids is None else int(at_tids.sum(dtype=np.int64)))
+        for number, (layout, held) in enumerate(zip(plan.scheme.layouts, present, strict=True)):
             rows = None if column.name in layout.master else held
             # of no rows there is no block to compare with
-            stored = column.name in layout.columns and (rows is None or rows.any())
+            written = job.only is None or number in job.only
+            stored = written and column.name in layout.columns and (rows is None or rows.any())
             summed = at_tids if at_tids is None or rows is None else at_tids[rows]
-            of_layout.append(int(summed.sum(dtype=np.int64)) if summed is not None and stored else None)
-    return sums
+            sums[number].append(int(summed.sum(dtype=np.int64)) if summed is not None and stored else None)
+    return sums if job.only is None else [*sums, whole]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from layoutopt.catalog.commit import ensure_table_root
+from layoutopt.catalog.optimistic_commit import names_of
 from layoutopt.catalog.restore import RESTORE_POINTS, restore
 from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -82,3 +83,8 @@ def test_every_point_is_reached_in_order(files: TableFiles) -> None:
     reached: list[str] = []
     restore(files, 0, at=reached.append)
     assert tuple(reached) == RESTORE_POINTS
+
+
+def test_what_names_a_file_needs_its_folder_whoever_wrote_it() -> None:
+    # Where a layout was written alone, the entry's other files are of an older load, whose folder may be given up.
+    assert {"data/1994/a", "data/1994/a/layout-0/0-x.parquet"} <= names_of([], ["data/1994/a/layout-0/0-x.parquet"])

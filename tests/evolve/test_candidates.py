@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.evolve.candidates import Candidate, best_first, regained, within
+from layoutopt.evolve.candidates import Candidate, Part, best_first, moves, regained, within
 
+PARTS = st.lists(st.builds(Part, st.integers(0, 9), st.integers(1, 100), st.floats(-9, 99)), max_size=4).map(tuple)
 CANDIDATES = st.lists(
-    st.builds(Candidate, st.text("abc", max_size=3), st.just(1), st.booleans(), st.integers(0, 100), st.floats(-9, 99)),
+    st.builds(
+        Candidate,
+        st.text("abc", max_size=3),
+        st.just(1),
+        st.booleans(),
+        st.integers(0, 100),
+        st.floats(-9, 99),
+        parts=PARTS,
+    ),
     max_size=12,
+    unique_by=lambda one: one.key,
 )
 
 
+def written(one: Candidate, chosen: Mapping[str, Part | None]) -> int:
+    """The bytes of what was chosen of a candidate."""
+    if one.key not in chosen:
+        return 0
+    part = chosen[one.key]
+    return one.bytes if part is None else part.bytes
+
+
 @given(CANDIDATES, st.none() | st.floats(0, 400))
-def test_the_budget_is_kept_and_nothing_that_fits_is_left(candidates: list[Candidate], budget: float | None) -> None:
+def test_the_budget_is_kept_and_no_partition_that_fits_is_left(
+    candidates: list[Candidate], budget: float | None
+) -> None:
     chosen = within(best_first(candidates), budget)
     if budget is None:
-        assert chosen == tuple(one.key for one in best_first(candidates))
+        assert list(chosen.items()) == [(one.key, None) for one in best_first(candidates)]
         return
-    left = list(chosen)
-    written = 0
-    for one in best_first(candidates):
-        if left and left[0] == one.key and written + one.bytes <= budget:
-            written += one.bytes
-            left.pop(0)
-        else:
-            assert written + one.bytes > budget
-    assert not left
-    assert written <= budget
+    left = budget - sum(written(one, chosen) for one in candidates)
+    assert left >= 0
+    for one in candidates:
+        assert one.key in chosen or min([one.bytes, *(part.bytes for part in one.parts)]) > left or one.parts
+        part = chosen.get(one.key)
+        if part is not None:
+            assert part in one.parts
+            assert part.bytes < one.bytes
+            assert part.gain > 0
+
+
+@given(CANDIDATES)
+def test_moves_lead_to_all_of_a_candidate_unless_a_part_gains_more(candidates: list[Candidate]) -> None:
+    for one in candidates:
+        found = moves([one])
+        ends = [one.gain, *(part.gain for part in one.parts if part.bytes < one.bytes)]
+        assert sum(move.gain for move in found) == pytest.approx(max(ends) if one.parts and max(ends) > 0 else one.gain)
+        slopes = [move.gain / max(1, move.bytes) for move in found]
+        assert slopes == sorted(slopes, reverse=True)
 
 
 @given(CANDIDATES)

@@ -31,7 +31,8 @@ from layoutopt.spark.core.source import hash_column
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.session.read import schema_ddl, segment_numbers
 
-_SEGMENT: Final = "_w_segment"
+SEGMENT_NUMBER: Final = "_w_segment"
+"""Of a row with its place: the number of its segment among those that are read."""
 _FOUND: Final = "segment int, rows bigint, places binary, sums array<bigint>"
 
 
@@ -105,7 +106,7 @@ class Placed:
         """
         names = self.read.table.schema.names
         hashes = [hash_column(of.name, of.dataType) for of in self.numbered.schema.fields if of.name in names]
-        collected = map_in_workers(self.numbered.select(_SEGMENT, PLACE, *hashes), _collect, _FOUND)
+        collected = map_in_workers(self.numbered.select(SEGMENT_NUMBER, PLACE, *hashes), _collect, _FOUND)
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
             found = collected.toArrow()
         numbers = sorted(set(found["segment"].to_pylist()))
@@ -147,7 +148,7 @@ def _numbered(spark: SparkSession, read: TableRead, places: Sequence[_Place]) ->
     of_tids = [place.source.plan.scheme.has_tids for place in places]
     columns = list(read.columns)
     files = read.table.catalog.files.for_tasks()
-    schema = schema_ddl([*columns, Column(PLACE, "bigint"), Column(_SEGMENT, "int")])
+    schema = schema_ddl([*columns, Column(PLACE, "bigint"), Column(SEGMENT_NUMBER, "int")])
     if not places:
         return spark.createDataFrame([], schema)
     reader = _reader(files, segments, of_tids, columns, read.scan.filter.root)
@@ -160,7 +161,7 @@ def _reader(
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        names = [*(column.name for column in columns), PLACE, _SEGMENT]
+        names = [*(column.name for column in columns), PLACE, SEGMENT_NUMBER]
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             wanted = [*columns, Column(TID if of_tids[number] else PLACE, "bigint")]
             for rows in read_segments(files, [segments[number]], wanted, condition=condition, checked=checked):

@@ -3,7 +3,8 @@
 A partition is worth writing anew where it lies in several entries (rows were appended), has many deleted rows in its
 files, or lies in another plan than the one that is wanted: the table's newest, a given one, or one for the queries of a
 recent log. What queries read of it now is known from the catalog to the byte; what they would read afterwards is told
-by the partitions that are as wanted, or by the rehearsal of a fresh plan.
+by the partitions that are as wanted, or by the rehearsal of a fresh plan. Within a budget some layouts of a partition
+may be written alone, and the others stay.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from layoutopt.inspect.status import DELETED_SHARE
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publications_of, published_after
 from layoutopt.scan.table import Table, open_own_table
+from layoutopt.spark.changing.alone import Alone, write_alone
+from layoutopt.spark.changing.levels import Level, Parts, parts_of
 from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import rewrite
 from layoutopt.spark.changing.target import Target, target_of
@@ -47,6 +50,7 @@ class OptimizeReport:
         bytes: of the whole table.
         candidates: partitions that are not as that plan wants them, the best gain a byte first.
         chosen: the keys of those that are worth it, and within the budget.
+        alone: by key of those of which only some layouts are to be written, the columns of these.
         loads: one a partition that was written, in their order; none in a dry run.
         overtaken: the keys of those that somebody else changed meanwhile; they were left as those have them.
         prospects: by partition what speaks for writing it, where that was asked (``--auto``).
@@ -60,6 +64,7 @@ class OptimizeReport:
     loads: tuple[LoadReport, ...] = ()
     overtaken: tuple[str, ...] = ()
     prospects: Mapping[str, Prospect] = field(default_factory=dict)
+    alone: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
     @property
     def curve(self) -> list[tuple[float, float]]:
@@ -100,26 +105,36 @@ def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, lo
     target = target_of(spark, table, newest, settings, say)
     candidates = candidates_of(table, target)
     asked = [one for one in candidates if not settings.partition or one.key in settings.partition]
+    budget = _budget(sum(entry.bytes for entry in table.catalog.partitions), settings)
     found: dict[str, Prospect] = {}
+    parts = Parts()
     if settings.auto:
         found = _prospects(table, target, asked, settings)
         worth = [one for one in asked if _is_due(one, found[one.key], settings)]
     else:
+        if budget is not None or settings.plot is not None:
+            say("rehearsing layouts that could be written alone")
+            parts = parts_of(spark, table, target, asked, LEAST_GAIN)
+            candidates, asked = parts.of(candidates), parts.of(asked)
         worth = [one for one in asked if settings.partition or is_worth(one, settings.deleted_share)]
-    total = sum(entry.bytes for entry in table.catalog.partitions)
-    chosen = within(worth, _budget(total, settings))
+    chosen = within(worth, budget)
     loads, overtaken = [], []
-    for number, key in enumerate(() if settings.dry_run else chosen):
+    for number, (key, part) in enumerate(() if settings.dry_run else chosen.items()):
         say(f"partition {key}, {number + 1} of {len(chosen)}")
+        level = None if part is None else parts.levels[key][part.level]
         try:
-            written = _write_anew(spark, settings.table_path, target.plan, key, Stages(say, log))
+            written = _write(spark, settings.table_path, target.plan, key, level, Stages(say, log))
         except CommitConflictError:
             overtaken.append(key)
             continue
         if written is not None:
             loads.append(written)
+    total = sum(entry.bytes for entry in table.catalog.partitions)
+    alone = {key: parts.levels[key][part.level].columns for key, part in chosen.items() if part is not None}
     done = tuple(loads), tuple(overtaken)
-    return OptimizeReport(settings.table_path, target.plan.digest, total, tuple(candidates), chosen, *done, found)
+    return OptimizeReport(
+        settings.table_path, target.plan.digest, total, tuple(candidates), tuple(chosen), *done, found, alone
+    )
 
 
 def candidates_of(table: Table, target: Target) -> list[Candidate]:
@@ -163,7 +178,7 @@ def is_worth(one: Candidate, deleted_share: float = DELETED_SHARE) -> bool:
     # Entries are joined in any case: what many small files cost is not in the bytes of their columns.
     if one.entries > 1 or (one.deleted and one.deleted >= deleted_share):
         return True
-    return one.older_plan and one.gain > LEAST_GAIN * one.read
+    return one.older_plan and (one.gain > LEAST_GAIN * one.read or bool(one.parts))
 
 
 def _check(table: Table, settings: OptimizeSettings) -> None:
@@ -202,8 +217,10 @@ def _cost(one: Candidate, settings: OptimizeSettings) -> float:
     return settings.write_cost * max(1, one.bytes)
 
 
-def _write_anew(spark: SparkSession, path: str, plan: Plan, key: str, watch: Stages) -> LoadReport | None:
-    """One partition's rows by a plan; None where somebody else has done it, or taken the partition away.
+def _write(
+    spark: SparkSession, path: str, plan: Plan, key: str, level: Level | None, watch: Stages
+) -> LoadReport | None:
+    """One partition's rows by a plan, or some of its layouts; None where somebody else has done it, or taken it away.
 
     Raises:
         CommitConflictError: somebody else changed the partition meanwhile.
@@ -212,6 +229,9 @@ def _write_anew(spark: SparkSession, path: str, plan: Plan, key: str, watch: Sta
     entries = place.table.catalog.snapshot.by_key.get(key, ())
     if not entries or is_as_wanted(entries, plan):
         return None
+    if level is not None:
+        (entry,) = level.still_of(entries)
+        return write_alone(place, Alone(entry, level.plan, level.kept), watch)
     rows = rows_of_entries(spark, place.table, entries)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
     content = content_of_entries(entries)

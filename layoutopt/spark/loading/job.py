@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -93,23 +93,33 @@ class Loading:
     basis: Basis
 
 
-def fresh_load_id(base: Snapshot | None) -> str:
-    """A new load id whose blocks' numbers no load of the snapshot has."""
+def fresh_load_id(base: Snapshot | None, blocks: Collection[int] = ()) -> str:
+    """A new load id whose blocks' numbers no load of the snapshot has, nor any of the loads of some other blocks."""
     taken = set() if base is None else {_mark(entry.load_id) for entry in base.partitions}
+    taken |= {number >> _NUMBER_BITS for number in blocks}
     while True:
         load_id = new_load_id()
         if _mark(load_id) not in taken:
             return load_id
 
 
-def _check_block_numbers(one: Loading) -> None:
-    """Refuse a load whose blocks might take the numbers of another load's."""
-    most = (1 << _NUMBER_BITS) // (max(1, len(one.segments)) * len(one.plan.scheme.layouts))
-    if one.plan.segment_rows > most:
+def check_block_numbers(plan: Plan, segments: int) -> None:
+    """Refuse a load of so many segments whose blocks might take the numbers of another load's.
+
+    Raises:
+        BoundError: they might.
+    """
+    most = (1 << _NUMBER_BITS) // (max(1, segments) * len(plan.scheme.layouts))
+    if plan.segment_rows > most:
         raise BoundError(
-            f"with segment_rows {one.plan.segment_rows} the blocks of {len(one.segments)} segments can't be numbered; "
+            f"with segment_rows {plan.segment_rows} the blocks of {segments} segments can't be numbered; "
             f"plan with at most {most}"
         )
+
+
+def first_block(load_id: str) -> int:
+    """The least number that a block of a load may have; no other load's has the same upper bits."""
+    return _mark(load_id) << _NUMBER_BITS
 
 
 def _mark(load_id: str) -> int:
@@ -124,7 +134,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         SourceError: a file of the source is damaged.
     """
     plan = one.plan
-    _check_block_numbers(one)
+    check_block_numbers(plan, len(one.segments))
     empty = blocks_with_indexes(plan).empty_table()
     if not one.segments:
         return Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})
@@ -133,7 +143,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         shares=feature_shares(plan.features, plan.queries),
         root=one.files.full_path(""),
         load_id=one.load_id,
-        first_block=_mark(one.load_id) << _NUMBER_BITS,
+        first_block=first_block(one.load_id),
         keys=tuple(one.names.key(segment.value) for segment in one.segments),
         numbers=tuple(segment.number for segment in one.segments),
         at=in_task,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -21,13 +21,19 @@ from layoutopt.config.changing import (
     UpdateSettings,
 )
 from layoutopt.config.settings import LoadSettings
-from layoutopt.model.layout import ByVectors, Layout, Scheme
-from layoutopt.scan.table import open_table
+from layoutopt.evolve.mixed import mixed
+from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
+from layoutopt.model.predicates import Filter
+from layoutopt.scan.table import open_own_table, open_table
+from layoutopt.spark.changing.alone import Alone, can_stand_alone, write_alone
 from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.changing.merge import merge_by
+from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rows import delete_by, update_by
 from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.core.stages import Stages, silent
 from layoutopt.spark.loading.loads import load_by
 from tests.spark.tables import document, is_value, plan_of
 
@@ -178,6 +184,23 @@ class Living:
     def optimize(self) -> int:
         return len(optimize_by(self.spark, OptimizeSettings(table_path=self.path)).loads)
 
+    def write_alone(self, choice: random.Random) -> str | None:
+        """A layout of some columns, by features of its own, written alone of a partition of which that can be done."""
+        table = open_own_table(self.path)
+        plans = table.catalog.plans
+        able = [
+            of[0]
+            for of in table.catalog.snapshot.by_key.values()
+            if len(of) == 1 and plans[of[0].plan].scheme.has_tids and can_stand_alone(table, of[0])
+        ]
+        if not able:
+            return None
+        entry = choice.choice(able)
+        old = plans[entry.plan]
+        plan, kept = drawn(old, choice)
+        write_alone(Place(self.spark, self.path, table, old), Alone(entry, plan, kept), Stages(silent))
+        return entry.key
+
     def restore(self, number: int) -> None:
         restore(TableFiles(self.path), number)
         self.model = dict(self.past[number])
@@ -202,7 +225,7 @@ class Living:
 
     def step(self, choice: random.Random) -> str:
         """One change, drawn at random."""
-        kinds = ("append", "append", "delete", "delete", "update", "merge", "optimize", "reload", "restore")
+        kinds = ("append", "append", "delete", "delete", "update", "merge", "optimize", "reload", "restore", "alone")
         kind = choice.choice(kinds)
         if kind == "append":
             self.append(choice.randint(1, 12))
@@ -215,11 +238,28 @@ class Living:
             self.merge(ids, choice.randint(0, 3), choice.choice(SHARES))
         elif kind == "optimize":
             self.optimize()
+        elif kind == "alone":
+            self.write_alone(choice)
         elif kind == "reload":
             self.load([row for row in self.new_rows(30) if row[1] == 2], replace=True)
         else:
             self.restore(choice.choice(list(self.past)))
         return kind
+
+
+def drawn(old: Plan, choice: random.Random) -> tuple[Plan, tuple[int, ...]]:
+    """A plan with a new layout of some columns, beside those of an older plan that are still needed; and these."""
+    columns = tuple(name for name in NAMES if name in choice.sample(NAMES, choice.randint(1, 5)))
+    # Where some columns are copies, the layout holds them only for rows that have one of its features.
+    master = columns if choice.random() < 0.7 else columns[: len(columns) // 2]
+    kinds = choice.sample(range(5), 2)
+    features = tuple(Feature(Filter.of(is_value(old.schema, "kind", "=", kind)).predicates) for kind in kinds)
+    rest = tuple(name for name in NAMES if name not in master)
+    layouts = (Layout(columns, (0, 1), master, ByVectors()), *([Layout(rest, (), rest)] if rest else []))
+    fresh = replace(old, features=FeatureSet(features, old.settings), scheme=Scheme(layouts), queries=(), reads=())
+    unneeded = [i for i, one in enumerate(old.scheme.layouts) if set(one.columns) <= set(master)]
+    kept = tuple(i for i in range(len(old.scheme.layouts)) if i not in unneeded) or (0,)
+    return mixed(old, fresh, kept, (0,)), kept
 
 
 def begun(spark: SparkSession, root: Path, scheme: str, rows: int = 60, block_rows: int = 6) -> Living:

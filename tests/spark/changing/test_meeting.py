@@ -1,7 +1,8 @@
-"""Changes that meet: eight writers of mixed kinds at once, and changes that die at any point of their commits."""
+"""Changes that meet: nine writers of mixed kinds at once, and changes that die at any point of their commits."""
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +58,7 @@ class Change:
 
 
 def changes(living: Living, number: int) -> list[Change]:
-    """Eight changes: loads and appends of new rows, the others of some of the rows that were there first."""
+    """Nine changes: loads and appends of new rows, the others of some of the rows that were there first."""
     spark, path, first = living.spark, living.path, 900 * (number + 2)
     beside = (number + 1) % 2  # whether updates and merges mark rows, where deletes write partitions anew
 
@@ -113,6 +114,7 @@ def changes(living: Living, number: int) -> list[Change]:
         Change("merge", lambda: merge_by(spark, merge), put(feed)),
         Change("optimize", lambda: optimize_by(spark, joined), lambda rows: None),
         Change("load", lambda: load_by(spark, load), put(own)),
+        Change("alone", lambda: living.write_alone(random.Random(number)), lambda rows: None),
     ]
 
 
@@ -145,12 +147,12 @@ def write_together(spark: SparkSession, root: Path, scheme: str, rounds: int) ->
     return conflicts
 
 
-def test_of_eight_writers_at_once_every_change_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_nine_writers_at_once_every_change_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
     write_together(spark, tmp_path, "sop", rounds=1)
 
 
 @pytest.mark.long
-def test_many_rounds_of_eight_writers(spark: SparkSession, tmp_path: Path) -> None:
+def test_many_rounds_of_nine_writers(spark: SparkSession, tmp_path: Path) -> None:
     assert write_together(spark, tmp_path, "gsop-r", rounds=8) > 0
 
 
@@ -216,4 +218,59 @@ def test_changes_that_die_at_every_point(spark: SparkSession, tmp_path: Path, sc
         kill(living, number, KINDS, turned)
     kill(living, 6, ("update", "merge"), ("vectors-written", "vectors-written"))
     living.check_past()
+    assert verify(open_table(living.path)).ok
+
+
+def die_while_joining(living: Living, point: str) -> None:
+    """Let an append die while it joins what it and earlier ones left: its rows are there, and are appended once."""
+    living.append(6)
+    rows = living.new_rows(6)
+    settings = AppendSettings(table_path=living.path, source=living.source(living.frame(rows)))
+    before = Catalog.open(living.path).snapshot.number
+    joining = killed_in_commit(2, point)
+    with joining, pytest.raises(KilledError):
+        append_by(living.spark, settings)
+    living.model |= {row[0]: row for row in rows}
+    done = point == "snapshot-created"
+    assert Catalog.open(living.path).snapshot.number == before + 1 + done
+    living.check()
+    again = append_by(living.spark, settings)
+    assert (again.load, again.joined) == (None, None)
+    living.check()
+    living.append(3)  # joins what was left
+    assert max(map(len, Catalog.open(living.path).snapshot.by_key.values())) <= 3
+    living.check()
+
+
+@contextmanager
+def killed_in_commit(number: int, point: str) -> Iterator[None]:
+    """Let the commit of that number, from 1, die at a point."""
+    made = []
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        made.append(number)
+
+        def die(reached: str) -> None:
+            if len(made) == number and reached == point:
+                raise KilledError(point)
+
+        return commit_load(*arguments, **{**named, "at": die})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layoutopt.spark.loading.load.commit_load", dying)
+        yield
+
+
+def test_an_append_that_dies_while_it_joins_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
+    living = Living(spark, tmp_path)
+    living.begin(SCHEMES["sop"], ROWS)
+    die_while_joining(living, "before-snapshot")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_appends_that_die_at_every_point_of_joining(spark: SparkSession, tmp_path: Path, point: str) -> None:
+    living = Living(spark, tmp_path)
+    living.begin(SCHEMES["gsop-r"], ROWS)
+    die_while_joining(living, point)
     assert verify(open_table(living.path)).ok
