@@ -8,11 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicates import Node
+from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udfs
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, plan_blocks, prune
@@ -72,6 +73,12 @@ class OpenedTable:
         return tuple(
             prune(source, out, root, columns, session) for source, session in zip(self.sources, sessions, strict=True)
         )
+
+    def all_rows_of(self, entries: Sequence[PartitionEntry], columns: Sequence[str]) -> tuple[PrunedPlan, ...]:
+        """The blocks that have all rows of some entries in these columns, one item a plan; no filter decides."""
+        out = np.ones(len(self.catalog.partitions), dtype=np.bool_)
+        out[[self.catalog.partitions.index(entry) for entry in entries]] = False
+        return tuple(prune(source, out, TRUE, columns, self.settings) for source in self.sources)
 
     def partitions_out(self, root: Node) -> Bits:
         """The partitions in which no row can match, bool[n_partitions]."""

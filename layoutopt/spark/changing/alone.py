@@ -35,7 +35,6 @@ from layoutopt.model.columns import PLACE, POSITION, SEGMENT, TID
 from layoutopt.model.layout import CUT_BY, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import TRUE, Filter, columns_of
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.prune import prune
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import FileRead, SegmentRead, file_reads
 from layoutopt.scan.table import Table
@@ -231,10 +230,8 @@ def _measured(files: TableFiles, staying: Sequence[Sequence[FileRead]], segment:
 def _read(table: Table, alone: Alone) -> TableRead:
     """All rows of the partition, of the columns that are needed."""
     scan = TableScan(table.name, table.name, alone.columns, Filter.of(TRUE))
-    others = np.ones(len(table.catalog.partitions), dtype=np.bool_)
-    others[table.catalog.partitions.index(alone.entry)] = False
-    sources = [source for source in table.sources if source.plan.digest == alone.entry.plan]
-    return TableRead(table, scan, tuple(prune(of, others, TRUE, scan.columns, table.settings) for of in sources))
+    of_plans = table.all_rows_of([alone.entry], scan.columns)
+    return TableRead(table, scan, tuple(each for each in of_plans if each.source.plan.digest == alone.entry.plan))
 
 
 def _collected(place: Place, alone: Alone, reads: Sequence[SegmentRead], result: pa.Table) -> pa.Table:

@@ -25,7 +25,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
 from layoutopt.model.sequences import spread
-from layoutopt.scan.prune import prune
 from layoutopt.scan.reads import TableRead, without
 from layoutopt.scan.table import Table
 from layoutopt.spark.changing.alone import can_stand_alone
@@ -163,14 +162,13 @@ def _some_rows(
 ) -> DataFrame:
     """The rows of some segments of the entries, spread evenly, with these columns; others are NULL."""
     scan = TableScan(table.name, table.name, tuple(columns), Filter.of(TRUE))
-    others = np.ones(len(table.catalog.partitions), dtype=np.bool_)
-    others[[table.catalog.partitions.index(entry) for entry in entries]] = False
-    (source,) = (source for source in table.sources if source.plan.digest == entries[0].plan)
-    pruned = prune(source, others, TRUE, scan.columns, table.settings)
-    there = np.unique(source.segment_of[pruned.read])
+    of_plans = table.all_rows_of(entries, scan.columns)
+    (pruned,) = (found for found in of_plans if found.source.plan.digest == entries[0].plan)
+    segment_of = pruned.source.segment_of
+    there = np.unique(segment_of[pruned.read])
     rows = sum(entry.rows for entry in entries)
     few = spread(there.tolist(), max(1, round(len(there) * _ENOUGH_ROWS / max(1, rows))))
-    return read_to_dataframe(spark, TableRead(table, scan, (without(pruned, ~np.isin(source.segment_of, few)),)))
+    return read_to_dataframe(spark, TableRead(table, scan, (without(pruned, ~np.isin(segment_of, few)),)))
 
 
 def _kept(

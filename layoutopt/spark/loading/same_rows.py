@@ -17,7 +17,6 @@ from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import SchemaError
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.types import quoted
-from layoutopt.scan.prune import prune
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -58,10 +57,7 @@ def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
 def rows_of_entries(spark: SparkSession, table: Table, entries: Sequence[PartitionEntry]) -> DataFrame:
     """The rows that some entries of a table's partitions have."""
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    others = table.partitions_out(TRUE) | True
-    others[[table.catalog.partitions.index(entry) for entry in entries]] = False
-    pruned = tuple(prune(source, others, TRUE, scan.columns, table.settings) for source in table.sources)
-    return read_to_dataframe(spark, TableRead(table, scan, pruned))
+    return read_to_dataframe(spark, TableRead(table, scan, table.all_rows_of(entries, scan.columns)))
 
 
 def sum_of_rows(fields: Sequence[StructField]) -> SparkColumn:
