@@ -121,5 +121,9 @@ class OptimizeSettings(VerbSettings):
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
     dry_run: bool = Field(False, description="only say what would be rewritten, and why")
     publish: PublishTo = ()
-    plot: Path | None = Field(None, description="also draw what is regained over what is written to this image file")
+    plot: Path | None = Field(
+        None,
+        description="also draw what is regained over what is written to this image file, with what layouts "
+        "written alone would, which takes a rehearsal",
+    )
     log_json: EventLog = None

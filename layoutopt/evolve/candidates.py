@@ -99,26 +99,49 @@ def _slope(last: tuple[int, float, Part | None], size: int, gain: float) -> floa
     return (gain - last[1]) / max(1, size - last[0])
 
 
-def within(candidates: Sequence[Candidate], budget: float | None) -> Mapping[str, Part | None]:
+def within(candidates: Sequence[Candidate], budget: float | None, least: float = 0.0) -> Mapping[str, Part | None]:
     """The keys of the candidates that a budget is spent on, and what of each is written alone; None is all of it.
 
     Args:
         candidates: the best first.
-        budget: the bytes that may be written; None is as many as there are. What does not fit is passed over.
+        budget: the bytes that may be written; None is as many as there are. Where the next move of a candidate does not
+            fit, what gains most of what does is taken in its place.
+        least: where some of a candidate is written, more of it is only for a gain above this share of what is read.
+
+    >>> one = Candidate("a", 1, True, 50, 90.0, parts=(Part(0, 10, 20.0), Part(1, 16, 80.0)))
+    >>> [within([one], budget)["a"].level for budget in (10, 15, 16, 49)]
+    [0, 0, 1, 1]
     """
     if budget is None:
         return dict.fromkeys(one.key for one in candidates)
-    chosen: dict[str, Part | None] = {}
-    left, passed = budget, set()
+    by_key = {one.key: one for one in candidates}
+    taken: dict[str, Move] = {}
+    left, done = budget, set()
     for move in moves(candidates):
-        if move.key in passed:
+        before = taken.get(move.key)
+        if move.key in done or (before is not None and move.gain <= least * by_key[move.key].read):
             continue
+        fitting: Move | None = move
         if move.bytes > left:
-            passed.add(move.key)
-            continue
-        chosen[move.key] = move.part
-        left -= move.bytes
-    return chosen
+            done.add(move.key)
+            fitting = _fitting(by_key[move.key], before, left)
+        if fitting is not None:
+            left -= fitting.bytes
+            taken[move.key] = _sum(before, fitting)
+    return {key: move.part for key, move in taken.items()}
+
+
+def _fitting(one: Candidate, before: Move | None, left: float) -> Move | None:
+    """What gains most of a candidate in the place of what was taken of it, for so many bytes more; None: nothing."""
+    size, gain = (0, 0.0) if before is None else (before.bytes, before.gain)
+    options = [Move(one.key, part, part.bytes - size, part.gain - gain) for part in one.parts if part.bytes < one.bytes]
+    options.append(Move(one.key, None, one.bytes - size, one.gain - gain))
+    fitting = [option for option in options if option.bytes <= left and option.gain > 0]
+    return max(fitting, key=lambda option: (option.gain, -option.bytes), default=None)
+
+
+def _sum(before: Move | None, more: Move) -> Move:
+    return more if before is None else Move(more.key, more.part, before.bytes + more.bytes, before.gain + more.gain)
 
 
 def regained(candidates: Sequence[Candidate]) -> list[tuple[int, float]]:

@@ -78,7 +78,7 @@ def mixed(old: Plan, fresh: Plan, kept: Collection[int], taken: Collection[int])
     # What the older layouts serve was said of other queries: whoever reads their columns.
     layouts = [replace(under(old.scheme.layouts[i], old.features, both), serves=None) for i in sorted(kept)]
     layouts += [under(fresh.scheme.layouts[i], fresh.features, both) for i in sorted(taken)]
-    return replace(fresh, features=both, scheme=Scheme(tuple(layouts)), reads=())
+    return replace(fresh, features=both, scheme=Scheme(tuple(layouts)), reads=(), older_layouts=len(kept))
 
 
 def carried(words: Words, old: FeatureSet, new: FeatureSet) -> Words:

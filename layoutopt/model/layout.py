@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import isfinite
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Final, get_args
 
 from layoutopt.errors import SchemaError
@@ -171,6 +172,14 @@ class Layout(Record):
         return tuple(sorted({*self.features, *self.guides}))
 
     @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The columns whose values order or cut the rows; those of features and queries are not among them."""
+        if isinstance(self.blocking, ByVectors):
+            cut = dict(self.blocking.params).get(CUT_BY)
+            return self.row_order if cut is None else (str(cut), *self.row_order)
+        return (*self.blocking.columns, *self.row_order)
+
+    @property
     def is_undivided(self) -> bool:
         """Whether all rows are stored and blocked together, not those with a local feature apart from the rest."""
         return set(self.columns) == set(self.master) and not self.guides
@@ -215,6 +224,10 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
 
 
+_LEAST: Final = MappingProxyType({"block_rows": 1, "segment_rows": 1, "max_vectors": 1, "seed": 0, "older_layouts": 0})
+"""The least that counts of a plan can be."""
+
+
 @dataclass(frozen=True)
 class Plan(Document):
     """What a load applies to every partition of a table. It holds no blocking map.
@@ -239,6 +252,7 @@ class Plan(Document):
         indexes: what each block is indexed by.
         file_bytes: how large a data file may grow before the next block goes to another; None: as large as it gets.
         parquet_indexes: Parquet's own indexes that data files have: ``page`` and ``bloom``.
+        older_layouts: how many of the first layouts a partition had before the others were written beside them alone.
 
     Raises:
         ValueError: a size is not positive, a local feature does not exist, or features have other settings.
@@ -263,13 +277,14 @@ class Plan(Document):
     indexes: tuple[IndexSpec, ...] = ()
     file_bytes: int | None = None
     parquet_indexes: tuple[str, ...] = ()
+    older_layouts: int = 0
     form: ClassVar = Form(
         constants={"format": "layoutopt-plan", "version": 1},
-        left_out=("reads", "indexes", "file_bytes", "parquet_indexes"),
+        left_out=("reads", "indexes", "file_bytes", "parquet_indexes", "older_layouts"),
     )
 
     def __post_init__(self) -> None:
-        for name, least in (("block_rows", 1), ("segment_rows", 1), ("max_vectors", 1), ("seed", 0)):
+        for name, least in _LEAST.items():
             if not least <= getattr(self, name) <= LARGEST_COUNT:
                 raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {LARGEST_COUNT}")
         if self.file_bytes is not None and not 1 <= self.file_bytes <= LARGEST_COUNT:
@@ -287,13 +302,16 @@ class Plan(Document):
             )
         if self.settings != self.features.settings:
             raise ValueError(f"the features were made under {self.features.settings}, the plan says {self.settings}")
+        self._require_layouts()
+        self._require_columns()
+        object.__setattr__(self, "predicted", {name: rounded(self.predicted[name]) for name in sorted(self.predicted)})
+
+    def _require_layouts(self) -> None:
         for layout in self.scheme.layouts:
             if any(index >= len(self.features) for index in layout.guiding):
                 raise ValueError(f"a layout has the local features {layout.guiding} of {len(self.features)}")
             if any(index >= len(self.queries) for index in layout.serves or ()):
                 raise ValueError(f"a layout serves the queries {layout.serves} of {len(self.queries)}")
-        self._require_columns()
-        object.__setattr__(self, "predicted", {name: rounded(self.predicted[name]) for name in sorted(self.predicted)})
 
     def _require_columns(self) -> None:
         if self.partition_by is not None:

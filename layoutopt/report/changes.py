@@ -86,7 +86,8 @@ def print_optimize(console: Console, report: OptimizeReport) -> None:
     console.print(table)
     for key, layouts in report.alone.items():
         said = "; ".join(", ".join(columns) for columns in layouts)
-        console.print(Text(printable(f"Of partition {key} only layouts of these columns: {said}")))
+        what = f"layouts of these columns: {said}" if layouts else "which blocks have the new features, no rows"
+        console.print(Text(printable(f"Of partition {key} only {what}")))
     if not report.chosen:
         console.print("None of them is worth it, or fits the budget: nothing to do")
     for load in report.loads:
@@ -99,7 +100,10 @@ def _fate(report: OptimizeReport, key: str) -> str:
     if key not in report.chosen:
         return ""
     done = "written" if report.loads else "to be written"
-    return f"{len(report.alone[key])} layouts {done}" if key in report.alone else done
+    if key not in report.alone:
+        return done
+    count = len(report.alone[key])
+    return f"{count} {'layout' if count == 1 else 'layouts'} {done}" if count else f"new features {done}"
 
 
 def _signed(amount: float) -> str:

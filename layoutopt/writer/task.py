@@ -84,7 +84,7 @@ class WriteJob:
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
         late: rows that come to others, which are few, get smaller blocks.
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
-        sized: whether they are; a rehearsal without has blocks of no bytes.
+        sized: whether a rehearsal estimates bytes; without, its blocks have none.
         lent: the table's keys, as :class:`TableFiles` has them.
         only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
             these alone, and what guides them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -46,12 +47,22 @@ def test_the_budget_is_kept_and_no_partition_that_fits_is_left(
     left = budget - sum(written(one, chosen) for one in candidates)
     assert left >= 0
     for one in candidates:
-        assert one.key in chosen or min([one.bytes, *(part.bytes for part in one.parts)]) > left or one.parts
+        gaining = [part.bytes for part in one.parts if part.gain > 0 and part.bytes < one.bytes]
+        if one.gain > 0:
+            gaining.append(one.bytes)
+        assert one.key in chosen or not gaining or min(gaining) > left
         part = chosen.get(one.key)
         if part is not None:
             assert part in one.parts
             assert part.bytes < one.bytes
             assert part.gain > 0
+
+
+def test_more_of_a_candidate_is_written_for_a_clear_gain_alone() -> None:
+    one = Candidate("a", 1, True, 100, 61.0, read=1000.0, parts=(Part(0, 10, 60.0),))
+    assert within([one], 1000, 0.05) == {"a": one.parts[0]}
+    assert within([replace(one, gain=200.0)], 1000, 0.05) == {"a": None}
+    assert within([one], 1000) == {"a": None}
 
 
 @given(CANDIDATES)

@@ -64,6 +64,7 @@ def test_a_mixed_plan_has_the_layouts_of_both_by_the_features_that_they_mean() -
     assert set(meant(both.features)) == {0, 1, 2, 3}
     # What guides no layout that stays, and is of no use to the fresh plan's queries, is not asked any more.
     assert set(meant(mixed(old, fresh, (1,), (0, 1)).features)) == {1, 2, 3}
+    assert (both.older_layouts, mixed(old, fresh, (1,), (0, 1)).older_layouts) == (2, 1)
     assert lacked(both, fresh) == (1,)
     assert lacked(mixed(both, fresh, (2,), (1,)), fresh) == ()
     with pytest.raises(SchemaError, match="column"):

@@ -198,9 +198,14 @@ def test_arithmetic_of_decimals(cents: list[int], digits: int, scale: int) -> No
     check(Call("try_multiply", (A, known), f"decimal(14,{scale})"), "a", [7, -3], [7 * constant, -3 * constant])
 
 
-@given(cents=st.lists(CENTS, min_size=1, max_size=3), digits=st.integers(-999, 999), scale=st.integers(0, 3))
+@given(
+    cents=st.lists(CENTS, min_size=1, max_size=3),
+    ints=st.lists(near(_INT), min_size=1, max_size=3),
+    digits=st.integers(-999, 999),
+    scale=st.integers(0, 3),
+)
 @settings(max_examples=examples(150))
-def test_quotients_of_decimals(cents: list[int], digits: int, scale: int) -> None:
+def test_quotients_of_decimals(cents: list[int], ints: list[int], digits: int, scale: int) -> None:
     values, constant = [Decimal(each).scaleb(-2) for each in cents], Decimal(digits).scaleb(-scale)
     kind = f"decimal(3,{scale})"
     known = Const(to_key(constant, kind), kind)
@@ -215,6 +220,17 @@ def test_quotients_of_decimals(cents: list[int], digits: int, scale: int) -> Non
     ):
         expected = [quotient(v, constant, type) if args[0] is P else quotient(constant, v, type) for v in values]
         check(Call("try_divide", args, type), "p", values, expected)
+    narrow = arithmetic_type("/", "decimal(10,0)", kind)  # of at most 18 digits where the constant has few places
+    check(
+        Call("try_divide", (A, known), narrow), "a", ints, [quotient(Decimal(each), constant, narrow) for each in ints]
+    )
+
+
+def test_functions_follow_quotients_of_few_digits() -> None:
+    quotient = Call("try_divide", (A, Const(3, "decimal(1,0)")), "decimal(16,6)")
+    whole = Call("try_cast", (quotient,), "int")
+    check(whole, "a", [7, 700], [2, 233])
+    check(Call("try_mod", (whole, Const(7, "int")), "int"), "a", [7, 700], [2, 2])
 
 
 @given(cents=st.lists(CENTS, min_size=1, max_size=3), places=st.integers(0, 4))

@@ -8,7 +8,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
-from layoutopt.skipping.derived.ranges import Range, as_floats, float_range
+from layoutopt.skipping.derived.ranges import Range, as_floats, float_range, has_int_keys
 
 _SAFE: Final = 2.0**62
 _MOST_PLACES: Final = 18
@@ -43,8 +43,8 @@ def exact(sign: str, a: Range, b: Range, type: str) -> Range | None:
 def divided(a: Range, b: Range, type: str) -> Range | None:
     """``a / b`` of decimals and whole numbers, rounded to the places of the type; unknown where ``b`` may be 0.
 
-    Keys of quotients are seldom within 64 bits, so they are Python's whole numbers. Doubles find them, widened by more
-    than what they and Spark's rounding miss.
+    Doubles find the ends, widened by more than what they and Spark's rounding miss. Where the type's keys may be beyond
+    64 bits, they are Python's whole numbers.
     """
     digits, scales = decimal_digits(type), (_scale(a.type), _scale(b.type))
     if digits is None or scales[0] is None or scales[1] is None:
@@ -55,7 +55,12 @@ def divided(a: Range, b: Range, type: str) -> Range | None:
     corners = np.array([end.astype(np.float64) / other * power for end in (a.low, a.high) for other in below])
     low, high = corners.min(axis=0), corners.max(axis=0)
     low, high = (end + side * (np.abs(end) * _MISSED + 2) for end, side in ((low, -1), (high, 1)))
-    return Range(_whole(np.floor(low)), _whole(np.ceil(high)), known, type)
+    low, high = np.floor(low), np.ceil(high)
+    if has_int_keys(type):  # what takes more digits is NULL or fails
+        most = 10.0 ** digits[0]
+        low, high = (np.clip(end, -most, most).astype(np.int64) for end in (low, high))
+        return Range(low, high, known, type)
+    return Range(_whole(low), _whole(high), known, type)
 
 
 def floored(a: Range, up: bool, type: str) -> Range | None:

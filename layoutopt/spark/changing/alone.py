@@ -32,7 +32,7 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.columns import PLACE, POSITION, SEGMENT, TID
-from layoutopt.model.layout import CUT_BY, ByCuts, ByOrder, ByVectors, Layout, Plan
+from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter, columns_of
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.reads import TableRead
@@ -86,17 +86,9 @@ class Alone:
         for query in self.plan.queries:
             wanted |= columns_of(query.filter.root)
         for place in self.written:
-            wanted |= _columns_of(self.plan.scheme.layouts[place])
+            layout = self.plan.scheme.layouts[place]
+            wanted |= {*layout.columns, *layout.looked_at}
         return tuple(name for name in self.plan.schema.names if name in wanted)
-
-
-def _columns_of(layout: Layout) -> set[str]:
-    wanted = {*layout.columns, *layout.row_order}
-    if isinstance(layout.blocking, ByOrder | ByCuts):
-        wanted |= set(layout.blocking.columns)
-    if isinstance(layout.blocking, ByVectors) and (cut := dict(layout.blocking.params).get(CUT_BY)) is not None:
-        wanted.add(str(cut))
-    return wanted
 
 
 def can_stand_alone(table: Table, entry: PartitionEntry) -> bool:

@@ -63,6 +63,8 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
     if not len(features):
         raise PlanError("no predicate recurs in the log often enough to plan by; give a longer log, or leave it out")
     for plan in table.catalog.plans.values():
+        if plan.older_layouts:  # made so that little had to be written, not as a fresh plan would have it
+            continue
         if _same_features(plan.features, features) and _same_queries(plan.queries, queries):
             mine = [place for place, entry in enumerate(table.catalog.partitions) if entry.plan == plan.digest]
             if (known := reads.shares_of(mine)) is not None:

@@ -115,9 +115,10 @@ def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, lo
         if budget is not None or settings.plot is not None:
             say("rehearsing layouts that could be written alone")
             parts = parts_of(spark, table, target, asked, LEAST_GAIN)
-            candidates, asked = parts.of(candidates), parts.of(asked)
+            candidates = parts.of(candidates)
+            asked = asked if budget is None else parts.of(asked)  # without one, partitions are written whole
         worth = [one for one in asked if settings.partition or is_worth(one, settings.deleted_share)]
-    chosen = within(worth, budget)
+    chosen = within(worth, budget, LEAST_GAIN)
     loads, overtaken = [], []
     for number, (key, part) in enumerate(() if settings.dry_run else chosen.items()):
         say(f"partition {key}, {number + 1} of {len(chosen)}")

@@ -26,7 +26,7 @@ from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.columns import POSITION, SEGMENT, word_names
-from layoutopt.model.layout import ByCuts, ByOrder, Layout, Plan, Scheme
+from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.types import quoted
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -117,8 +117,7 @@ def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, 
     wanted = set(columns)
     for plan in plans:
         wanted.update(*(query.columns for query in plan.queries), *(f.columns for f in plan.features.features))
-        orders = (layout.blocking for layout in plan.scheme.layouts)
-        wanted.update(*(order.columns for order in orders if isinstance(order, ByOrder | ByCuts)))
+        wanted.update(*(layout.looked_at for layout in plan.scheme.layouts))
         wanted.update([] if plan.partition_by is None else [plan.partition_by])
     return tuple(name for name in plans[0].schema.names if name in wanted)
 

@@ -300,7 +300,7 @@ def test_a_budget_is_spent_on_the_layouts_that_gain_most(
     words = ["optimize", drifted.path, "--plan", str(drifted.plan), "--log", drifted.log, "--budget-share", "0.4"]
     assert main([*words, "--dry-run", "--plot", str(tmp_path / "curve.png")]) == DONE
     said = " ".join(capsys.readouterr().out.split())
-    assert "1 layouts to be written" in said
+    assert "1 layout to be written" in said
     assert "only layouts of these columns: shop, text" in said
     report = drifted.optimize(budget_share=0.4)
     assert report.alone == {"0": (("shop", "text"),), "1": (("shop", "text"),)}

@@ -11,10 +11,10 @@ import pytest
 
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.rehearse import rehearse, rehearse_together
+from layoutopt.spark.loading.rehearse import needed_columns, rehearse, rehearse_together
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -59,6 +59,15 @@ def test_plans_of_other_segments_are_not_rehearsed_in_one_pass(spark: SparkSessi
     plan = plan_of(simple_document(source), partition_by="day", block_rows=20)
     with pytest.raises(ValueError, match="rehearse each alone"):
         rehearse_together(spark, source, [plan, replace(plan, segment_rows=17)])
+
+
+def test_what_cuts_a_layout_is_needed_though_no_query_reads_it(spark: SparkSession) -> None:
+    plan = plan_of(simple_document(simple_rows(spark)))
+    queries = tuple(replace(query, columns=("kind",)) for query in plan.queries)
+    (layout,) = plan.scheme.layouts
+    cut = replace(layout, blocking=ByVectors("ward", ((CUT_BY, "id"),)))
+    assert needed_columns([replace(plan, queries=queries)], ["kind"]) == ("kind",)
+    assert needed_columns([replace(plan, queries=queries, scheme=Scheme((cut,)))], ["kind"]) == ("id", "kind")
 
 
 def scanned(evaluation: Mapping[str, Any]) -> list[dict[str, object]]:
