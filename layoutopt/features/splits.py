@@ -10,8 +10,8 @@ from layoutopt.model.query import Query
 HELD_BACK = 0.25
 """The share of each family of queries that is held back."""
 
-FOLDS = 3
-"""Parts of a short log that are held back in turn."""
+FOLDS = 5
+"""Parts of a short log that are held back in turn: with fewer, methods that learn from it would be given too little."""
 
 FEWEST = 4
 """Queries of a log that is split at all."""
@@ -35,7 +35,7 @@ def splits(queries: Sequence[Query]) -> list[Split]:
     training, held = hold_back(queries)
     if sum(query.weight for query in held) >= ENOUGH:
         return [(training, held)]
-    return folds(queries) if can_be_split(queries) else []
+    return folds(queries, min(FOLDS, len(queries))) if can_be_split(queries) else []
 
 
 def can_be_split(queries: Sequence[Query]) -> bool:

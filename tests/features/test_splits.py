@@ -45,7 +45,8 @@ def test_every_query_is_on_one_side_and_no_family_is_only_held_back(drawn: list[
 def test_each_query_of_a_short_log_is_held_back_once(drawn: list[tuple[str, int]]) -> None:
     log = [query(i, column, value) for i, (column, value) in enumerate(drawn)]
     parts = splits(log)
-    assert len(parts) == FOLDS
+    assert len(parts) == min(FOLDS, len(log))
+    assert all(held for _, held in parts)
     assert sorted((one.id for _, held in parts for one in held)) == list(range(len(log)))
     for training, held in parts:
         assert sorted([*training, *held], key=lambda one: one.id) == log
@@ -54,7 +55,7 @@ def test_each_query_of_a_short_log_is_held_back_once(drawn: list[tuple[str, int]
 
 def test_folds_are_stretches_of_time_of_each_family_and_rare_queries_are_one_family() -> None:
     log = [query(i, "a", i) for i in range(6)] + [query(6, "b", 1), query(7, "day", 1), query(8, "b", 2)]
-    assert [[one.id for one in held] for _, held in folds(log)] == [[0, 1, 6], [2, 3, 7], [4, 5, 8]]
+    assert [[one.id for one in held] for _, held in folds(log, 3)] == [[0, 1, 6], [2, 3, 7], [4, 5, 8]]
 
 
 def test_a_long_log_is_split_once_and_a_tiny_one_not_at_all() -> None:
