@@ -9,12 +9,11 @@ by the sums of hash(tid, value), in each segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 
@@ -22,7 +21,6 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.checks import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
-from layoutopt.catalog.paths import load_folder
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError, ContentMismatchError, PlanError, SchemaError
@@ -46,7 +44,7 @@ from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.spark.loading.job import check_block_numbers, first_block, fresh_load_id
+from layoutopt.spark.loading.job import check_block_numbers, delete_written, first_block, fresh_load_id
 from layoutopt.spark.loading.load import LoadReport
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.gather import GatheredSegment
@@ -138,14 +136,14 @@ def write_alone(
         check_content(_content(entry), _content(measured, of=entry), said)
         made = replace(measured, source=entry.source)
     except BaseException:
-        _delete_written(place, entry, load_id)
+        delete_written(catalog.files, load_id, [entry.key])
         raise
     try:
         with watch.stage("commit", "committing") as counts:
             snapshot = _commit(place, alone, made, blocks, at)
             counts["snapshot"] = snapshot.number
     except (CommitConflictError, PlanError, SchemaError):
-        _delete_written(place, entry, load_id)
+        delete_written(catalog.files, load_id, [entry.key])
         raise
     files, size = len(written["file"].unique()), int(pa.compute.sum(written["bytes"]).as_py() or 0)
     return LoadReport(
@@ -189,8 +187,9 @@ def _written(
     with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
         featurised = feature_words(rows, plan.features.features)
         result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+    answers = sorted(result.to_pylist(), key=lambda row: int(row["segment"]))
     words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)
-    for row in result.to_pylist():
+    for row in answers:
         here = staying[row["segment"]]
         measured = np.frombuffer(row["also"], dtype=np.uint64).reshape(len(here), -1)
         if (measured & ~words[here]).any():
@@ -199,7 +198,7 @@ def _written(
                 "was committed, run `layoutopt verify`"
             )
         words[here] = measured
-    return _collected(place, alone, reads, result), words, len(reads)
+    return _collected(place, alone, reads, answers), words, len(reads)
 
 
 def _staying(kept: BlockTable, segment: int) -> Ints:
@@ -226,8 +225,10 @@ def _read(table: Table, alone: Alone) -> TableRead:
     return TableRead(table, scan, tuple(each for each in of_plans if each.source.plan.digest == alone.entry.plan))
 
 
-def _collected(place: Place, alone: Alone, reads: Sequence[SegmentRead], result: pa.Table) -> pa.Table:
-    """The tasks' blocks together, in the order of the segments.
+def _collected(
+    place: Place, alone: Alone, reads: Sequence[SegmentRead], answers: Sequence[Mapping[str, Any]]
+) -> pa.Table:
+    """The blocks of the tasks' answers together, in their order.
 
     Raises:
         ContentMismatchError: a value of the table was not read at its position, or not written there.
@@ -237,7 +238,7 @@ def _collected(place: Place, alone: Alone, reads: Sequence[SegmentRead], result:
     known = _known_sums(place.table, entry)
     expected: dict[tuple[str, int, int], dict[str, int]] = {}
     came: dict[tuple[str, int, int], dict[str, int]] = {}
-    for row in sorted(result.to_pylist(), key=lambda row: int(row["segment"])):
+    for row in answers:
         tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
         number = reads[row["segment"]].segment
         *layouts, whole = (
@@ -268,10 +269,3 @@ def _content(entry: PartitionEntry, of: PartitionEntry | None = None) -> Content
     """What an entry has, of the columns whose sums another has."""
     names = entry.checksums if of is None else of.checksums
     return Content(entry.rows, {name: entry.checksums[name] for name in names if name in entry.checksums})
-
-
-def _delete_written(place: Place, entry: PartitionEntry, load_id: str) -> None:
-    """Remove what was written; nothing names it, so what can't be removed is garbage that readers never see."""
-    with suppress(OSError):
-        store, path = fsspec.core.url_to_fs(place.table.catalog.files.full_path(load_folder(entry.key, load_id)))
-        store.rm(path, recursive=True)

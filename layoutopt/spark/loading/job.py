@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+import fsspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 
@@ -14,7 +16,7 @@ from layoutopt.catalog.checks import Content, TidSums
 from layoutopt.catalog.commit import comes_beside, partition_entries
 from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.paths import new_load_id
+from layoutopt.catalog.paths import load_folder, new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError
@@ -115,6 +117,14 @@ def check_block_numbers(plan: Plan, segments: int) -> None:
             f"with segment_rows {plan.segment_rows} the blocks of {segments} segments can't be numbered; "
             f"plan with at most {most}"
         )
+
+
+def delete_written(files: TableFiles, load_id: str, keys: Iterable[str]) -> None:
+    """Remove what a load wrote to partitions; nothing names it, so what stays is garbage that nobody sees."""
+    for key in keys:
+        with suppress(OSError):
+            filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
+            filesystem.rm(path, recursive=True)
 
 
 def first_block(load_id: str) -> int:

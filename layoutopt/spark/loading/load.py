@@ -7,17 +7,14 @@ routes each segment to one task and writes it there; the sums are compared; the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import fsspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.paths import DATA
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
@@ -40,7 +37,7 @@ from layoutopt.spark.core.source import (
 )
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.check import check_partitions, check_written
-from layoutopt.spark.loading.job import Basis, Loading, Written, entries_of, fresh_load_id, write
+from layoutopt.spark.loading.job import Basis, Loading, Written, delete_written, entries_of, fresh_load_id, write
 
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
@@ -150,7 +147,7 @@ def load(
             check_written(one, written)
             check_partitions(one, entries_of(one, written.blocks))
     except BaseException:
-        _delete_written(one)
+        delete_written(one.files, one.load_id, one.values)
         raise
     try:
         with watch.stage("commit", "committing") as counts:
@@ -158,7 +155,7 @@ def load(
             counts["snapshot"] = snapshot.number
     except (CommitConflictError, PlanError, SchemaError):
         # Refused for certain. After any other failure the snapshot may exist, and name these files.
-        _delete_written(one)
+        delete_written(one.files, one.load_id, one.values)
         raise
     return replace(_report(one, snapshot, written), seconds=dict(watch.seconds))
 
@@ -209,15 +206,6 @@ def _commit(one: Loading, base: Snapshot | None, blocks: pa.Table, whole_table: 
         marks=one.basis.marks,
         at=at,
     )
-
-
-def _delete_written(one: Loading) -> None:
-    """Remove what this load wrote; nothing names it, so what can't be removed is garbage that readers never see."""
-    for key in one.values:
-        folder = one.files.full_path(f"{DATA}/{key}/{one.load_id}")
-        with suppress(OSError):
-            filesystem, path = fsspec.core.url_to_fs(folder)
-            filesystem.rm(path, recursive=True)
 
 
 def _report(one: Loading, snapshot: Snapshot, written: Written) -> LoadReport:
