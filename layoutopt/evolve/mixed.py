@@ -104,12 +104,8 @@ def _places(old: FeatureSet, new: FeatureSet) -> Ints:
 
 def under(layout: Layout, old: FeatureSet, new: FeatureSet) -> Layout:
     """A layout by the same features among others, which have them."""
-    place = {_meaning(feature): i for i, feature in enumerate(new)}
-
-    def moved(indexes: Sequence[int]) -> tuple[int, ...]:
-        return tuple(place[_meaning(old[index])] for index in indexes)
-
-    return replace(layout, features=moved(layout.features), guides=moved(layout.guides))
+    features, guides = (tuple(new.places(old.only(of))) for of in (layout.features, layout.guides))
+    return replace(layout, features=features, guides=guides)
 
 
 def _form(plan: Plan, layout: Layout) -> tuple[object, ...]:

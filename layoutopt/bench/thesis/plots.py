@@ -117,9 +117,9 @@ def glance_plot(claims: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     axes.barh(range(len(gains)), [gain - 1 for gain in gains], left=1, color=colours, height=0.7)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
-    low, high = min([*gains, 0.5]), max([*gains, 2.0])
-    axes.set_xlim(low / 2.5, high * 1.6)  # room for the figure beside each bar
-    ticks = [tick for tick in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if low / 2.5 <= tick <= high * 1.6]
+    low, high = min([*gains, 0.5]) / 2.5, max([*gains, 2.0]) * 1.6  # room for the figure beside each bar
+    axes.set_xlim(low, high)
+    ticks = [tick for tick in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     for place, gain in enumerate(gains):

@@ -155,29 +155,30 @@ def replayed(bench: Bench, path: Path) -> Json:
     queries = analyze(read_log(log), table.schema, TABLE).queries
     questions, of_query = questions_of(table, queries, "spark")
     (matches,) = find_matches(table, questions)
+    sizes = _index_bytes(table)
     figures: dict[str, FamilyFigure] = {}
     for query, question in zip(queries, of_query, strict=True):
         if question is None:
             raise AssertionError(f"nobody but Spark can tell what matches {query.sql}")
         family = drawn[query.id].template
-        figure = _figure(table, query, family, matches.block[:, question])
+        figure = _figure(table, sizes, query, family, matches.block[:, question])
         figures[family] = figures[family] + figure if family in figures else figure
     return {
         "families": [{**vars(figure), "family": family} for family, figure in figures.items()],
-        "indexes": {str(spec): size for spec, size in _index_bytes(table).items()},
+        "indexes": {str(spec): size for spec, size in sizes.items()},
         "data_bytes": int(sum(source.blocks.bytes.sum() for source in table.sources)),
     }
 
 
-def _figure(table: Table, query: Query, family: str, holding: Any) -> FamilyFigure:
+def _figure(table: Table, sizes: Mapping[Any, int], query: Query, family: str, holding: Any) -> FamilyFigure:
     from layoutopt.indexes.choosing import candidates
     from layoutopt.scan.prune import PruneOutcome
 
     (pruned,) = table.prune(query.filter.root, query.columns)
     read, by_index = (pruned.size(outcome).bytes for outcome in (PruneOutcome.READ, PruneOutcome.INDEX))
     asked = {(spec.subject, spec.kind) for spec in candidates([query.filter.root])}
-    sizes = {spec: size for spec, size in _index_bytes(table).items() if (spec.subject, spec.kind) in asked}
-    return FamilyFigure(family, read + by_index, read, sum(sizes.values()), int(pruned.bytes[holding].sum()))
+    of_indexes = sum(size for spec, size in sizes.items() if (spec.subject, spec.kind) in asked)
+    return FamilyFigure(family, read + by_index, read, of_indexes, int(pruned.bytes[holding].sum()))
 
 
 def _index_bytes(table: Table) -> Mapping[Any, int]:
