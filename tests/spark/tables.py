@@ -72,6 +72,18 @@ def simple_rows(spark: SparkSession, rows: int = 400) -> DataFrame:
     )
 
 
+def kinds_and_shops(spark: SparkSession, rows: int, days: int, *more: str) -> DataFrame:
+    """Rows in the order of their days, with kinds and shops scattered and long texts that are unique; ``more``: SQL."""
+    return spark.range(rows, numPartitions=1).selectExpr(
+        "cast(id as int) AS id",
+        f"cast(id * {days} / {rows} as int) AS day",
+        "cast(id % 5 as int) AS kind",
+        "cast((id div 5) % 10 as int) AS shop",
+        "sha2(cast(id as string), 256) AS text",
+        *more,
+    )
+
+
 def is_value(schema: Schema, column: str, op: str, value: object) -> Node:
     """A comparison of a column with a Python value."""
     type = schema.find(column).type

@@ -37,7 +37,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.core.stages import Stages, silent
 from layoutopt.spark.loading.load import LoadReport, load
 from tests.spark.changing.living import Living, begun
-from tests.spark.tables import document, every_type, is_value, plan_of, simple_rows
+from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -258,14 +258,7 @@ class Drifted:
 
     def __init__(self, spark: SparkSession, root: Path, rows: int = 4_000, days: int = 2) -> None:
         self.spark, self.rows, self.path = spark, rows, str(root / "table")
-        source = spark.range(rows, numPartitions=1).selectExpr(
-            "cast(id as int) AS id",
-            f"cast(id * {days} / {rows} as int) AS day",
-            "cast(id % 5 as int) AS kind",
-            "cast((id div 5) % 10 as int) AS shop",
-            "sha2(cast(id as string), 256) AS text",
-            "sha2(cast(id as string), 512) AS note",
-        )
+        source = kinds_and_shops(spark, rows, days, "sha2(cast(id as string), 512) AS note")
         schema = schema_of(source)
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
         old = (Layout(names := schema.names[:-1], (0, 1, 2, 3), names), Layout(("note",), (), ("note",)))

@@ -27,7 +27,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from tests.scan.builder import building
 from tests.scan.tables import CONDITIONS, SCHEMA
-from tests.spark.tables import document, is_value, plan_of
+from tests.spark.tables import document, is_value, kinds_and_shops, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,13 +42,7 @@ class Changed:
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark, self.root, self.table = spark, root, str(root / "table")
-        rows = spark.range(ROWS, numPartitions=1).selectExpr(
-            "cast(id as int) AS id",
-            f"cast(id * {DAYS} / {ROWS} as int) AS day",
-            "cast(id % 5 as int) AS kind",
-            "cast((id div 5) % 10 as int) AS shop",
-            "sha2(cast(id as string), 256) AS text",
-        )
+        rows = kinds_and_shops(spark, ROWS, DAYS)
         schema = schema_of(rows)
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
         self.plan = plan_of(of, partition_by="day", block_rows=100, segment_rows=10_000)
