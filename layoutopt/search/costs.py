@@ -109,8 +109,9 @@ class Costs:
             total += share * float(self.stored.cell[sorted(layout.columns)].sum())
             if len(layouts) > 1:
                 total += share * self.stored.tid
+        rests = {layout: 1.0 - self.evaluator.evaluate(layout).share for layout in set(masters.values())}
         for column, layout in masters.items():
-            rest = 1.0 - self.evaluator.evaluate(layout).share
+            rest = rests[layout]
             total += rest * float(self.stored.cell[column])
             if rest and len(layouts) > 1 and layout not in with_rest:
                 with_rest.add(layout)
@@ -143,12 +144,13 @@ class Costs:
 
 def masters_of(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
     """The layout in which each column is master (5.5.3): the one with the largest share of the rows, then the first."""
-    found: dict[int, Candidate] = {}
+    found: dict[int, tuple[float, Candidate]] = {}
     for layout in layouts:
+        share = evaluator.evaluate(layout).share
         for column in layout.columns:
-            if column not in found or evaluator.evaluate(layout).share > evaluator.evaluate(found[column]).share:
-                found[column] = layout
-    return found
+            if column not in found or share > found[column][0]:
+                found[column] = (share, layout)
+    return {column: layout for column, (_, layout) in found.items()}
 
 
 def path_costs(rows: Floats, holds: Bits, reads: Bits, cell: Floats, tid: float) -> Floats:
