@@ -244,7 +244,7 @@ def make_plan_file(
     known = known_of(str(source), document.dumps())
     known.method = variant.method
     said = [("starting", time.perf_counter())]
-    if variant.row_order == UNORDERED and not variant.written:  # its rows and cells are counted, not its bytes
+    if variant.row_order == UNORDERED:  # its rows and cells are counted, not its bytes
         planned = propose_plan(spark(), str(source), document, request, known)
     else:
         planned = make_plan(
