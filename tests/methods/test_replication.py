@@ -11,15 +11,16 @@ import pytest
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.proposals import Known, PlanRequest
+from layoutopt.methods.proposals import Known, PartitionHistogram, PlanRequest
 from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import curve, of_the_plan
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning import plan as planning
+from layoutopt.spark.planning.histograms import Counting, sample_histograms
 from layoutopt.spark.planning.plan import make_plan, propose_plan
 from layoutopt.spark.session.read import spark_sql
 from tests.methods.random_queries import as_text, random_queries, rows_of
@@ -91,9 +92,13 @@ def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: P
 def test_plans_that_share_what_they_find_are_those_made_alone(
     spark: SparkSession, source: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampled: list[int] = []
-    sampling = planning.sample_histograms
-    monkeypatch.setattr(planning, "sample_histograms", lambda *of: (sampled.append(1), sampling(*of))[1])
+    sampled: list[FeatureSet] = []
+
+    def sampling(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
+        sampled.append(features)
+        return sample_histograms(of, features)
+
+    monkeypatch.setattr("layoutopt.spark.planning.plan.sample_histograms", sampling)
     asked = PlanRequest(partition_by="year", block_rows=12)
     requests = [
         replace(asked, method=method, storage_budgets=budgets, copies=2)

@@ -11,7 +11,7 @@ import pytest
 
 from layoutopt.errors import PlanError
 from layoutopt.model.arrays import Words
-from layoutopt.model.layout import CUT_BY, WEIGHTS, ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import CUT_BY, WEIGHTS, Blocking, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
@@ -111,7 +111,7 @@ def test_layouts_that_are_blocked_alike_have_the_same_blocks() -> None:
     table, words = rows()
     reads = (("id", "kind"), ("kind",), ("id", "kind"), ("kind", "more"))
     plan = replace(a_plan(), queries=tuple(replace(q, columns=c) for q, c in zip(a_plan().queries, reads, strict=True)))
-    blockings = (
+    blockings: tuple[Blocking, ...] = (
         ByVectors(),
         ByVectors("portfolio-low"),
         ByVectors("portfolio-low", ((CUT_BY, "id"),)),

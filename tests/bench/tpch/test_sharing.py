@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.bench.tpch import sharing
 from layoutopt.bench.tpch.sharing import TimedKnown, known_of
 from layoutopt.methods.proposals import PlanRequest
 
@@ -13,7 +12,7 @@ from layoutopt.methods.proposals import PlanRequest
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that pass are those appended."""
     passed = [0.0]
-    monkeypatch.setattr(sharing.time, "perf_counter", lambda: sum(passed))
+    monkeypatch.setattr("layoutopt.bench.tpch.sharing.time.perf_counter", lambda: sum(passed))
     return passed
 
 
