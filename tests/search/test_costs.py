@@ -108,3 +108,10 @@ def test_what_the_same_queries_read_is_evaluated_once() -> None:
     rows = evaluator.evaluate(Candidate(frozenset({0}), both)).rows
     assert evaluator.evaluate(Candidate(frozenset({1, 2}), both)).rows is rows
     assert evaluator.evaluate(Candidate(frozenset({0}), frozenset({0}))).rows is not rows
+
+
+def test_of_equally_few_rows_the_layout_with_more_of_the_columns_is_read() -> None:
+    """A second layout has the first one's column and one more: the first need not be read, nor its tids."""
+    holds = np.array([[True, False, False], [True, True, False], [False, False, True]])
+    rows = np.full((3, 1), 5.0)
+    assert path_costs(rows, holds, np.ones((1, 3), dtype=np.bool_), np.ones(3), 1.0).tolist() == [15 + 10]
