@@ -1,7 +1,8 @@
 """`layoutopt bench query`: how long the unseen queries take on plain Parquet and on the optimised table.
 
 Each engine runs the whole stream on both, in turns, several times after a first time that warms everything up. Answers
-are compared before anything is timed: a fast wrong answer would be worth nothing.
+are compared before anything is timed: a fast wrong answer would be worth nothing. What is timed is a dashboard's
+query: one that came before, so an open table remembers what it read in its text.
 """
 
 from __future__ import annotations

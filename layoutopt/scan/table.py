@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.reads import TableRead, merge_mentions
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import TableScan, scans_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
 
     from layoutopt.scan.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
+    from layoutopt.sql.duckdb.translate import PortableSql
 
 
 DUCKDB: Final = "duckdb"
+_TEXTS: Final = 256
+"""So many SQL texts an open table remembers what it read in."""
 
 
 def open_table(
@@ -134,8 +138,25 @@ class Table(OpenedTable):
 
     def reads_under(self, sql: str, settings: Settings) -> tuple[TableRead, ...]:
         """The mentions of the table in a SQL text, each with what it reads; raises as :meth:`scan`."""
-        mentions = merge_mentions(scans_of(sql, {self.name: self.schema}, "spark", settings=settings, udfs=self.udfs))
-        return tuple(table_read(self, scan, settings) for scan in mentions)
+        return tuple(table_read(self, scan, settings) for scan in self._mentions(sql, settings))
+
+    @cached_property
+    def _mentions(self) -> Callable[[str, Settings], tuple[TableScan, ...]]:
+        """The mentions of the table in a SQL text; what comes again, as a dashboard's does, is not read again."""
+
+        def mentions(sql: str, settings: Settings) -> tuple[TableScan, ...]:
+            scans = scans_of(sql, {self.name: self.schema}, "spark", settings=settings, udfs=self.udfs)
+            return tuple(merge_mentions(scans))
+
+        return lru_cache(_TEXTS)(mentions)
+
+    @cached_property
+    def _portable(self) -> Callable[[str, tuple[tuple[int, str], ...]], PortableSql]:
+        """DuckDB's text for a SQL text and the view of each place where it mentions the table; remembered, too."""
+        from layoutopt.sql.duckdb.translate import portable_sql
+
+        schemas, zone = {self.name: self.schema}, self.settings.time_zone
+        return lru_cache(_TEXTS)(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, self.udfs))
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names
@@ -242,15 +263,13 @@ class Scan:
     def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
         # Only now: DuckDB and the typing of whole texts take longer to import than pruning takes.
         from layoutopt.scan.engine import EngineQuery, source_of
-        from layoutopt.sql.duckdb.translate import portable_sql
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
-        zone = self.table.settings.time_zone
-        portable = portable_sql(self.sql, {self.table.name: self.table.schema}, views, zone, self.table.udfs)
+        portable = self.table._portable(self.sql, tuple(views.items()))
         sources = tuple(source_of(views[read.start], read) for read in self.reads)
-        return EngineQuery(
-            portable.sql, portable.columns, sources, zone, portable.is_flat and not keep, portable.functions
-        )
+        streams = portable.is_flat and not keep
+        zone = self.table.settings.time_zone
+        return EngineQuery(portable.sql, portable.columns, sources, zone, streams, portable.functions)
 
 
 Engine = Callable[[Scan], pa.Table]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -51,6 +52,16 @@ def test_quotes_doubled_in_a_text_are_one(tmp_path: Path) -> None:
         scan = table.scan(f"SELECT id, kind FROM t WHERE kind = {text}")
         assert scan.to_arrow()["kind"].to_pylist() == [meant] * 60
         assert scan.explain().reads[0].read.rows < 240
+
+
+def test_a_text_that_comes_again_is_read_once_for_each_session(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "SELECT count(*) AS n FROM t WHERE seen < TIMESTAMP '2021-01-01 00:00:00' AND id > 41"
+    first = table.scan(text)
+    answer = first.to_arrow()
+    elsewhere = table.scan_under(text, replace(table.settings, time_zone="Asia/Tokyo"))
+    assert elsewhere.reads[0].scan.filter != first.reads[0].scan.filter
+    monkeypatch.setattr("layoutopt.scan.table.scans_of", lambda *_, **__: pytest.fail("read again"))
+    assert table.scan(text).to_arrow() == answer
 
 
 def test_answers_have_sparks_types(table: Table) -> None:

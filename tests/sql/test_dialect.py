@@ -1,0 +1,31 @@
+"""SQL texts in and out."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import sqlglot
+
+from layoutopt.sql.dialect import is_readable, parse_statement
+
+COMMAND = "CALL system.rewrite('t')"
+"""What sqlglot knows no grammar for: it takes it for a command, and says so in its log."""
+
+
+def test_what_is_no_query_is_not_told_to_the_hosts_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for dialect in ("spark", "postgres", "tsql"):
+            assert is_readable(COMMAND, dialect)
+    assert not caplog.records
+
+
+def test_the_hosts_own_reading_of_sql_keeps_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    parse_statement(COMMAND)
+    with caplog.at_level(logging.WARNING):
+        sqlglot.parse_one(COMMAND, read="spark")
+    assert "unsupported syntax" in caplog.text
+
+
+def test_doubled_quotes_are_one() -> None:
+    assert parse_statement("SELECT 'it''s'").expressions[0].this == "it's"
