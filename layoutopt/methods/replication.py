@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from layoutopt.methods.proposals import LayoutProposal, PlanningInput
-from layoutopt.methods.strategies import PARTITIONER, problem_of, with_cuts
+from layoutopt.methods.strategies import PARTITIONER, groups_of, problem_of, with_cuts
 from layoutopt.model.predicted import at_budget
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import full_scan
-from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Unit
 from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
 
@@ -18,7 +17,7 @@ from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, sc
 def gsop_r(planning: PlanningInput) -> LayoutProposal:
     """Overlapping layouts within a storage budget, the best found for each budget asked (5.5)."""
     search = _search(planning)
-    return _proposed(planning, search, [search.best(budget) for budget in planning.request.budgets])
+    return _proposed(planning, search, search.curve(planning.request.budgets))
 
 
 def gsop_selective(planning: PlanningInput) -> LayoutProposal:
@@ -38,11 +37,12 @@ REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcop
 
 
 def _search(planning: PlanningInput) -> ReplicationSearch:
-    problem = problem_of(planning)
-    partitioner = find_partitioner(PARTITIONER)
-    groups = search_groups(problem, partitioner).best.groups
+    problem, groups = problem_of(planning), groups_of(planning).best.groups
     stored = planning.bytes if planning.request.budget_unit == "bytes" else None
-    return ReplicationSearch(problem, partitioner, groups, stored)
+    partitioner = find_partitioner(PARTITIONER)
+    return planning.known.once(
+        "copies", planning.request, lambda: ReplicationSearch(problem, partitioner, groups, stored)
+    )
 
 
 def _proposed(planning: PlanningInput, search: ReplicationSearch, found: Sequence[ReplicatedScheme]) -> LayoutProposal:

@@ -16,6 +16,7 @@ from layoutopt.features.weights import MARGINAL, segment_weights
 from layoutopt.methods.proposals import (
     BOTH,
     FEATURES,
+    Known,
     LayoutProposal,
     Method,
     PartitionHistogram,
@@ -50,7 +51,7 @@ from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
 from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import Group, cost_of
-from layoutopt.search.gsop import GROUPINGS, scheme_of, search_groups
+from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_of, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import ComputedRows
@@ -106,14 +107,14 @@ def _best_guides(planning: PlanningInput) -> Sequence[int]:
 
 def _some(planning: PlanningInput, count: int) -> PlanningInput:
     """The same planning by a few partitions, spread evenly over all."""
-    return replace(planning, partitions=tuple(spread(planning.partitions, count)))
+    return replace(planning, partitions=tuple(spread(planning.partitions, count)), known=Known())
 
 
 def _guided(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
     """The same planning as if there were no features but these; ``shares`` are those of all."""
     weighing = planning.request.weights
     partitions = tuple(_projected(part, guides, shares[:, list(guides)], weighing) for part in planning.partitions)
-    return replace(planning, features=planning.features.only(guides), partitions=partitions)
+    return replace(planning, features=planning.features.only(guides), partitions=partitions, known=Known())
 
 
 def _projected(part: PartitionHistogram, guides: Sequence[int], shares: Floats, weighing: str) -> PartitionHistogram:
@@ -145,8 +146,7 @@ def _by_cuts(
 
 def gsop(planning: PlanningInput) -> LayoutProposal:
     """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
-    problem = problem_of(planning)
-    search = search_groups(problem, find_partitioner(PARTITIONER))
+    problem, search = problem_of(planning), groups_of(planning)
     return _designed(planning, _scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem)
 
 
@@ -159,8 +159,18 @@ def gsop_by(method: str, planning: PlanningInput) -> LayoutProposal:
     return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
 
 
+def groups_of(planning: PlanningInput) -> SearchResult:
+    """The search for column groups, for GSOP and for what starts from its groups."""
+    problem, partitioner = problem_of(planning), find_partitioner(PARTITIONER)
+    return planning.known.once("groups", planning.request, lambda: search_groups(problem, partitioner))
+
+
 def problem_of(planning: PlanningInput) -> Problem:
     """The search problem of what planning knows."""
+    return planning.known.once("problem", planning.request, lambda: _problem(planning))
+
+
+def _problem(planning: PlanningInput) -> Problem:
     samples = [
         Sample(
             vectors=partition.vectors,

@@ -99,7 +99,7 @@ class _Clusters:
             first = int(self.bound.argmin())
             if not self.stale[first]:
                 return first, int(self.nearest[first])
-            self._find_nearest(first, first + 1)
+            self._find_again(first)
 
     def merge(self, first: int, second: int, min_rows: int) -> None:
         """Put ``second`` into ``first``, which leaves as well when it has ``min_rows`` rows."""
@@ -136,12 +136,18 @@ class _Clusters:
     def _find_nearest(self, start: int, stop: int) -> None:
         """Find anew the nearest later slot of the slots from ``start`` to ``stop``."""
         losses = self._losses(slice(start, stop), start)
-        before = np.tri(stop - start, dtype=np.bool_) if stop - start > 1 else np.ones((1, 1), dtype=np.bool_)
-        losses[:, : stop - start][before] = np.inf  # itself and what is before it
+        losses[:, : stop - start][np.tri(stop - start, dtype=np.bool_)] = np.inf  # itself and what is before it
         nearest = losses.argmin(axis=1)
         self.nearest[start:stop] = nearest + start
         self.bound[start:stop] = losses[np.arange(stop - start), nearest]
         self.stale[start:stop] = False
+
+    def _find_again(self, slot: int) -> None:
+        """The same of one slot."""
+        losses = self._losses(slice(slot, slot + 1), slot)[0]
+        losses[0] = np.inf
+        nearest = int(losses.argmin())
+        self.nearest[slot], self.bound[slot], self.stale[slot] = nearest + slot, losses[nearest], False
 
     def _meet_the_others(self, slot: int) -> None:
         """Compare a slot whose cluster is new with all others."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.retrieval import greedy_layouts
 from layoutopt.search.candidates import Candidate, Candidates, Queries
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.grouping import Group
@@ -54,6 +55,14 @@ def _overlap(one: Family, other: Family) -> float:
     return len(one.columns & other.columns) / len(one.columns | other.columns)
 
 
+class _Known(NamedTuple):
+    """What is known of a layout: its number, its place among others, and which families may read it."""
+
+    number: int
+    order: tuple[list[int], list[int]]
+    serving: list[bool]
+
+
 class Costs:
     """The costs of layouts, remembered by what they depend on: an operation changes what few families read.
 
@@ -68,7 +77,8 @@ class Costs:
         self.stored = stored
         self.read = read or evaluator.problem.unit
         self._families = families_of(evaluator.problem)
-        self._known: dict[tuple[int, frozenset[Candidate]], float] = {}
+        self._of_layout: dict[Candidate, _Known] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], float] = {}
 
     def query_cost(self, layouts: Candidates) -> float:
         """The cells, and tids where several layouts are read, of all queries, in the unit of reading.
@@ -76,7 +86,14 @@ class Costs:
         Raises:
             ValueError: a query reads a column that no layout has for it.
         """
-        return sum(self._family_cost(number, layouts) for number in range(len(self._families)))
+        in_order = sorted(((self._layout(d), d) for d in layouts), key=lambda known: known[0].order)
+        serving = np.array([known.serving for known, _ in in_order], dtype=np.bool_)
+        numbers = [known.number for known, _ in in_order]
+        keys = [(f, tuple(compress(numbers, of))) for f, of in enumerate(serving.T.tolist())]
+        if missing := [f for f, key in enumerate(keys) if key not in self._known]:
+            costs = self._family_costs(missing, [layout for _, layout in in_order])
+            self._known.update(zip((keys[f] for f in missing), costs, strict=True))
+        return sum(self._known[key] for key in keys)
 
     def storage(self, layouts: Candidates) -> float:
         """What the layouts store for each row of the table, in the unit of the budget (5.2).
@@ -92,44 +109,54 @@ class Costs:
             total += share * float(self.stored.cell[sorted(layout.columns)].sum())
             if len(layouts) > 1:
                 total += share * self.stored.tid
+        rests = {layout: 1.0 - self.evaluator.evaluate(layout).share for layout in set(masters.values())}
         for column, layout in masters.items():
-            rest = 1.0 - self.evaluator.evaluate(layout).share
+            rest = rests[layout]
             total += rest * float(self.stored.cell[column])
             if rest and len(layouts) > 1 and layout not in with_rest:
                 with_rest.add(layout)
                 total += rest * self.stored.tid
         return total
 
-    def _family_cost(self, number: int, layouts: Candidates) -> float:
-        family = self._families[number]
-        read = frozenset(d for d in layouts if d.columns & family.columns and d.served & family.queries)
-        key = (number, read)
-        if key not in self._known:
-            in_order = sorted(read, key=lambda layout: (sorted(layout.columns), sorted(layout.served)))
-            rows = (
-                np.stack([self.evaluator.evaluate(d).rows[family.numbers] for d in in_order])
-                if read
-                else np.zeros((0, 1))
-            )
-            holds = np.array([[c in d.columns for c in family.positions] for d in in_order], dtype=np.bool_)
-            self._known[key] = path_cost(rows, holds, self.read.cell[family.positions], self.read.tid)
-        return self._known[key]
+    def _layout(self, layout: Candidate) -> _Known:
+        if layout not in self._of_layout:
+            serving = [
+                not (layout.columns.isdisjoint(f.columns) or layout.served.isdisjoint(f.queries))
+                for f in self._families
+            ]
+            order = (sorted(layout.columns), sorted(layout.served))
+            self._of_layout[layout] = _Known(len(self._of_layout), order, serving)
+        return self._of_layout[layout]
+
+    def _family_costs(self, numbers: Sequence[int], layouts: Sequence[Candidate]) -> list[float]:
+        """The costs of some families, whose queries are looked at together."""
+        problem = self.evaluator.problem
+        of = [self._families[number].numbers for number in numbers]
+        queries = np.concatenate(of)
+        rows = np.array([self.evaluator.evaluate(d).rows[queries] for d in layouts]).reshape(len(layouts), len(queries))
+        holds = np.zeros((len(layouts), len(problem.columns)), dtype=np.bool_)
+        for place, layout in enumerate(layouts):
+            holds[place, list(layout.columns)] = True
+        costs = path_costs(rows, holds, problem.reads[queries], self.read.cell, self.read.tid)
+        ends = np.cumsum([len(each) for each in of])[:-1]
+        return [float(each.sum()) for each in np.split(costs, ends)]
 
 
 def masters_of(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
     """The layout in which each column is master (5.5.3): the one with the largest share of the rows, then the first."""
-    found: dict[int, Candidate] = {}
+    found: dict[int, tuple[float, Candidate]] = {}
     for layout in layouts:
+        share = evaluator.evaluate(layout).share
         for column in layout.columns:
-            if column not in found or evaluator.evaluate(layout).share > evaluator.evaluate(found[column]).share:
-                found[column] = layout
-    return found
+            if column not in found or share > found[column][0]:
+                found[column] = (share, layout)
+    return {column: layout for column, (_, layout) in found.items()}
 
 
-def path_cost(rows: Floats, holds: Bits, cell: Floats, tid: float) -> float:
-    """The cost of queries of one family, each along the better of the greedy path and the best single layout (5.6.3).
+def path_costs(rows: Floats, holds: Bits, reads: Bits, cell: Floats, tid: float) -> Floats:
+    """The cost of each query, along the better of the greedy path and the best single layout (5.6.3).
 
-    With ``L(c)`` the layout that :func:`layoutopt.model.retrieval.greedy_layouts` reads column c from, a query costs::
+    With ``L(c)`` the layout that :func:`layoutopt.model.retrieval.choose_path` reads column c from, a query costs::
 
         greedy = sum of cell(c) * rows(L(c)) over its columns + tid * sum of rows over the layouts read, if several
         single = sum of cell(c) over its columns * the fewest rows of a layout that has all of them
@@ -138,30 +165,32 @@ def path_cost(rows: Floats, holds: Bits, cell: Floats, tid: float) -> float:
     the first layout alone 10 + 10 cells:
 
     >>> rows, holds = np.array([[10.0], [4.0]]), np.array([[True, True], [False, True]])
-    >>> path_cost(rows, holds, cell=np.ones(2), tid=1.0), path_cost(rows, holds, cell=np.ones(2), tid=0.25)
-    (20.0, 17.5)
+    >>> [path_costs(rows, holds, np.ones((1, 2), bool), np.ones(2), tid).tolist() for tid in (1.0, 0.25)]
+    [[20.0], [17.5]]
 
     Args:
         rows: weighted rows, ``float64[layouts, queries]``; infinite where a layout does not serve a query.
-        holds: which layout has which of the family's columns, ``bool[layouts, columns]``.
+        holds: which layout has which column, ``bool[layouts, columns]``.
+        reads: which query reads which column, ``bool[queries, columns]``.
         cell: cost of a cell of each column.
         tid: cost of a tid.
 
     Raises:
         ValueError: a query has a column that no layout serves.
     """
-    if not len(rows) or not (holds.T.astype(np.float32) @ np.isfinite(rows)).all():
+    query, column = np.nonzero(reads)  # of every cell that is read, query by query
+    readable = np.where(holds[:, column], rows[:, query], np.inf)
+    fewest = readable.min(axis=0, initial=np.inf)
+    if not np.isfinite(fewest).all():
         raise ValueError("a query has a column that no layout serves; give every query all its columns")
-    layout = greedy_layouts(rows, holds)
-    queries = np.arange(rows.shape[1])
-    costs = np.zeros(len(queries))
-    for price, layout_of_column in zip(cell, layout, strict=True):
-        costs += price * rows[layout_of_column, queries]
+    held = holds.astype(np.float32) @ reads.T.astype(np.float32)
+    # Of layouts with equally few rows that with most of the query's columns, then the first.
+    layout = np.where(readable == fewest, held[:, query], -1.0).argmax(axis=0)
+    costs = np.bincount(query, cell[column] * fewest, len(reads))
     used = np.zeros(rows.shape, dtype=np.bool_)
-    used[layout, queries] = True
-    several = used.sum(axis=0) > 1
-    costs += tid * several * np.where(used, rows, 0.0).sum(axis=0, where=np.isfinite(rows))
-    whole = holds.all(axis=1)
-    if whole.any():
-        costs = np.minimum(costs, rows[whole].min(axis=0) * cell.sum())
-    return float(costs.sum())
+    used[layout, query] = True
+    costs += tid * (used.sum(axis=0) > 1) * np.where(used, rows, 0.0).sum(axis=0)
+    whole = held == reads.sum(axis=1)
+    of_cells = reads @ cell
+    alone = np.where(whole & (of_cells > 0), rows, np.inf).min(axis=0, initial=np.inf)
+    return np.asarray(np.minimum(costs, alone * np.where(of_cells > 0, of_cells, 1.0)))

@@ -67,22 +67,28 @@ class ReplicationSearch:
         self._groups = groups
         self._regrouped = cache(self._groups_without)
         self.plain = self._copy_search.layouts(CopyScheme(groups))
-        self._found = [self.plain]
         self._unit_storage = self.exact.storage(self.plain)
 
     def best(self, budget: float) -> ReplicatedScheme:
-        """The best scheme found for a budget, by the exact costs; the groups alone are one of the candidates.
+        """The best scheme found for a budget, by the exact costs; the groups alone are one of the candidates."""
+        return self.curve([budget])[0]
 
-        So is what was found for other budgets: asked in ascending order, more storage never reads more.
+    def curve(self, budgets: Sequence[float]) -> list[ReplicatedScheme]:
+        """The best for each budget, ascending; what was found for smaller ones is a candidate for larger ones.
+
+        So more storage never reads more.
         """
-        allowed = budget * self._unit_storage
-        found = list(self._found)
-        for start in self._starts(allowed):
-            found += [self._copy_search.layouts(each) for each in (start, self._regroup(start))]
-        within = [layouts for layouts in found if self.exact.storage(layouts) <= allowed]
-        best = improve(self.problem, min(within, key=self._order), allowed, self._estimate, self.exact)
-        self._found.append(best)
-        return self.measured(best, budget)
+        passed, schemes = [self.plain], []
+        for budget in budgets:
+            allowed = budget * self._unit_storage
+            found = list(passed)
+            for start in self._starts(allowed):
+                found += [self._copy_search.layouts(each) for each in (start, self._regroup(start))]
+            within = [layouts for layouts in found if self.exact.storage(layouts) <= allowed]
+            best = improve(self.problem, min(within, key=self._order), allowed, self._estimate, self.exact)
+            passed.append(best)
+            schemes.append(self.measured(best, budget))
+        return schemes
 
     def selective(self, budget: float) -> ReplicatedScheme:
         """The groups, and within a budget copies of what single features request (5.3.1)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +84,18 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
         return _route_by_cuts(plan, layout, table, words, rows)
     ranks = _cut_ranks(plan, layout.blocking, table)
     return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
+
+
+def blocked_alike(plan: Plan, layout: Layout) -> Hashable:
+    """Layouts for which this is equal have the same blocks in a segment.
+
+    They have the same rows, the same local features, and the same queries to be blocked for; one that is blocked by
+    values of its columns, too, is like no other.
+    """
+    if not isinstance(layout.blocking, ByVectors) or CUT_BY in dict(layout.blocking.params):
+        return layout
+    held = None if layout.is_undivided else layout.features
+    return (held, layout.guiding, layout.blocking, served_queries(plan, layout).tobytes())
 
 
 def present_rows(layout: Layout, words: Words) -> Bits:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from layoutopt.writer.parquet_indexes import parquet_index_options
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
     Routing,
+    blocked_alike,
     guides_of,
     in_equal_blocks,
     present_rows,
@@ -156,11 +158,18 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
     """The files of a segment, layout by layout, before they are written."""
     reached = queries_reaching(job.plan, segment.table)
     plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
+    left = Counter(blocked_alike(plan, layout) for layout in plan.scheme.layouts)
+    routed: dict[Hashable, Routing] = {}  # what a later layout has, too
     for index, layout in enumerate(plan.scheme.layouts):
         if job.only is not None and index not in job.only:
             continue
-        guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached)
-        routing = route(plan, layout, segment.table, segment.words, guides)
+        alike = blocked_alike(plan, layout)
+        if (routing := routed.pop(alike, None)) is None:
+            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached)
+            routing = route(plan, layout, segment.table, segment.words, guides)
+        left[alike] -= 1
+        if left[alike]:
+            routed[alike] = routing
         first = job.first_block + segment.id * job.blocks_a_segment + index * plan.segment_rows
         sorted_by = layout.row_order, plan.schema, segment.table
         yield RoutedFile(index, WHOLE, layout.columns, in_row_order(routing, *sorted_by), first)

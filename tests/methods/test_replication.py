@@ -11,15 +11,17 @@ import pytest
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.proposals import Known, PartitionHistogram, PlanRequest
 from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import curve, of_the_plan
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.histograms import Counting, sample_histograms
+from layoutopt.spark.planning.plan import make_plan, propose_plan
 from layoutopt.spark.session.read import spark_sql
 from tests.methods.random_queries import as_text, random_queries, rows_of
 from tests.spark.tables import document, every_type, is_value
@@ -85,6 +87,34 @@ def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: P
     # Bytes read are predicted by the search for every budget, and for the plan by rehearsing segments.
     assert chosen.pop("bytes_fraction") > 0 < found[1.4].pop("bytes_fraction")
     assert chosen == pytest.approx(found[1.4])
+
+
+def test_plans_that_share_what_they_find_are_those_made_alone(
+    spark: SparkSession, source: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled: list[FeatureSet] = []
+
+    def sampling(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
+        sampled.append(features)
+        return sample_histograms(of, features)
+
+    monkeypatch.setattr("layoutopt.spark.planning.plan.sample_histograms", sampling)
+    asked = PlanRequest(partition_by="year", block_rows=12)
+    requests = [
+        replace(asked, method=method, storage_budgets=budgets, copies=2)
+        for method, budgets in (
+            ("gsop-r", (1.4,)),
+            ("gsop", (1.2,)),
+            ("gsop-r", (1.1, 1.2)),
+            ("gsop-selective", (1.4,)),
+        )
+    ]
+    known, doc = Known(), conflicting(source)
+    shared = [propose_plan(spark, source, doc, request, known).dumps() for request in requests]
+    assert len(sampled) == 1
+    assert shared == [propose_plan(spark, source, doc, request).dumps() for request in requests]
+    other = replace(asked, method="gsop", block_rows=24)
+    assert propose_plan(spark, source, doc, other, known) == propose_plan(spark, source, doc, other)
 
 
 def test_copies_overlap_and_some_hold_only_rows_that_they_are_for(plan: Plan) -> None:

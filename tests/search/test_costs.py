@@ -13,7 +13,7 @@ from layoutopt.model.cost import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
 from layoutopt.search.candidates import Candidate, Candidates
-from layoutopt.search.costs import Costs, families_of, masters_of, path_cost
+from layoutopt.search.costs import Costs, families_of, masters_of, path_costs
 from layoutopt.search.evaluation import Evaluator
 from layoutopt.search.families import CopyScheme, CopySearch
 from layoutopt.search.grouping import cost_of
@@ -30,12 +30,15 @@ def test_a_query_pays_for_the_better_of_the_greedy_path_and_one_layout(data: st.
     rows = [data.draw(st.sampled_from([0, 1, 2, 5, np.inf])) for _ in range(n_layouts)]
     holds = np.array([[data.draw(st.booleans()) for _ in range(n_columns)] for _ in range(n_layouts)])
     eligible = {str(c): [i for i in range(n_layouts) if holds[i, c] and rows[i] < np.inf] for c in range(n_columns)}
-    given_rows = np.array(rows, dtype=np.float64)[:, None]
+    # A query of these columns, and before and after it one of the first or last of them, which is no matter to it.
+    given_rows = np.repeat(np.array(rows, dtype=np.float64)[:, None], 3, axis=1)
+    reads = np.ones((3, n_columns), dtype=np.bool_)
+    reads[0, 1:] = reads[2, :-1] = False
     if not all(eligible.values()):
         with pytest.raises(ValueError, match="no layout"):
-            path_cost(given_rows, holds, np.ones(n_columns), 1.0)
+            path_costs(given_rows, holds, reads, np.ones(n_columns), 1.0)
         return
-    cost = path_cost(given_rows, holds, np.ones(n_columns), 1.0)
+    cost = path_costs(given_rows, holds, reads, np.ones(n_columns), 1.0)[1]
     whole = [int(r) if r < np.inf else 99 for r in rows]
     layouts = [Layout(tuple(str(c) for c in range(n_columns) if holds[i, c])) for i in range(n_layouts)]
     greedy = query_cost(choose_path(list(eligible), layouts, whole, eligible).reads(whole))
@@ -94,9 +97,8 @@ def test_every_query_has_all_its_columns(case: tuple[Problem, Candidates]) -> No
 
 
 def test_a_query_without_a_column_is_refused() -> None:
-    costs = path_cost
     with pytest.raises(ValueError, match="no layout"):
-        costs(np.array([[1.0]]), np.array([[True, False]]), np.ones(2), 1.0)
+        path_costs(np.array([[1.0]]), np.array([[True, False]]), np.ones((1, 2), dtype=np.bool_), np.ones(2), 1.0)
 
 
 def test_what_the_same_queries_read_is_evaluated_once() -> None:
@@ -106,3 +108,10 @@ def test_what_the_same_queries_read_is_evaluated_once() -> None:
     rows = evaluator.evaluate(Candidate(frozenset({0}), both)).rows
     assert evaluator.evaluate(Candidate(frozenset({1, 2}), both)).rows is rows
     assert evaluator.evaluate(Candidate(frozenset({0}), frozenset({0}))).rows is not rows
+
+
+def test_of_equally_few_rows_the_layout_with_more_of_the_columns_is_read() -> None:
+    """A second layout has the first one's column and one more: the first need not be read, nor its tids."""
+    holds = np.array([[True, False, False], [True, True, False], [False, False, True]])
+    rows = np.full((3, 1), 5.0)
+    assert path_costs(rows, holds, np.ones((1, 3), dtype=np.bool_), np.ones(3), 1.0).tolist() == [15 + 10]

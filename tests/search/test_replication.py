@@ -144,5 +144,5 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
 @given(problems())
 def test_more_storage_never_reads_more(problem: Problem) -> None:
     _, search = found_by(problem)
-    costs = [search.best(budget).cost for budget in (1.0, 1.2, 1.5, 3.0)]
+    costs = [found.cost for found in search.curve((1.0, 1.2, 1.5, 3.0))]
     assert costs == sorted(costs, reverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,12 @@ import pytest
 
 from layoutopt.errors import PlanError
 from layoutopt.model.arrays import Words
-from layoutopt.model.layout import CUT_BY, WEIGHTS, ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import CUT_BY, WEIGHTS, Blocking, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
     Guides,
+    blocked_alike,
     feature_guides,
     guides_of,
     limit_vectors,
@@ -104,6 +105,42 @@ def test_every_order_has_every_row_once(kind: str) -> None:
     routing = route(plan, layout, table, words, feature_guides(layout, words, np.ones(4)))
     assert sorted(routing.rows.tolist()) == list(range(200))
     assert (np.diff(routing.offsets) > 0).all()
+
+
+def test_layouts_that_are_blocked_alike_have_the_same_blocks() -> None:
+    table, words = rows()
+    reads = (("id", "kind"), ("kind",), ("id", "kind"), ("kind", "more"))
+    plan = replace(a_plan(), queries=tuple(replace(q, columns=c) for q, c in zip(a_plan().queries, reads, strict=True)))
+    blockings: tuple[Blocking, ...] = (
+        ByVectors(),
+        ByVectors("portfolio-low"),
+        ByVectors("portfolio-low", ((CUT_BY, "id"),)),
+        ByOrder("input"),
+    )
+    layouts = [
+        Layout(columns, features, columns if whole else (), blocking, guides, serves)
+        for columns, features, whole, blocking, guides, serves in product(
+            (("id",), ("kind",), ("id", "kind")),
+            ((0, 1), (0, 1, 2, 3)),
+            (True, False),
+            blockings,
+            ((), (2,)),
+            (None, (0, 2)),
+        )
+    ]
+
+    def blocks(layout: Layout) -> tuple[list[int], list[int]]:
+        guides = guides_of(plan, layout, table, words, np.eye(4), queries_reaching(plan, table))
+        routing = route(plan, layout, table, words, guides)
+        return routing.rows.tolist(), routing.offsets.tolist()
+
+    found = [(blocked_alike(plan, layout), blocks(layout), layout) for layout in layouts]
+    alike = [(one, other) for one, other in combinations(found, 2) if one[0] == other[0]]
+    assert all(one[1] == other[1] for one, other in alike)
+    assert {frozenset((one[2].columns, other[2].columns)) for one, other in alike} >= {
+        frozenset((("kind",), ("id", "kind"))),  # read by the same queries
+        frozenset((("id",), ("kind",))),  # where it is said which queries they serve
+    }
 
 
 def test_queries_beyond_the_segments_bounds_weigh_nothing() -> None:

@@ -178,7 +178,7 @@ _FIGURES: Final[tuple[Figure[Shapes], ...]] = (
         read_loading,
         "stacked",
         (),
-        f"{_STAR} The thesis has no numbers.",
+        f"{_STAR} The thesis has no numbers. Planning is the search alone, without the rehearsal that foretells bytes.",
         timed=True,
     ),
     Figure(

@@ -64,6 +64,7 @@ def _run(bench: B, figure: Figure[B], failed: dict[str, str], say: Callable[[str
     try:
         for step in figure.steps(bench).values():
             run(step, lambda sentence: say(f"{figure.name}: {sentence}"))
-    except LayoutoptError as error:
-        failed[figure.name] = str(error)
-        say(f"{figure.name} failed: {error}")
+    except Exception as error:  # whatever it is, the other figures may be had
+        reason = str(error) if isinstance(error, LayoutoptError) else f"{type(error).__name__}: {error}".split("\n")[0]
+        failed[figure.name] = reason
+        say(f"{figure.name} failed: {reason}")

@@ -11,6 +11,7 @@ from layoutopt.bench.thesis.figure import Products
 from layoutopt.bench.tpch.ablation import block_rows as year_block_rows
 from layoutopt.bench.tpch.experiment import (
     MONTH_BLOCK_ROWS,
+    UNORDERED,
     Bench,
     Variant,
     matching_step,
@@ -24,7 +25,7 @@ from layoutopt.bench.tpch.variants import RANGE_2
 MONTH: Final = "o_month"
 YEAR: Final = "o_year"
 LEAST_MONTH_BLOCK: Final = 70
-UNSORTED: Final[Mapping[str, Any]] = MappingProxyType({"row_order": ("none",)})
+UNSORTED: Final[Mapping[str, Any]] = MappingProxyType({"row_order": UNORDERED})
 """Of variants whose rows or cells are counted, not their bytes: planning need not look for an order within blocks."""
 RANGES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -65,9 +66,11 @@ def plain_parquet(scale: float) -> Variant:
 
 
 def rehearsals(bench: Bench, stream: str, variants: Sequence[Variant]) -> dict[str, Step]:
-    """The steps that rehearse variants, and the one that counts what matches."""
-    steps = {f"rehearsed {stream} {place}": step for place, step in enumerate(rehearsal_steps(bench, stream, variants))}
-    return {**steps, f"{MATCHING} {stream}": matching_step(bench, stream)}
+    """The steps that measure variants, loaded where some figure times them, and the one that counts what matches."""
+    counted = [variant for variant in variants if not variant.written]
+    steps = {f"rehearsed {stream} {place}": step for place, step in enumerate(rehearsal_steps(bench, stream, counted))}
+    loaded = loads(bench, stream, [variant for variant in variants if variant.written])
+    return {**steps, **loaded, f"{MATCHING} {stream}": matching_step(bench, stream)}
 
 
 def loads(bench: Bench, stream: str, variants: Sequence[Variant]) -> dict[str, Step]:
@@ -83,14 +86,19 @@ def loaded(products: Products, stream: str, variant: Variant) -> Mapping[str, An
 def rehearsed(
     bench: Bench, products: Products, stream: str, variants: Sequence[Variant]
 ) -> dict[str, Mapping[str, Any]]:
-    """What rehearsing said of each variant, by its label."""
+    """What rehearsing or loading said of each variant, by its label."""
     found = {
         name: table
         for key, product in products.items()
         if key.startswith(f"rehearsed {stream} ")
         for name, table in product["tables"].items()
     }
-    return {variant.label: found[table_folder(bench, stream, variant).name] for variant in variants}
+    return {
+        variant.label: loaded(products, stream, variant)
+        if variant.written
+        else found[table_folder(bench, stream, variant).name]
+        for variant in variants
+    }
 
 
 def scanned(table: Mapping[str, Any], unit: str) -> int:

@@ -168,6 +168,7 @@ def _plan_step(bench: Bench, stream: str, row: Deviation, folder: Path) -> Step:
     features = features_step(bench, stream, row.selection)
 
     def make() -> Json:
+        from layoutopt.bench.tpch.sharing import known_of
         from layoutopt.config.documents import read_features
         from layoutopt.spark.planning.indexes import plan_with_indexes
 
@@ -183,7 +184,9 @@ def _plan_step(bench: Bench, stream: str, row: Deviation, folder: Path) -> Step:
             }
         )
         started = time.perf_counter()
-        plan = plan_with_indexes(bench.spark(), settings, read_features(features.product))
+        known = known_of(str(bench.data.denormalised), features.product.read_bytes())
+        known.method = settings.method
+        plan = plan_with_indexes(bench.spark(), settings, read_features(features.product), known=known)
         seconds = time.perf_counter() - started
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.json").write_bytes(plan.dumps())

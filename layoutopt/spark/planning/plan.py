@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.proposals import FEATURES, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.proposals import FEATURES, Known, PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.model.document import FeaturesDocument
@@ -48,6 +48,7 @@ def make_plan(
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress | None = None,
+    known: Known | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
 
@@ -57,6 +58,7 @@ def make_plan(
         document: features and queries.
         request: how to plan.
         progress: called with a short sentence at each stage, and for every feature given up.
+        known: what was found for other requests about this very source and document, and is kept for the next.
 
     Raises:
         SettingError: a bad request, or settings that are not the document's.
@@ -65,7 +67,7 @@ def make_plan(
         SourceError: the source can't be read.
         BoundError: there are too many distinct vectors, even of few features.
     """
-    return plan_and_rehearse(spark, source, document, request, progress)[0]
+    return plan_and_rehearse(spark, source, document, request, progress, known)[0]
 
 
 def plan_and_rehearse(
@@ -74,6 +76,7 @@ def plan_and_rehearse(
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress | None = None,
+    known: Known | None = None,
 ) -> tuple[Plan, Rehearsed | None]:
     """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
     say = progress or (lambda sentence: None)
@@ -83,12 +86,12 @@ def plan_and_rehearse(
     counting = Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say)
     name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
     with translate_spark_errors(name):
-        plans = [_planned(counting, document, request)]
+        plans = [_planned(counting, document, request, known or Known())]
         if not queries:
             return plans[0], None
         if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1:
             say(f"no columns go apart: trying all together as {ALONE} blocks them, too")
-            alone = _planned(counting, document, replace(request, method=ALONE, guides=FEATURES))
+            alone = _planned(counting, document, replace(request, method=ALONE, guides=FEATURES), Known())
             plans.append(replace(alone, method=request.method))
         search = is_searched(request)
         say("rehearsing segments, for the order of rows within blocks" if search else "rehearsing segments")
@@ -98,18 +101,41 @@ def plan_and_rehearse(
     return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
 
 
-def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest) -> Plan:
+def propose_plan(
+    spark: SparkSession,
+    source: DataFrame | str | Path,
+    document: FeaturesDocument,
+    request: PlanRequest = DEFAULTS,
+    known: Known | None = None,
+) -> Plan:
+    """A plan as its method proposes it, with the arguments and errors of :func:`make_plan`.
+
+    Nothing is rehearsed: rows within blocks have no order but one that was named, and no bytes are predicted.
+    """
+    check_request(request)
+    rows, request = opened(spark, source, document, request)
+    queries = tuple(classes(document.queries))
+    counting = Counting(
+        rows, queries, document.schema, request.partition_by, request.max_vectors, lambda sentence: None
+    )
+    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
+        return _planned(counting, document, request, known or Known())
+
+
+def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known) -> Plan:
     """What a method plans, from what it needs to know of the source."""
     features = guiding_features(document, request.method, request.num_features)
     partitions: tuple[PartitionHistogram, ...] = ()
     unit: Unit | None = None
     if is_sampled(request.method):
         of.say("sampling feature vectors")
-        partitions = sample_histograms(of, features)
+        partitions = known.once("samples", request, lambda: sample_histograms(of, features))
         if needs_bytes(request):
             of.say("measuring the bytes of cells")
             middle = partitions[len(partitions) // 2]
-            unit = unit_in_bytes(of.rows, features, (middle.value, middle.rows), request)
+            unit = known.once(
+                "bytes", request, lambda: unit_in_bytes(of.rows, features, (middle.value, middle.rows), request)
+            )
     elif is_counted(request):
         of.say("counting feature vectors")
         features, partitions = count_histograms(of, features)
@@ -119,7 +145,8 @@ def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest) -> 
             "raise max_vectors"
         )
     of.say(f"planning by {request.method}")
-    plan = plan_from(document, PlanningInput(request, document.schema, features, of.queries, partitions, unit))
+    planning = PlanningInput(request, document.schema, features, of.queries, partitions, unit, known)
+    plan = plan_from(document, planning)
     return with_order_asked(plan, request)
 
 

@@ -34,11 +34,11 @@ CLAIMS = (
 )
 
 
-def made_up(name: str, shape: Any = "stacked", fails: bool = False) -> Figure[Bench]:
+def made_up(name: str, shape: Any = "stacked", fails: Exception | None = None) -> Figure[Bench]:
     def steps(bench: Bench) -> dict[str, Step]:
         def make() -> Mapping[str, object]:
-            if fails:
-                raise LayoutoptError("the disk is full")
+            if fails is not None:
+                raise fails
             return {"cells": 2, "tids": 3}
 
         return {"of": Step(f"measuring {name}", bench.folder / f"{name}.json", make)}
@@ -124,14 +124,16 @@ def test_figures_of_earlier_results_are_kept_until_they_are_measured_again(run_s
     assert with_earlier(elsewhere, before) == elsewhere
 
 
+@pytest.mark.parametrize("error", [LayoutoptError("the disk is full"), OSError("the disk is full\nat last")])
 def test_a_figure_that_fails_is_told_and_the_others_are_run(
-    run_some: Run, tmp_path: Path, figures: dict[str, Figure[Bench]]
+    run_some: Run, tmp_path: Path, figures: dict[str, Figure[Bench]], error: Exception
 ) -> None:
-    figures["4.1"] = made_up("4.1", fails=True)
-    with pytest.raises(LayoutoptError, match=r"4\.1: the disk is full"):
+    figures["4.1"] = made_up("4.1", fails=error)
+    told = "the disk is full" if isinstance(error, LayoutoptError) else "OSError: the disk is full"
+    with pytest.raises(LayoutoptError, match=f"4.1: {told}$"):
         run_some()
     found = read_results(tmp_path / "results" / "results.json")["figures"]
-    assert (found["4.1"]["state"], found["4.1"]["reason"]) == ("failed", "the disk is full")
+    assert (found["4.1"]["state"], found["4.1"]["reason"]) == ("failed", told)
     assert found["5.1"]["state"] == "measured"
     assert "the disk is full" in (tmp_path / "results" / "index.html").read_text()
 
