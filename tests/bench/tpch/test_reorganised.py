@@ -36,7 +36,7 @@ def test_more_bytes_regain_more_between_the_old_table_and_a_fresh_one(
     assert [one.share for one in (old, some, most, fresh)] == [0, 0.3, 0.9, 1]
     assert (old.regained, fresh.regained, old.written) == (0, 1, 0)
     assert old.read > some.read >= most.read
-    assert 0 < some.written <= 0.3 * old.stored
+    assert 0 < some.written <= 0.31 * old.stored  # what is written is estimated before
     assert 0 < some.regained <= most.regained
     assert old.stored <= some.stored <= old.stored + some.written
     before = len(said)
