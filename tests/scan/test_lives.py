@@ -273,7 +273,7 @@ class ManyLives(Lives):
     """The same, for longer."""
 
 
-TestLives = Lives.TestCase
+TestLives = pytest.mark.slow(Lives.TestCase)
 TestLives.settings = settings(max_examples=examples(15), stateful_step_count=50)
 """300 steps in `make test`."""
 
