@@ -274,7 +274,7 @@ class ManyLives(Lives):
 
 
 TestLives = pytest.mark.slow(Lives.TestCase)
-TestLives.settings = settings(max_examples=examples(15), stateful_step_count=50)
+TestLives.settings = settings(max_examples=examples(38), stateful_step_count=20)  # later steps of a life cost more
 """300 steps in `make test`."""
 
 TestManyLives = pytest.mark.long(ManyLives.TestCase)
