@@ -81,6 +81,23 @@ class PartitionNames:
             return str(bounds.low) <= key <= str(bounds.high)
         return bounds.low == bounds.high == key
 
+    def value_of(self, entry: PartitionEntry) -> tuple[PlainValue, ...]:
+        """The value of an entry's rows, by what was measured of them; nothing where that doesn't tell it.
+
+        A value is told only if the entry has its key: no other value has that.
+        """
+        if self.column is None:
+            return (None,)
+        bounds = entry.bounds.get(self.column)
+        if bounds is None or not entry.rows or bounds.nulls is None or self.type.startswith("decimal"):
+            return ()
+        value: PlainValue = None
+        if bounds.nulls != entry.rows:
+            if bounds.nulls or bounds.low != bounds.high or not isinstance(bounds.low, int | str):
+                return ()
+            value = bool(bounds.low) if self.type == "boolean" else bounds.low
+        return (value,) if self.key(value) == entry.key else ()
+
     def _spelled(self, value: PlainValue, between: str) -> PlainValue:
         if value is None or not isinstance(value, int) or isinstance(value, bool):
             return value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
 from layoutopt.skipping.cannot_match import BlockStatistics
+
+_PLANS: Final = 8
+"""So many plans are remembered by a process, by their bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +265,16 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     return data
 
 
+@lru_cache(maxsize=_PLANS)
+def _plan_of(data: bytes) -> Plan:
+    """Remembered, since a change opens its table several times, and most of a plan is read as soon as it is written by.
+
+    Raises:
+        PlanError: it can't be used.
+    """
+    return Plan.loads_late(data)
+
+
 def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
     """A plan that a snapshot names.
 
@@ -270,7 +284,7 @@ def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
     path = plan_path(digest)
     try:
         data = read_checked(files, snapshot, path)
-        plan = layout.Plan.loads_late(data) if layout.digest_of(data) == digest else layout.Plan.loads(data)
+        plan = _plan_of(data) if layout.digest_of(data) == digest else Plan.loads(data)
     except PlanError as error:
         raise CatalogError(
             f"the plan {files.full_path(path)} can't be used ({short(str(error))}); load again"

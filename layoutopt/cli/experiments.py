@@ -271,6 +271,27 @@ def _drift(settings: BenchSettings, session: Session) -> None:
     session.show([figure.to_json() for figure in figures], show)
 
 
+def _reorganise(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.tpch.reorganised import SHARES, plot_reorganised, reorganised_figures, reorganised_report
+
+    with session.working("reorganising") as work:
+        figures = reorganised_figures(
+            settings.sf,
+            root=settings.folder,
+            shares=settings.shares or SHARES,
+            halves=settings.streams,
+            say=work.say,
+        )
+    picture = settings.folder / "reorganised.png"
+    plot_reorganised(figures, picture)
+
+    def show(console: Console) -> None:
+        console.print(reorganised_report(figures, settings.sf))
+        console.print(f"Written: {picture}")
+
+    session.show([vars(figure) for figure in figures], show)
+
+
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
     {
         "demo": _demo,
@@ -290,6 +311,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "cluster": _cluster,
         "scaling": _scaling,
         "drift": _drift,
+        "reorganise": _reorganise,
         "mine": _mine,
         "files": _files,
         "unforeseen": _unforeseen,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ByteSize, Field
 
-from layoutopt.config.fields import Names, Positional, Text, VerbSettings
+from layoutopt.config.fields import Names, Numbers, Positional, Text, VerbSettings
 
 Experiment = Literal[
     "demo",
@@ -27,6 +27,7 @@ Experiment = Literal[
     "cluster",
     "scaling",
     "drift",
+    "reorganise",
     "mine",
     "files",
     "unforeseen",
@@ -51,10 +52,12 @@ class BenchSettings(VerbSettings):
         "calibrate: what each kind of work costs each engine on this machine, for --calibration; "
         "cluster: a load on two executors of one core beside one of two; scaling: every stage, resumable, and what "
         "a row costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
-        "it pays to write partitions anew; mine: every method on --source, planned by the older queries of --log and "
-        "judged by the newest, on tables that are really written; files: what readers of Iceberg, Delta and plain "
-        "Parquet read of files of --file-bytes, through `serve` and by minima and maxima; unforeseen: what indexes of "
-        "2 percent of the data save look-ups and other queries that no log foresaw, beside the best that is possible"
+        "it pays to write partitions anew; reorganise: half of chapter 4's templates replaced, and what `optimize` "
+        "regains within --shares of the table's bytes, on tables that are really written; mine: every method on "
+        "--source, planned by the older queries of --log and judged by the newest, on such tables too; files: what "
+        "readers of Iceberg, Delta and plain Parquet read of files of --file-bytes, through `serve` and by minima and "
+        "maxima; unforeseen: what indexes of 2 percent of the data save look-ups and other queries "
+        "that no log foresaw, beside the best that is possible"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
@@ -105,6 +108,10 @@ class BenchSettings(VerbSettings):
     streams: Names = Field(
         (),
         description="only these query streams, of tpch, partitioners, tuning, ablation, scaling, query, which also "
-        "knows chapter3-by-month, and brushing: weather, movies, trips [default: all; of tuning and ablation two; of "
-        "query chapter3]",
+        "knows chapter3-by-month, brushing: weather, movies, trips, and reorganise, by the half of the templates that "
+        "gives way: first, second [default: all; of tuning and ablation two; of query chapter3]",
+    )
+    shares: Numbers = Field(
+        (),
+        description="of `reorganise`: shares of the table's bytes that may be written [default: 0.05,0.1,0.15,0.2,0.3]",
     )

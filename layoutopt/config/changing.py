@@ -32,8 +32,8 @@ class AppendSettings(VerbSettings):
     )
     keep_apart: bool = Field(
         False,
-        description="leave what earlier appends left as it is: else it is joined, in a second commit, where about as "
-        "many rows have come since",
+        description="leave what earlier appends left as it is: else it is joined, in a second commit, where several "
+        "times as many rows have come since",
     )
     publish: PublishTo = ()
     log_json: EventLog = None

@@ -50,6 +50,15 @@ def test_a_partition_then_has_the_rows_of_several_loads(files: TableFiles) -> No
     assert (last.operation, last.changed, last.changed_rows, last.partitions) == (APPEND, ("1995",), 12, 3)
 
 
+def test_a_load_id_is_appended_once(files: TableFiles) -> None:
+    """Its rows twice would be a snapshot that nobody can read."""
+    snapshot = append(files, "l2", (1995,))
+    assert append(files, "l2", (1995,), base=read_snapshot(files, 0)).number == snapshot.number  # a retry finds itself
+    with pytest.raises(CommitConflictError, match="'l2' was used before"):
+        append(files, "l2", (1995,))
+    assert loads(Catalog.open(files.root).snapshot) == {"1994": ["l1"], "1995": ["l1", "l2"]}
+
+
 def test_a_batch_is_appended_once_whoever_else_commits(files: TableFiles) -> None:
     base = latest_snapshot(files)
     append(files, "l2", (1995,), "monday")

@@ -19,6 +19,10 @@ def entry(key: str, low: Key | None, high: Key | None, nulls: int | None = 0, ro
     return PartitionEntry(key, key, "p", "l", "b", rows, {"c": Bounds(low, high, nulls)}, {}, 0)
 
 
+def _kind(value: PlainValue) -> str:
+    return value.__class__.__name__
+
+
 def snapshot(*entries: PartitionEntry) -> Snapshot:
     schema = Schema((Column("c", "timestamp"),))
     return Snapshot(1, None, "2026-01-01T00:00:00Z", "load", "l", schema, "c", entries)
@@ -86,3 +90,32 @@ def test_what_was_measured_says_whose_rows_they_are(
     type: str, value: PlainValue, low: Key | None, high: Key | None, nulls: int | None, same: bool
 ) -> None:
     assert PartitionNames("c", type).is_of(entry("k", low, high, nulls), value) == same
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "low"),
+    [
+        ("date", 9000, 9000), ("timestamp_ntz", DAY, DAY), ("timestamp", DAY, DAY), ("int", -1, -1),
+        ("boolean", True, 1),
+        ("string", "a=b", "a=b"), ("string", "", ""),
+    ],
+)  # fmt: skip
+def test_a_value_is_told_by_what_was_measured_of_its_rows(type: str, value: PlainValue, low: Key) -> None:
+    names = PartitionNames("c", type)
+    (told,) = names.value_of(entry(names.key(value), low, low))
+    assert (told, _kind(told)) == (value, _kind(value))
+    assert names.value_of(entry(names.key(value), low, low, nulls=None)) == ()  # what is unknown tells nothing
+    assert names.value_of(entry(names.key(value), low, low, nulls=1)) == ()
+    assert names.value_of(entry(names.key(value), low, low, rows=0)) == ()
+    assert names.value_of(entry("other", low, low)) == ()
+
+
+def test_null_is_told_too_and_what_was_cut_or_is_another_type_is_not() -> None:
+    names = PartitionNames("c", "string")
+    assert names.value_of(entry("__null__", None, None, nulls=5)) == (None,)
+    assert names.value_of(entry(names.key(LONG), LONG[:64], LONG[:63] + "y")) == ()
+    assert names.value_of(entry(names.key("a"), "a", "b")) == ()
+    assert PartitionNames("c", "decimal(5,0)").value_of(entry("150", 150, 150)) == ()  # Spark gives a Decimal
+    assert PartitionNames(None).value_of(entry("all", 1, 2)) == (None,)
+    older = snapshot(entry("2021-10-31%2002%3A30%3A00", DAY, DAY))
+    assert PartitionNames.of(older.schema, "c", older).value_of(older.partitions[0]) == (DAY,)

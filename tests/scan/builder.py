@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import INDEXES
-from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -108,9 +109,28 @@ def holds(rows: pa.Table, conditions: Sequence[str]) -> np.ndarray[Any, Any]:
 
 
 def build(
-    root: Path, rows: pa.Table, building: Building, load_id: str = "load-1", operation: str | None = None
+    root: Path,
+    rows: pa.Table,
+    building: Building,
+    load_id: str = "load-1",
+    operation: str | None = None,
+    *,
+    marks: Marks | None = None,
+    first: int = 0,
+    at: CommitHook = lambda point: None,
 ) -> Table:
-    """Writes rows as one load (an append, by that ``operation``), commits it, and opens the table."""
+    """Writes rows as one load (an append, by that ``operation``), commits it, and opens the table.
+
+    Args:
+        root: of the table.
+        rows: of the load.
+        building: how they are laid out.
+        load_id: of the load.
+        operation: what the history calls it.
+        marks: rows that are deleted in the same commit.
+        first: the number of its first block; no other load of the table has one so large.
+        at: called at the points of the commit.
+    """
     plan, files = building.plan, TableFiles(str(root), key=building.key)
     base = ensure_table_root(files)
     blocks: list[pa.Table] = []
@@ -119,12 +139,12 @@ def build(
         key = partition_key(value) if plan.partition_by else "all"
         values[key] = str(value) if value is not None and not isinstance(value, int | str) else value
         for segment, start in enumerate(range(0, part.num_rows, building.segment_rows)):
-            place = Place(files, key, load_id, segment, sum(written.num_rows for written in blocks))
+            place = Place(files, key, load_id, segment, first + sum(written.num_rows for written in blocks))
             blocks += _write_segment(place, building, part.slice(start, building.segment_rows))
     empty = blocks_with_indexes(plan).empty_table()
     table = pa.concat_tables([empty, *blocks])
     entries = partition_entries(table, plan, load_id, values)
-    commit_load(files, base, plan, load_id, entries, table, operation=operation)
+    commit_load(files, base, plan, load_id, entries, table, operation=operation, marks=marks, at=at)
     return open_table(str(root), key=building.key)
 
 

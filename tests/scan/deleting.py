@@ -33,7 +33,14 @@ def delete_ids(root: str, ids: Collection[int], at: CommitHook = lambda point: N
         wrong_sums: whether to say other checksums than those of the rows.
     """
     catalog = Catalog.open(root)
-    load_id = new_load_id()
+    marks = marks_of(catalog, ids, wrong_sums)
+    if marks.deleted:
+        commit_deletes(catalog.files, catalog.snapshot, new_load_id(), marks, at=at)
+    return open_table(root)
+
+
+def marks_of(catalog: Catalog, ids: Collection[int], wrong_sums: bool = False) -> Marks:
+    """What a delete of the rows with some ids commits."""
     vectors: dict[int, bytes] = {}
     deleted = {}
     for entry in catalog.partitions:
@@ -47,9 +54,7 @@ def delete_ids(root: str, ids: Collection[int], at: CommitHook = lambda point: N
         for block in places.keys() | before.keys():
             known = places_in(before[block]) if block in before else np.zeros(0, np.int64)
             vectors[block] = packed(np.union1d(known, np.array(places.get(block, []), np.int64)))
-    if deleted:
-        commit_deletes(catalog.files, catalog.snapshot, load_id, Marks(deleted, vectors), at=at)
-    return open_table(root)
+    return Marks(deleted, vectors)
 
 
 def _found(catalog: Catalog, entry: PartitionEntry, ids: set[int]) -> tuple[dict[int, list[int]], dict[str, int], int]:

@@ -1,8 +1,7 @@
 """Append: late rows come to the partitions that they belong to, each batch once however often it is retried.
 
 What is there is not touched: a partition gets one more entry in the snapshot, with blocks of its own by the table's
-newest plan. Then what several appends left is joined, where that is no larger than what came since; `optimize` joins
-all.
+newest plan. Then what appends left is joined, once several times as many rows have come since; `optimize` joins all.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import hashlib
 from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType
 
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
@@ -80,7 +80,7 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         partitions = source_partitions(rows, settings.source, by)
         if not any(partition.rows for partition in partitions):
             raise MissingPartitionError(f"{settings.source!r} has no rows to append; append when they have come")
-        if by is not None:
+        if by is not None and isinstance(rows.schema[by].dataType, StringType):  # others lose no row in Python
             check_reachable(rows, settings.source, by, partitions)
         snapshot = table.catalog.snapshot
         batch = settings.batch_id or _batch_of(partitions)

@@ -8,9 +8,11 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
 from layoutopt.evolve.joining import joined_from
-from layoutopt.spark.changing.opened import open_to_change
+from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import LoadReport, load
@@ -36,15 +38,23 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         ContentMismatchError: what was written is not what the entries have.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
+    files = TableFiles(path)
+    check_is_table(files)
+    if not _small_entries(latest_snapshot(files), keys):  # as mostly: no plan and no block is read for that
+        return None
     table, plan = open_to_change(spark, path)
     snapshot = table.catalog.snapshot
-    entries = [entry for key in keys for entry in small_entries(snapshot, key)]
+    entries = _small_entries(snapshot, keys)
     if not entries:
         return None
+    live = [entry for entry in entries if entry.live_rows]
+    rows = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
     basis = Basis(
         snapshot,
         f"the table {path!r}",
+        values=None if plan.partition_by is None else Place(spark, path, table, plan).known_values(live),
         whole=True,
+        rows=rows,
         content=content_of_entries(entries),
         operation=JOIN,
         marks=Marks({}, {}, replaced=frozenset(entry.name for entry in entries)),
@@ -55,8 +65,11 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         return None
 
 
-def small_entries(snapshot: Snapshot, key: str) -> tuple[PartitionEntry, ...]:
-    """The entries of a partition that are to be joined."""
-    entries = snapshot.by_key.get(key, ())
-    first = joined_from([entry.live_rows for entry in entries])
-    return () if first is None else entries[first:]
+def _small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:
+    """The entries of some partitions that are to be joined."""
+    found: list[PartitionEntry] = []
+    for key in keys:
+        entries = () if snapshot is None else snapshot.by_key.get(key, ())
+        first = joined_from([entry.live_rows for entry in entries])
+        found += () if first is None else entries[first:]
+    return found

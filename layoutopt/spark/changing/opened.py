@@ -29,6 +29,20 @@ class Place:
     table: Table
     plan: Plan
 
+    @property
+    def names(self) -> PartitionNames:
+        """Of the table's partitions."""
+        return PartitionNames.of(self.plan.schema, self.plan.partition_by, self.table.catalog.snapshot)
+
+    def known_values(self, entries: Sequence[PartitionEntry]) -> tuple[PlainValue, ...] | None:
+        """The values of some partitions by what the catalog knows of their rows; None where it doesn't tell one."""
+        names = self.names
+        by_key: dict[str, PlainValue] = {}
+        for entry in entries:
+            for value in names.value_of(entry):
+                by_key[entry.key] = value
+        return tuple(by_key.values()) if len(by_key) == len({entry.key for entry in entries}) else None
+
     def values_in(self, rows: DataFrame) -> tuple[PlainValue, ...]:
         """The values of the partition column that some rows have; one None where there are no partitions."""
         if self.plan.partition_by is None:
@@ -46,7 +60,7 @@ class Place:
 
     def entries(self, values: Sequence[PlainValue]) -> tuple[PartitionEntry, ...]:
         """What the table has of some partitions."""
-        names = PartitionNames.of(self.plan.schema, self.plan.partition_by, self.table.catalog.snapshot)
+        names = self.names
         by_key = self.table.catalog.snapshot.by_key
         return tuple(entry for value in values for entry in by_key.get(names.key(value), ()))
 

@@ -236,5 +236,7 @@ def _write(
     rows = rows_of_entries(spark, place.table, entries)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
     content = content_of_entries(entries)
-    values = place.values_in(rows) if content.rows else place.values_of([key])
+    values = place.known_values(entries)
+    if values is None:
+        values = place.values_in(rows) if content.rows else place.values_of([key])
     return rewrite(place, "optimize", values, rows, content, watch, sources)

@@ -80,10 +80,18 @@ def rewrite(
         values=None if place.plan.partition_by is None else tuple(values),
         whole=True,
         fingerprints=fingerprints or {},
+        rows=_rows_of(place, values, content),
         content=content,
         operation=operation,
     )
     return load(place.spark, rows, place.path, place.plan, basis=basis, stages=watch)
+
+
+def _rows_of(place: Place, values: Sequence[PlainValue], content: Content) -> dict[str, int]:
+    """By key the rows that a partition is to have, where there is one only: nobody then has to count them."""
+    if len(values) != 1:
+        return {}
+    return {place.names.key(values[0]): content.rows}
 
 
 def changed_content(entries: Sequence[PartitionEntry], gone: Content, come: Content) -> Content:

@@ -7,7 +7,7 @@ wrong (a source that is not read from files), a segment is larger than planned a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,6 +106,21 @@ def count_chunks(positioned: DataFrame, partition_by: str | None, segment_rows: 
     counted = keyed.groupBy(_VALUE, _CHUNK).agg(F.count("*").alias(_COUNT)).collect()
     chunks = [Chunk(row[_VALUE], row[_CHUNK] << shift, row[_COUNT]) for row in counted]
     return sorted(chunks, key=lambda chunk: chunk.low)
+
+
+def known_chunks(counted: Mapping[PlainValue, int | None], segment_rows: int) -> list[Chunk] | None:
+    """Partitions whose rows are known, as one chunk each; None where one has to be counted, or cut.
+
+    Args:
+        counted: the rows of each partition value, None where nobody knows.
+        segment_rows: rows that a segment may have.
+
+    >>> known_chunks({1994: 7, 1995: 0}, 10), known_chunks({1994: 11}, 10), known_chunks({1994: None}, 10)
+    ([Chunk(value=1994, low=0, rows=7)], None, None)
+    """
+    if any(rows is None or rows > segment_rows for rows in counted.values()):
+        return None
+    return [Chunk(value, 0, rows) for value, rows in counted.items() if rows]
 
 
 def cut_segments(chunks: Iterable[Chunk], segment_rows: int, cutter: Cutter = in_input_order) -> tuple[Segment, ...]:

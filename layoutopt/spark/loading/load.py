@@ -23,11 +23,13 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.core.segments import (
+    Chunk,
     Cutter,
     Segment,
     count_chunks,
     cut_segments,
     in_input_order,
+    known_chunks,
     with_positions,
 )
 from layoutopt.spark.core.source import (
@@ -133,10 +135,11 @@ def load(
         rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))
     elif plan.partition_by is not None and not basis.whole:
         rows = of_partitions(rows, plan.partition_by, basis.values or ())
-    with watch.stage("count", "counting partitions") as counts:
-        segments = _count_segments(rows, name, plan, cutter)
-        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     names = PartitionNames.of(plan.schema, plan.partition_by, base)
+    with watch.stage("count", "counting partitions") as counts:
+        known = known_chunks(_counted(plan, basis, names), plan.segment_rows) if cutter is in_input_order else None
+        segments = _cut(rows, name, plan, cutter, known)
+        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     by_key = _by_key(names, basis, segments)
     one = Loading(spark, rows, name, plan, files, fresh_load_id(base), segments, by_key, names, basis)
     try:
@@ -160,13 +163,23 @@ def load(
     return replace(_report(one, snapshot, written), seconds=dict(watch.seconds))
 
 
-def _count_segments(rows: DataFrame, name: str, plan: Plan, cutter: Cutter) -> tuple[Segment, ...]:
-    with translate_spark_errors(name):
-        chunks = count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
+def _cut(rows: DataFrame, name: str, plan: Plan, cutter: Cutter, known: Sequence[Chunk] | None) -> tuple[Segment, ...]:
+    """The segments, of chunks that are counted where they are not known."""
+    chunks = known
+    if chunks is None:
+        with translate_spark_errors(name):
+            chunks = count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
     total = sum(chunk.rows for chunk in chunks)
     if total >= _MOST_ROWS:
         raise BoundError(f"one load takes fewer than {_MOST_ROWS} rows, not {total}; load fewer partitions at a time")
     return cut_segments(chunks, plan.segment_rows, cutter)
+
+
+def _counted(plan: Plan, basis: Basis, names: PartitionNames) -> dict[PlainValue, int | None]:
+    """The rows of each partition, as the caller counted them: what is written has to have as many."""
+    if plan.partition_by is not None and basis.values is None:
+        return {None: None}
+    return {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
 
 
 def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:

@@ -223,8 +223,8 @@ def test_changes_that_die_at_every_point(spark: SparkSession, tmp_path: Path, sc
 
 def die_while_joining(living: Living, point: str) -> None:
     """Let an append die while it joins what it and earlier ones left: its rows are there, and are appended once."""
-    living.append(6)
-    rows = living.new_rows(6)
+    living.append(3)
+    rows = living.new_rows(9)
     settings = AppendSettings(table_path=living.path, source=living.source(living.frame(rows)))
     before = Catalog.open(living.path).snapshot.number
     joining = killed_in_commit(2, point)

@@ -1,0 +1,61 @@
+"""What an optimize regains is measured on tables really written, between the table as it was and a fresh one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from layoutopt.bench.tpch import reorganised
+from layoutopt.bench.tpch.experiment import Bench
+from layoutopt.bench.tpch.reorganised import (
+    RegainedFigure,
+    plot_reorganised,
+    reorganised_figures,
+    reorganised_report,
+)
+from layoutopt.errors import SettingError
+
+FIGURE = RegainedFigure("first", 0.0, 0, 1000, 500, 60, 0.0, 0.0)
+FIGURES = [
+    FIGURE,
+    replace(FIGURE, share=0.15, written=140, read=140, unseen=20, regained=0.9, regained_unseen=0.8),
+    replace(FIGURE, share=1.0, written=1000, read=100, unseen=10, regained=1.0, regained_unseen=1.0),
+]
+
+
+@pytest.mark.long
+def test_more_bytes_regain_more_between_the_old_table_and_a_fresh_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reorganised, "TRAINING_QUERIES", 10)
+    said: list[str] = []
+    old, some, most, fresh = reorganised._of_half(bench, "second", (0.3, 0.9), "gsop", said.append)
+    assert [one.share for one in (old, some, most, fresh)] == [0, 0.3, 0.9, 1]
+    assert (old.regained, fresh.regained, old.written) == (0, 1, 0)
+    assert old.read > some.read >= most.read
+    assert 0 < some.written <= 0.31 * old.stored  # what is written is estimated before
+    assert 0 < some.regained <= most.regained
+    assert old.stored <= some.stored <= old.stored + some.written
+    before = len(said)
+    assert reorganised._of_half(bench, "second", (0.3, 0.9), "gsop", said.append)[1] == some
+    assert len(said) == before  # finished steps are used again
+
+
+def test_the_table_and_the_picture_say_what_was_regained(tmp_path: Path) -> None:
+    console = Console(width=160, record=True)
+    console.print(reorganised_report(FIGURES, 0.1))
+    said = console.export_text()
+    assert "q5, q11, q16, q20, q22" in said
+    for text in ("as it was", "15%", "14.0%", "90.0%", "80.0%", "planned and loaded anew"):
+        assert text in said
+    plot_reorganised(FIGURES, tmp_path / "some" / "regained.png")
+    assert (tmp_path / "some" / "regained.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("given", "named"), [({"halves": ["third"]}, "'third'"), ({"shares": [1.5]}, "1.5")])
+def test_what_is_no_half_and_no_share_is_refused(given: dict[str, list[str]], named: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=named):
+        reorganised_figures(0.01, root=tmp_path, **given)  # type: ignore[arg-type]
