@@ -198,7 +198,8 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     replaced = set() if load.is_beside else {entry.key for entry in load.entries}
     kept = [entry for entry in before if entry.key not in replaced]
     if {entry.name for entry in kept} & {(entry.key, load.load_id) for entry in load.entries}:
-        raise CommitConflictError(f"the load id {load.load_id!r} was used before; make the change again")
+        # No conflict, after which a load's files are removed: these may be of the entry that is there.
+        raise CatalogError(f"the load id {load.load_id!r} was used before; make the change again")
     partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
     known = {**({} if latest is None else latest.files), **digests}
     named = {path for entry in partitions for path in (*entry.catalog_files, plan_path(entry.plan))}

@@ -54,7 +54,7 @@ def test_a_load_id_is_appended_once(files: TableFiles) -> None:
     """Its rows twice would be a snapshot that nobody can read."""
     snapshot = append(files, "l2", (1995,))
     assert append(files, "l2", (1995,), base=read_snapshot(files, 0)).number == snapshot.number  # a retry finds itself
-    with pytest.raises(CommitConflictError, match="'l2' was used before"):
+    with pytest.raises(CatalogError, match="'l2' was used before"):
         append(files, "l2", (1995,))
     assert loads(Catalog.open(files.root).snapshot) == {"1994": ["l1"], "1995": ["l1", "l2"]}
 

@@ -29,7 +29,7 @@ from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import CommitConflictError
+from layoutopt.errors import CatalogError
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from tests.effort import examples
@@ -169,7 +169,7 @@ class Lives(RuleBasedStateMachine):
         if again and point != "snapshot-created":
             self.put(new, scheme, APPEND, load_id=load_id)
         elif again and new:
-            with pytest.raises(CommitConflictError, match="was used before"):
+            with pytest.raises(CatalogError, match="was used before"):
                 self.put(new, scheme, APPEND, load_id=load_id)
 
     @rule(seed=seeds, point=st.sampled_from(DELETE_POINTS))
