@@ -1,4 +1,4 @@
-"""Which segment each row of a load goes to: partitions counted first, those above ``segment_rows`` cut.
+"""Which segment each row of a load goes to: partitions are counted, where nobody has, and large ones cut.
 
 Segments are cut along the source's own order, so that what lay together stays together and ``input-order`` means
 what it says. Two jobs see the same order where the source's files are the same. Where a cut nevertheless comes out
@@ -109,18 +109,22 @@ def count_chunks(positioned: DataFrame, partition_by: str | None, segment_rows: 
 
 
 def known_chunks(counted: Mapping[PlainValue, int | None], segment_rows: int) -> list[Chunk] | None:
-    """Partitions whose rows are known, as one chunk each; None where one has to be counted, or cut.
+    """Partitions whose rows are known, as one chunk each; None where one has to be counted, or cut, or none has rows.
+
+    Whether there really are none is for the source to say: without a chunk nobody would read it.
 
     Args:
         counted: the rows of each partition value, None where nobody knows.
         segment_rows: rows that a segment may have.
 
-    >>> known_chunks({1994: 7, 1995: 0}, 10), known_chunks({1994: 11}, 10), known_chunks({1994: None}, 10)
-    ([Chunk(value=1994, low=0, rows=7)], None, None)
+    >>> known_chunks({1994: 7, 1995: 0}, 10)
+    [Chunk(value=1994, low=0, rows=7)]
+    >>> known_chunks({1994: 11}, 10), known_chunks({1994: None}, 10), known_chunks({1994: 0}, 10)
+    (None, None, None)
     """
     if any(rows is None or rows > segment_rows for rows in counted.values()):
         return None
-    return [Chunk(value, 0, rows) for value, rows in counted.items() if rows]
+    return [Chunk(value, 0, rows) for value, rows in counted.items() if rows] or None
 
 
 def cut_segments(chunks: Iterable[Chunk], segment_rows: int, cutter: Cutter = in_input_order) -> tuple[Segment, ...]:

@@ -1,7 +1,8 @@
 """Load: rewrite partitions of a source into a table's blocks, check them, commit them.
 
-The way: count the partitions and cut them into segments; one Spark job featurises the rows, sums what the source holds,
-routes each segment to one task and writes it there; the sums are compared; the commit makes it visible.
+The way: count the partitions, where nobody has, and cut them into segments; one Spark job featurises the rows, sums
+what the source holds, routes each segment to one task and writes it there; the sums are compared; the commit makes it
+visible.
 """
 
 from __future__ import annotations
