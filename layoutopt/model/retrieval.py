@@ -76,7 +76,9 @@ def choose_path(
 
 
 def greedy_layouts(rows: Floats, holds: Bits) -> Places:
-    """The greedy choice of :func:`choose_path` for many queries of the same columns: search and scan both go by it.
+    """The greedy choice of :func:`choose_path` for many queries of the same columns, by which scans go.
+
+    The search prices paths by the same rule.
 
     Args:
         rows: what a query reads of each layout, ``float64[layouts, queries]``; infinite where it may not read it.

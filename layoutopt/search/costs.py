@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ from layoutopt.search.problem import Problem, Unit
 
 _MOST_FAMILIES = 24
 """Families beyond these join the family that shares most columns: what is tried of them grows with their square."""
+
+_CELLS = 1 << 22
+"""So many cells of queries and layouts are priced at once: their arrays take some tens of megabytes."""
 
 
 class Family:
@@ -87,12 +90,14 @@ class Costs:
             ValueError: a query reads a column that no layout has for it.
         """
         in_order = sorted(((self._layout(d), d) for d in layouts), key=lambda known: known[0].order)
-        serving = np.array([known.serving for known, _ in in_order], dtype=np.bool_)
+        shape = (len(in_order), len(self._families))
+        serving = np.array([known.serving for known, _ in in_order], dtype=np.bool_).reshape(shape)
         numbers = [known.number for known, _ in in_order]
         keys = [(f, tuple(compress(numbers, of))) for f, of in enumerate(serving.T.tolist())]
-        if missing := [f for f, key in enumerate(keys) if key not in self._known]:
-            costs = self._family_costs(missing, [layout for _, layout in in_order])
-            self._known.update(zip((keys[f] for f in missing), costs, strict=True))
+        missing = [f for f, key in enumerate(keys) if key not in self._known]
+        for some in self._few_cells(missing, len(in_order)):
+            costs = self._family_costs(some, [layout for _, layout in in_order])
+            self._known.update(zip((keys[f] for f in some), costs, strict=True))
         return sum(self._known[key] for key in keys)
 
     def storage(self, layouts: Candidates) -> float:
@@ -127,6 +132,21 @@ class Costs:
             order = (sorted(layout.columns), sorted(layout.served))
             self._of_layout[layout] = _Known(len(self._of_layout), order, serving)
         return self._of_layout[layout]
+
+    def _few_cells(self, numbers: Sequence[int], layouts: int) -> Iterator[list[int]]:
+        """Families whose costs are found together: few enough for the arrays to be small, one at least."""
+        some: list[int] = []
+        cells = 0
+        for number in numbers:
+            family = self._families[number]
+            more = layouts * len(family.numbers) * len(family.columns)
+            if some and cells + more > _CELLS:
+                yield some
+                some, cells = [], 0
+            some.append(number)
+            cells += more
+        if some:
+            yield some
 
     def _family_costs(self, numbers: Sequence[int], layouts: Sequence[Candidate]) -> list[float]:
         """The costs of some families, whose queries are looked at together."""
@@ -191,6 +211,6 @@ def path_costs(rows: Floats, holds: Bits, reads: Bits, cell: Floats, tid: float)
     used[layout, query] = True
     costs += tid * (used.sum(axis=0) > 1) * np.where(used, rows, 0.0).sum(axis=0)
     whole = held == reads.sum(axis=1)
-    of_cells = reads @ cell
+    of_cells = np.bincount(query, cell[column], len(reads))  # no matrix product: its last bits depend on other queries
     alone = np.where(whole & (of_cells > 0), rows, np.inf).min(axis=0, initial=np.inf)
     return np.asarray(np.minimum(costs, alone * np.where(of_cells > 0, of_cells, 1.0)))

@@ -57,6 +57,9 @@ def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: P
     groups = tuple(layout.columns for layout in layouts)
     assert costs.query_cost(layouts) == pytest.approx(cost_of(problem, groups, ComputedRows(problem, WARD).by_most))
     assert costs.storage(layouts) == pytest.approx(len(problem.columns))
+    if problem.reads.any():
+        with pytest.raises(ValueError, match="no layout"):
+            costs.query_cost(())
 
 
 @given(overlapping())
