@@ -117,13 +117,17 @@ class Known:
         """Nothing is known yet."""
         self._found: dict[tuple[str, PlanRequest], Any] = {}
 
+    def key(self, what: str, request: PlanRequest) -> tuple[str, PlanRequest]:
+        """What is equal for requests that are alike."""
+        return what, _common(request)
+
     def once(self, what: str, request: PlanRequest, find: Callable[[], T]) -> T:
         """What ``find`` gives, found when it is first asked for by a request that is alike.
 
         Requests are alike that differ in the method, what it may store, and how blocks are made and sorted at last:
         nothing of these may be looked at by ``find``.
         """
-        key = (what, _common(request))
+        key = self.key(what, request)
         if key not in self._found:
             self._found[key] = find()
         found: T = self._found[key]

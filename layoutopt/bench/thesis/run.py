@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from layoutopt.errors import LayoutoptError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LOGGER = logging.getLogger("layoutopt.bench")
 
 
 def run_figures(
@@ -65,6 +68,8 @@ def _run(bench: B, figure: Figure[B], failed: dict[str, str], say: Callable[[str
         for step in figure.steps(bench).values():
             run(step, lambda sentence: say(f"{figure.name}: {sentence}"))
     except Exception as error:  # whatever it is, the other figures may be had
+        if not isinstance(error, LayoutoptError):
+            _LOGGER.exception("%s failed", figure.name)
         reason = str(error) if isinstance(error, LayoutoptError) else f"{type(error).__name__}: {error}".split("\n")[0]
         failed[figure.name] = reason
         say(f"{figure.name} failed: {reason}")

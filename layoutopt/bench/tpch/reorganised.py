@@ -7,6 +7,7 @@ what queries read of it then is told by its catalog, as for a table that was pla
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +61,7 @@ class RegainedFigure:
         stored: of the table's data files then.
         read: bytes that the recent log's queries read of it.
         unseen: bytes that other queries of the same templates read.
-        regained: of what planning and loading anew saves the log's queries, the share.
+        regained: of what planning and loading anew saves the log's queries, the share; NaN where that saves nothing.
         regained_unseen: the same for the others.
     """
 
@@ -116,7 +117,8 @@ def _of_half(
     as_was, fresh = products[0][1], products[1][1]
 
     def regained(of: Mapping[str, Any], what: str) -> float:
-        return float((as_was[what] - of[what]) / max(1, as_was[what] - fresh[what]))
+        saved = as_was[what] - fresh[what]
+        return (as_was[what] - of[what]) / saved if saved > 0 else math.nan
 
     return [
         RegainedFigure(half, share, **of, regained=regained(of, "read"), regained_unseen=regained(of, "unseen"))

@@ -25,18 +25,19 @@ class TimedKnown(Known):
         """Nothing is known yet."""
         super().__init__()
         self.method = ""
-        self._finder: dict[str, tuple[str, float]] = {}
-        self._used: defaultdict[str, set[str]] = defaultdict(set)
-        self._spent: defaultdict[str, float] = defaultdict(float)
+        self._finder: dict[tuple[str, PlanRequest], tuple[str, float]] = {}
+        self._used: defaultdict[str, set[tuple[str, PlanRequest]]] = defaultdict(set)
+        self._copying = 0.0
 
     def once(self, what: str, request: PlanRequest, find: Callable[[], T]) -> T:
         """As :class:`~layoutopt.methods.proposals.Known` has it, timed."""
-        self._used[self.method].add(what)
+        key = self.key(what, request)
+        self._used[self.method].add(key)
 
         def timed() -> T:
             started = time.perf_counter()
             found = find()
-            self._finder[what] = (self.method, time.perf_counter() - started)
+            self._finder[key] = (self.method, time.perf_counter() - started)
             return found
 
         return super().once(what, request, timed)
@@ -44,17 +45,15 @@ class TimedKnown(Known):
     def charge(self, seconds: float) -> float:
         """What a plan of the method takes that took so many seconds itself: with what other methods found for it.
 
-        A plan with copies is charged for all such plans of its method so far, which evaluated layouts for it: never
-        less than it would take alone.
+        A plan with copies is charged for all such plans so far, of whatever method, which evaluated layouts for it:
+        never less than it would take alone.
         """
-        earlier = self._spent[self.method] if self.method in REPLICATING else 0.0
-        self._spent[self.method] += seconds
         used = self._used[self.method]
-        return (
-            seconds
-            + earlier
-            + sum(took for what, (method, took) in self._finder.items() if what in used and method != self.method)
-        )
+        charged = seconds + sum(took for what, (by, took) in self._finder.items() if what in used and by != self.method)
+        if self.method in REPLICATING:
+            charged += self._copying
+            self._copying += seconds
+        return charged
 
 
 @lru_cache(maxsize=1)

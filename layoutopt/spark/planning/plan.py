@@ -110,7 +110,8 @@ def propose_plan(
 ) -> Plan:
     """A plan as its method proposes it, with the arguments and errors of :func:`make_plan`.
 
-    Nothing is rehearsed: rows within blocks have no order but one that was named, and no bytes are predicted.
+    Nothing is rehearsed: rows within blocks have no order but one that was named, no bytes are predicted, and where
+    GSOP ends with all columns together, SOP's blocking of them is not tried.
     """
     check_request(request)
     rows, request = opened(spark, source, document, request)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from layoutopt.bench.tpch.sharing import TimedKnown, known_of
@@ -36,6 +38,21 @@ def test_a_larger_budget_is_charged_for_the_smaller_ones(clock: list[float]) -> 
     known = TimedKnown()
     assert [plan_by(known, "gsop-r", clock, own) for own in (1.0, 2.0, 4.0)] == [11, 13, 17]
     assert [plan_by(known, "gsop-single", clock, own) for own in (1.0, 2.0)] == [11, 12]
+
+
+def test_a_plan_with_copies_is_charged_for_all_others_of_the_same_search(clock: list[float]) -> None:
+    known = TimedKnown()
+    assert plan_by(known, "gsop-r", clock, 1.0) == 11
+    assert plan_by(known, "gsop-selective", clock, 2.0) >= 13
+
+
+def test_what_another_request_found_is_still_owed(clock: list[float]) -> None:
+    known = TimedKnown()
+    for method, block_rows, charged in (("gsop", 100, 10.0), ("gsop", 200, 20.0), ("gsop-r", 100, 10.0)):
+        known.method = method
+        before = sum(clock)
+        known.once("groups", PlanRequest(block_rows=block_rows), partial(clock.append, charged))
+        assert known.charge(sum(clock) - before) == charged
 
 
 def test_what_is_known_is_of_one_source_and_log() -> None:
