@@ -143,20 +143,21 @@ class Table(OpenedTable):
     @cached_property
     def _mentions(self) -> Callable[[str, Settings], tuple[TableScan, ...]]:
         """The mentions of the table in a SQL text; what comes again, as a dashboard's does, is not read again."""
+        schemas, udfs = {self.name: self.schema}, self.udfs
 
+        @lru_cache(_TEXTS)
         def mentions(sql: str, settings: Settings) -> tuple[TableScan, ...]:
-            scans = scans_of(sql, {self.name: self.schema}, "spark", settings=settings, udfs=self.udfs)
-            return tuple(merge_mentions(scans))
+            return tuple(merge_mentions(scans_of(sql, schemas, "spark", settings=settings, udfs=udfs)))
 
-        return lru_cache(_TEXTS)(mentions)
+        return mentions
 
     @cached_property
     def _portable(self) -> Callable[[str, tuple[tuple[int, str], ...]], PortableSql]:
         """DuckDB's text for a SQL text and the view of each place where it mentions the table; remembered, too."""
         from layoutopt.sql.duckdb.translate import portable_sql
 
-        schemas, zone = {self.name: self.schema}, self.settings.time_zone
-        return lru_cache(_TEXTS)(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, self.udfs))
+        schemas, zone, udfs = {self.name: self.schema}, self.settings.time_zone, self.udfs
+        return lru_cache(_TEXTS)(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, udfs))
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names

@@ -64,6 +64,13 @@ def test_a_text_that_comes_again_is_read_once_for_each_session(table: Table, mon
     assert table.scan(text).to_arrow() == answer
 
 
+def test_a_text_is_read_anew_where_its_views_have_other_names(table: Table) -> None:
+    text = "SELECT max(id) AS m FROM t WHERE id > 41"
+    answer = table.scan(text).to_arrow()
+    with duckdb.connect() as connection:
+        assert table.scan(text).to_duckdb(connection).to_arrow_table().to_pylist() == answer.to_pylist()
+
+
 def test_answers_have_sparks_types(table: Table) -> None:
     found = table.sql(
         "SELECT sum(price) AS p, count(*) AS n, sum(id) AS s, max(seen) AS t, year(day) AS y FROM t GROUP BY 5"

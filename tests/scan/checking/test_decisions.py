@@ -237,7 +237,7 @@ def test_a_text_that_is_misread_is_found(
 
     monkeypatch.setattr(table, "scans_of", misread)
     with pytest.raises(SkippingError, match=message):
-        wrong.sql(sql)
+        replace(wrong).sql(sql)  # what it read in the text before, it remembers
 
 
 def test_a_condition_that_is_never_true_is_not_believed(

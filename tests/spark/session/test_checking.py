@@ -98,7 +98,7 @@ def test_a_text_that_is_misread_is_found(
     with pytest.raises(SkippingError):
         enabled.sql(text)
     with pytest.raises(SkippingError):
-        scan.to_spark(enabled)
+        replace(scan, table=replace(laid_out)).to_spark(enabled)  # what it read in the text before, it remembers
 
 
 def test_an_answer_that_is_open_is_left_undecided(enabled: SparkSession, tmp_path: Path) -> None:
