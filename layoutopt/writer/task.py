@@ -158,11 +158,10 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
     """The files of a segment, layout by layout, before they are written."""
     reached = queries_reaching(job.plan, segment.table)
     plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
-    left = Counter(blocked_alike(plan, layout) for layout in plan.scheme.layouts)
+    written = [(i, each) for i, each in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
+    left = Counter(blocked_alike(plan, layout) for _, layout in written)
     routed: dict[Hashable, Routing] = {}  # what a later layout has, too
-    for index, layout in enumerate(plan.scheme.layouts):
-        if job.only is not None and index not in job.only:
-            continue
+    for index, layout in written:
         alike = blocked_alike(plan, layout)
         if (routing := routed.pop(alike, None)) is None:
             guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached)
