@@ -8,8 +8,11 @@ import subprocess
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from layoutopt.config.benching import Experiment
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -103,6 +106,11 @@ def test_the_commands_of_the_readme_exist() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_readme_documents_every_verb(verb: str) -> None:
     assert re.search(rf"`layoutopt {verb}\b", README), f"README's command table lacks {verb}"
+
+
+def test_the_page_of_experiments_has_them_all() -> None:
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE)) == sorted(get_args(Experiment))
 
 
 def links(path: Path) -> list[str]:
