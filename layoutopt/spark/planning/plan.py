@@ -80,12 +80,9 @@ def plan_and_rehearse(
 ) -> tuple[Plan, Rehearsed | None]:
     """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
     say = progress or (lambda sentence: None)
-    check_request(request)
-    rows, request = opened(spark, source, document, request)
-    queries = tuple(classes(document.queries))
-    counting = Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say)
-    name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-    with translate_spark_errors(name):
+    counting, request = _asked(spark, source, document, request, say)
+    queries = counting.queries
+    with translate_spark_errors(_shown(source)):
         plans = [_planned(counting, document, request, known or Known())]
         if not queries:
             return plans[0], None
@@ -95,7 +92,7 @@ def plan_and_rehearse(
             plans.append(replace(alone, method=request.method))
         search = is_searched(request)
         say("rehearsing segments, for the order of rows within blocks" if search else "rehearsing segments")
-        tried = rehearse_segments(rows, [Trial(plan, search) for plan in plans], queries)
+        tried = rehearse_segments(counting.rows, [Trial(plan, search) for plan in plans], queries)
     rehearsed = min(tried, key=lambda each: each.bytes_read(queries))
     predicted = {**rehearsed.plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
     return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
@@ -113,14 +110,23 @@ def propose_plan(
     Nothing is rehearsed: rows within blocks have no order but one that was named, no bytes are predicted, and where
     GSOP ends with all columns together, SOP's blocking of them is not tried.
     """
+    counting, request = _asked(spark, source, document, request, lambda sentence: None)
+    with translate_spark_errors(_shown(source)):
+        return _planned(counting, document, request, known or Known())
+
+
+def _asked(
+    spark: SparkSession, source: DataFrame | str | Path, document: FeaturesDocument, request: PlanRequest, say: Progress
+) -> tuple[Counting, PlanRequest]:
+    """What counts the source's rows for a request that is checked, and the request for that source."""
     check_request(request)
     rows, request = opened(spark, source, document, request)
     queries = tuple(classes(document.queries))
-    counting = Counting(
-        rows, queries, document.schema, request.partition_by, request.max_vectors, lambda sentence: None
-    )
-    with translate_spark_errors("DataFrame" if isinstance(source, DataFrame) else repr(str(source))):
-        return _planned(counting, document, request, known or Known())
+    return Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
+
+
+def _shown(source: DataFrame | str | Path) -> str:
+    return "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
 
 
 def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known) -> Plan:
