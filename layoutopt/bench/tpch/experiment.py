@@ -135,21 +135,25 @@ def features_step(bench: Bench, stream: str, selection: Selection = "coverage") 
     product = bench.folder / f"{stream}-features{'' if selection == 'coverage' else f'-{selection}'}.json"
 
     def make() -> Json:
-        from layoutopt.config.settings import AnalyzeSettings
-        from layoutopt.features.analysis import analyze_log
-
-        log = write_stream(bench, stream, "train")
-        settings = AnalyzeSettings(
-            log=str(log),
-            schema_source=str(bench.data.denormalised),
-            table=TABLE,
-            num_features=NUM_FEATURES,
-            selection=selection,
-        )
-        document: Json = analyze_log(settings).document.to_json()
-        return document
+        return analysed(bench, write_stream(bench, stream, "train"), selection)
 
     return Step(f"{stream}: analysing the training stream", product, make, (data_step(bench),))
+
+
+def analysed(bench: Bench, log: Path, selection: Selection = "coverage") -> Json:
+    """The features.json of a log of the denormalised table."""
+    from layoutopt.config.settings import AnalyzeSettings
+    from layoutopt.features.analysis import analyze_log
+
+    settings = AnalyzeSettings(
+        log=str(log),
+        schema_source=str(bench.data.denormalised),
+        table=TABLE,
+        num_features=NUM_FEATURES,
+        selection=selection,
+    )
+    document: Json = analyze_log(settings).document.to_json()
+    return document
 
 
 def read_features(bench: Bench, stream: str, say: Callable[[str], None]) -> FeaturesDocument:

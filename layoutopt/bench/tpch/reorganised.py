@@ -23,10 +23,9 @@ from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, key_of, run
 from layoutopt.bench.tpch.ablation import PARTITION_BY, block_rows
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch.experiment import SEED, Bench, Variant, data_step, load_table, make_plan_file
+from layoutopt.bench.tpch.experiment import SEED, Bench, Variant, analysed, data_step, load_table, make_plan_file
 from layoutopt.bench.tpch.queries import (
     STREAMS,
-    TABLE,
     TEST_QUERIES,
     TRAINING_QUERIES,
     Stream,
@@ -226,17 +225,11 @@ def _load_step(bench: Bench, folder: Path, templates: tuple[str, ...], method: s
     """Analyse a log of these templates, plan by it, and load."""
     variant = Variant(folder.name, method, PARTITION_BY, block_rows(bench.data.scale))
 
-    def analysed() -> Json:
-        from layoutopt.config.settings import AnalyzeSettings
-        from layoutopt.features.analysis import analyze_log
-
-        log = _log_of(templates, "train", folder / "log.jsonl")
-        settings = AnalyzeSettings(log=str(log), schema_source=str(bench.data.denormalised), table=TABLE)
-        document: Json = analyze_log(settings).document.to_json()
-        return document
+    def make_features() -> Json:
+        return analysed(bench, _log_of(templates, "train", folder / "log.jsonl"))
 
     data = data_step(bench)
-    features = Step(f"analysing the log of {folder.name}", folder / "features.json", analysed, (data,))
+    features = Step(f"analysing the log of {folder.name}", folder / "features.json", make_features, (data,))
     make = partial(make_plan_file, bench.spark, bench.data.denormalised, variant, features.product, folder)
     planned = Step(f"planning {folder.name}", folder / "planned.json", make, (features,))
     load = partial(_loaded, bench, folder)
