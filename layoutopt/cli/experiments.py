@@ -17,7 +17,7 @@ from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from layoutopt.bench.thesis.figure import B, Figure
     from layoutopt.bench.thesis.suite import Suite
@@ -223,12 +223,8 @@ def _calibrate(settings: BenchSettings, session: Session) -> None:
         found = calibrate(say=work.say)
     written = settings.calibration or Path("calibration.json")
     written.write_bytes(found.calibration.dumps())
-
-    def show(console: Console) -> None:
-        console.print(calibration_report(found))
-        console.print(f"Written: {written}")
-
-    session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, show)
+    shown = partial(_report_and_file, calibration_report(found), written)
+    session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, shown)
 
 
 def _cluster(settings: BenchSettings, session: Session) -> None:
@@ -246,12 +242,7 @@ def _scaling(settings: BenchSettings, session: Session) -> None:
         found = run_scaling(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
     picture = settings.folder / "scaling.png"
     plot_scaling(found, picture)
-
-    def show(console: Console) -> None:
-        console.print(scaling_report(found))
-        console.print(f"Written: {picture}")
-
-    session.show(found, show)
+    session.show(found, partial(_report_and_file, scaling_report(found), picture))
 
 
 def _drift(settings: BenchSettings, session: Session) -> None:
@@ -263,12 +254,7 @@ def _drift(settings: BenchSettings, session: Session) -> None:
     picture = settings.folder / "drift.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
     plot_drift(figures, picture)
-
-    def show(console: Console) -> None:
-        console.print(drift_report(figures))
-        console.print(f"Written: {picture}")
-
-    session.show([figure.to_json() for figure in figures], show)
+    session.show([figure.to_json() for figure in figures], partial(_report_and_file, drift_report(figures), picture))
 
 
 def _reorganise(settings: BenchSettings, session: Session) -> None:
@@ -284,12 +270,13 @@ def _reorganise(settings: BenchSettings, session: Session) -> None:
         )
     picture = settings.folder / "reorganised.png"
     plot_reorganised(figures, picture)
+    report = reorganised_report(figures, settings.sf)
+    session.show([vars(figure) for figure in figures], partial(_report_and_file, report, picture))
 
-    def show(console: Console) -> None:
-        console.print(reorganised_report(figures, settings.sf))
-        console.print(f"Written: {picture}")
 
-    session.show([vars(figure) for figure in figures], show)
+def _report_and_file(report: RenderableType, written: Path, console: Console) -> None:
+    console.print(report)
+    console.print(f"Written: {written}")
 
 
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
