@@ -138,7 +138,15 @@ class AnalyzeSettings(VerbSettings):
 FILE_BYTES: Final = 32_000_000
 """How large a data file may grow, where nobody says otherwise (docs/decisions/0037)."""
 _AS_WRITTEN: Final = MappingProxyType(
-    {"guides": "features", "weights": "subsumed", "slices": False, "partitioner": "ward", "row_order": ("none",)}
+    {
+        "guides": "features",
+        "weights": "subsumed",
+        "slices": False,
+        "partitioner": "ward",
+        "row_order": ("none",),
+        "search": "text",
+        "local_features": "count",
+    }
 )
 
 
@@ -195,10 +203,20 @@ class PlanSettings(VerbSettings):
     slices: bool = Field(
         True, description="whether ranges of the most filtered column that no feature is about guide blocks too"
     )
+    search: Literal["default", "text"] = Field(
+        "default",
+        description="how column groups and copies are searched for: as described, or as the thesis has it: groups "
+        "merged by the estimate by blocks alone, copies made feature by feature (Algorithms 1 and 2)",
+    )
+    local_features: Literal["selectivity", "count"] = Field(
+        "selectivity",
+        description="how the features that guide a column group are ranked: by weight and selectivity, or by the "
+        "number of queries (the thesis's 4.5)",
+    )
     as_written: bool = Field(
         False,
-        description="make blocks as the thesis has it: --guides features --weights subsumed --no-slices --partitioner "
-        "ward --row-order none, each unless given; column groups are searched for as always",
+        description="plan as the thesis has it: --guides features --weights subsumed --no-slices --partitioner ward "
+        "--row-order none --search text --local-features count, each unless given",
     )
     effort: Literal["low", "default", "high"] = Field(
         "low",

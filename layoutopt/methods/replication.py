@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from layoutopt.methods.proposals import LayoutProposal, PlanningInput
+from layoutopt.errors import PlanError
+from layoutopt.methods.proposals import TEXT, LayoutProposal, PlanningInput
 from layoutopt.methods.strategies import PARTITIONER, groups_of, problem_of, with_cuts
 from layoutopt.model.predicted import at_budget
 from layoutopt.partitioning.registry import find_partitioner
+from layoutopt.search.as_written import FeatureCosts, SearchAsWritten, scheme_as_written
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import full_scan
-from layoutopt.search.problem import Unit
+from layoutopt.search.problem import Unit, thinned
 from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
+
+_ESTIMATED_ROWS = 10_000
+"""Rows of a sample by which the text's operations are compared: it compares by a sample too."""
 
 
 def gsop_r(planning: PlanningInput) -> LayoutProposal:
     """Overlapping layouts within a storage budget, the best found for each budget asked (5.5)."""
+    if planning.request.search == TEXT:
+        return _as_written(planning)
     search = _search(planning)
     return _proposed(planning, search, search.curve(planning.request.budgets))
 
@@ -45,17 +52,41 @@ def _search(planning: PlanningInput) -> ReplicationSearch:
     )
 
 
+def _as_written(planning: PlanningInput) -> LayoutProposal:
+    """Algorithms 1 and 2 for each budget asked; cells are what they count."""
+    request, problem = planning.request, problem_of(planning)
+    if "bytes" in (request.cost, request.budget_unit):
+        raise PlanError("the text's search for copies counts cells; leave out --cost bytes and --budget-unit bytes")
+    costs = FeatureCosts(problem, find_partitioner(PARTITIONER))
+    estimate = FeatureCosts(thinned(problem, _ESTIMATED_ROWS), find_partitioner(PARTITIONER))
+    found = {budget: SearchAsWritten(estimate).best(budget) for budget in request.budgets}
+    figures = {
+        budget: {
+            "cells_and_tids_fraction": round(costs.query_cost(layouts) / full_scan(problem), 6),
+            "storage_cells": round(costs.storage(layouts), 6),
+        }
+        for budget, layouts in found.items()
+    }
+    scheme = scheme_as_written(costs, found[request.chosen_budget], request.partitioner)
+    return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, request.chosen_budget))
+
+
+def _with_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
+    """The predictions for the budget chosen, and where there are several those of every budget."""
+    predicted = dict(figures[chosen])
+    if len(figures) > 1:
+        predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
+    return predicted
+
+
 def _proposed(planning: PlanningInput, search: ReplicationSearch, found: Sequence[ReplicatedScheme]) -> LayoutProposal:
     """The scheme of the budget chosen, with its predictions, and those of every budget."""
     figures = {each.budget: _predicted(planning, search, each) for each in found}
     chosen = (
         found[0] if len(found) == 1 else next(each for each in found if each.budget == planning.request.chosen_budget)
     )
-    predicted = dict(figures[chosen.budget])
-    if len(found) > 1:
-        predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
     scheme = scheme_of_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
-    return LayoutProposal(with_cuts(planning, scheme), predicted)
+    return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, chosen.budget))
 
 
 def _predicted(planning: PlanningInput, search: ReplicationSearch, found: ReplicatedScheme) -> Mapping[str, float]:

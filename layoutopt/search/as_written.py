@@ -1,0 +1,258 @@
+"""The search for overlapping layouts as the text has it: Algorithms 1 and 2, on layouts of features (Sun 2017, 5.5).
+
+A layout is its columns and its local features. From one layout for each column the operation that makes the workload's
+cost least is applied again and again, until none is left; the best scheme passed is the result. `gsop-r` searches
+otherwise by default, see decision 0030: this is what it is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import combinations
+
+import numpy as np
+
+from layoutopt.model.arrays import Bits, Floats
+from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
+from layoutopt.partitioning.partitioner import Partitioner
+from layoutopt.search.costs import path_costs
+from layoutopt.search.grouping import Group
+from layoutopt.search.local import choose_features
+from layoutopt.search.problem import Problem, restricted
+from layoutopt.search.rows import rows_by
+
+Features = frozenset[int]
+"""Feature numbers of a problem."""
+
+
+@dataclass(frozen=True)
+class FeatureLayout:
+    """A layout of 5.4.1 without its master columns, which follow from the others.
+
+    Attributes:
+        columns: C_i.
+        features: F_i: the layout has the rows that one of them may be TRUE for.
+    """
+
+    columns: Group
+    features: Features
+
+
+FeatureLayouts = tuple[FeatureLayout, ...]
+
+
+def initial(problem: Problem) -> FeatureLayouts:
+    """A layout for each column, with the features that the column is relevant to (5.5.1)."""
+    relevant = relevant_columns(problem)
+    return merged_alike(
+        FeatureLayout(frozenset((column,)), frozenset(f for f, columns in enumerate(relevant) if column in columns))
+        for column in range(len(problem.columns))
+    )
+
+
+def relevant_columns(problem: Problem) -> tuple[Group, ...]:
+    """Of each feature the columns that the queries read which it subsumes, rel-cols (5.2)."""
+    return tuple(
+        frozenset(np.flatnonzero(problem.reads[subsumed].any(axis=0)).tolist()) for subsumed in subsumed_by(problem).T
+    )
+
+
+def subsumed_by(problem: Problem) -> Bits:
+    """Whether a query's filter implies a feature, ``bool[queries, features]``."""
+    return np.asarray(problem.shares == 1.0)
+
+
+def replicate(
+    relevant: Sequence[Group], layouts: FeatureLayouts, layout: FeatureLayout, feature: int
+) -> FeatureLayouts:
+    """repl(L, L_i, f_j): what the feature requests of the layout is stored once more, and no longer its concern."""
+    rest = FeatureLayout(layout.columns, layout.features - {feature})
+    return _replaced(layouts, (layout,), (rest, _requested(relevant, layout, frozenset((feature,)))))
+
+
+def merge(layouts: FeatureLayouts, one: FeatureLayout, other: FeatureLayout) -> FeatureLayouts:
+    """merge(L, L_i, L_j): the columns of both, and the features of both."""
+    return _replaced(
+        layouts, (one, other), (FeatureLayout(one.columns | other.columns, one.features | other.features),)
+    )
+
+
+def merge_replicate(
+    relevant: Sequence[Group], layouts: FeatureLayouts, one: FeatureLayout, other: FeatureLayout
+) -> FeatureLayouts:
+    """merge-repl(L, L_i, L_j): the columns of both with the common features, and copies for those of one alone."""
+    both = FeatureLayout(one.columns | other.columns, one.features & other.features)
+    copies = [
+        _requested(relevant, layout, alone)
+        for layout, alone in ((one, one.features - other.features), (other, other.features - one.features))
+        if alone
+    ]
+    return _replaced(layouts, (one, other), (both, *copies))
+
+
+def merged_alike(layouts: Iterable[FeatureLayout]) -> FeatureLayouts:
+    """The automatic merge (5.5.2): layouts of the same features are one, in the order of their first columns."""
+    by_features: dict[Features, Group] = {}
+    for layout in layouts:
+        by_features[layout.features] = by_features.get(layout.features, frozenset()) | layout.columns
+    found = (FeatureLayout(columns, features) for features, columns in by_features.items() if columns)
+    return tuple(sorted(found, key=lambda layout: (sorted(layout.columns), sorted(layout.features))))
+
+
+def _requested(relevant: Sequence[Group], layout: FeatureLayout, features: Features) -> FeatureLayout:
+    columns = layout.columns & frozenset().union(*(relevant[feature] for feature in features))
+    return FeatureLayout(columns, features)
+
+
+def _replaced(
+    layouts: FeatureLayouts, old: tuple[FeatureLayout, ...], new: tuple[FeatureLayout, ...]
+) -> FeatureLayouts:
+    return merged_alike((*(layout for layout in layouts if layout not in old), *new))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """What a layout of some features comes to on the samples.
+
+    Attributes:
+        share: of the rows, those that have one of the features, ``|R_i| / |R|``.
+        read: by weight and over all samples, what each query reads, ``float64[queries]``; of all rows where no feature
+            subsumes it.
+        subsumed: whether a feature subsumes the query, which then finds all its rows in R_i, ``bool[queries]``.
+    """
+
+    share: float
+    read: Floats
+    subsumed: Bits
+
+
+class FeatureCosts:
+    """The costs of such layouts: Equation 5.1 along greedy paths or one layout alone, and Equation 5.2."""
+
+    def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
+        self.problem = problem
+        self._partitioner = partitioner
+        self._subsumed = subsumed_by(problem)
+        self._rows = cache(self._find_rows)
+        self._restricted = cache(lambda features: restricted(problem, sorted(features)))
+
+    def query_cost(self, layouts: FeatureLayouts) -> float:
+        """The cells, and tids where several layouts are read, of all queries, in the unit of the problem (5.1)."""
+        problem, masters = self.problem, self.masters(layouts)
+        found = [self._rows(layout.features) for layout in layouts]
+        # A query that a feature subsumes may read every column of the layout, any other its master columns (5.6.1).
+        rows = [np.where(each.subsumed == whole, each.read, np.inf) for whole in (True, False) for each in found]
+        holds = np.zeros((2, len(layouts), len(problem.columns)), dtype=np.bool_)
+        for place, layout in enumerate(layouts):
+            holds[0, place, list(layout.columns)] = True
+            holds[1, place, list(masters[layout])] = True
+        of_queries = path_costs(
+            np.array(rows), holds.reshape(len(rows), -1), problem.reads, problem.unit.cell, problem.unit.tid
+        )
+        return float(of_queries.sum())
+
+    def storage(self, layouts: FeatureLayouts) -> float:
+        """The cells stored over those of the table (5.2); tids are not counted."""
+        masters, cells = self.masters(layouts), 0.0
+        for layout in layouts:
+            share = self.share(layout.features)
+            cells += share * len(layout.columns) + (1.0 - share) * len(masters[layout])
+        return cells / len(self.problem.columns)
+
+    def masters(self, layouts: FeatureLayouts) -> dict[FeatureLayout, Group]:
+        """M_i: a column is master in the layout that has the largest share of the rows, of equals the first (5.5.3)."""
+        found: dict[int, FeatureLayout] = {}
+        for layout in sorted(layouts, key=lambda each: -self.share(each.features)):
+            for column in layout.columns:
+                found.setdefault(column, layout)
+        return {layout: frozenset(c for c in layout.columns if found[c] == layout) for layout in layouts}
+
+    def share(self, features: Features) -> float:
+        """The share of the rows that have one of the features."""
+        return self._rows(features).share
+
+    def guides(self, features: Features) -> tuple[int, ...]:
+        """The features by which a layout of these is blocked: of the heaviest as many as fit (4.5), ascending."""
+        among = np.array(sorted(features), dtype=np.int64)
+        return tuple(choose_features(self._part(features), self._concerned(features), among).tolist())
+
+    def _part(self, features: Features) -> Problem:
+        part: Problem = self._restricted(features)
+        return part
+
+    def _concerned(self, features: Features) -> Bits:
+        return np.asarray(self._subsumed[:, sorted(features)].any(axis=1))
+
+    def _find_rows(self, features: Features) -> _Rows:
+        problem, subsumed = self.problem, self._concerned(features)
+        weights, every = problem.weights, np.array([[sample.rows] for sample in problem.samples], dtype=np.float64)
+        scanned = (weights * every).sum(axis=0)
+        part = self._part(features)
+        if not features or not part.samples:
+            return _Rows(0.0, np.where(subsumed, 0.0, scanned), subsumed)
+        guides = np.array(self.guides(features), dtype=np.int64)
+        read = (rows_by(part, subsumed, guides, self._partitioner) * part.weights).sum(axis=0)
+        share = sum(sample.rows for sample in part.samples) / float(every.sum())
+        return _Rows(min(1.0, share), np.where(subsumed, read, scanned), subsumed)
+
+
+class SearchAsWritten:
+    """Algorithm 1: the greedy way from one layout a column, by operations of Algorithm 2."""
+
+    def __init__(self, costs: FeatureCosts) -> None:
+        self._costs = costs
+        self._relevant = relevant_columns(costs.problem)
+
+    @cached_property
+    def start(self) -> FeatureLayouts:
+        """The initial scheme, after automatic merges."""
+        return initial(self._costs.problem)
+
+    def best(self, budget: float) -> FeatureLayouts:
+        """The best scheme passed whose storage is within the budget, of cells over the table's.
+
+        It ends: each operation makes less of the features summed over layouts, or splits a layout's.
+        """
+        layouts = best = self.start
+        least = self._costs.query_cost(best)
+        while (found := self._next(layouts, budget)) is not None:
+            cost, layouts = found
+            if cost < least:
+                least, best = cost, layouts
+        return best
+
+    def _next(self, layouts: FeatureLayouts, budget: float) -> tuple[float, FeatureLayouts] | None:
+        """The result of the operation with the least cost, and that (Algorithm 2); None where there is no operation."""
+        best: tuple[float, FeatureLayouts] | None = None
+        for changed in self._operations(layouts):
+            if self._costs.storage(changed) > budget:  # a merge with a copy may store more, too
+                continue
+            cost = self._costs.query_cost(changed)
+            if best is None or cost < best[0]:
+                best = cost, changed
+        return best
+
+    def _operations(self, layouts: FeatureLayouts) -> Iterator[FeatureLayouts]:
+        for layout in layouts:
+            if len(layout.features) > 1:
+                yield from (replicate(self._relevant, layouts, layout, feature) for feature in sorted(layout.features))
+        for one, other in combinations(layouts, 2):
+            if one.features & other.features:
+                yield merge(layouts, one, other)
+                yield merge_replicate(self._relevant, layouts, one, other)
+
+
+def scheme_as_written(costs: FeatureCosts, layouts: FeatureLayouts, partitioner: str) -> Scheme:
+    """The scheme of some layouts: each with its features, its master columns and what blocks its rows."""
+    masters = costs.masters(layouts)
+    return Scheme(tuple(_layout(costs, layout, masters[layout], partitioner) for layout in layouts))
+
+
+def _layout(costs: FeatureCosts, layout: FeatureLayout, master: Group, partitioner: str) -> Layout:
+    names = costs.problem.columns
+    columns, masters = (tuple(names[column] for column in sorted(some)) for some in (layout.columns, master))
+    if not layout.features:
+        return Layout(columns, (), masters, ByOrder("input"))
+    return Layout(columns, tuple(sorted(layout.features)), masters, ByVectors(partitioner))
