@@ -1,14 +1,13 @@
 """`layoutopt bench ablation`: from blocks as the thesis has them to ours, one deviation at a time, in unseen queries.
 
 Each row adds one deviation to those above it. All are planned as `layoutopt plan` does, with the training stream, and
-rehearsed: every block is made and measured but not written. Deviations of the searches for column groups have no
-switch, and are in all rows.
+rehearsed: every block is made and measured but not written.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,14 @@ METHODS: Final = {"chapter3": "sop", "chapter3-skewed": "sop", "chapter4": "gsop
 LEAST_BLOCK_ROWS: Final = 700  # as many blocks a year as at scale factor 1, where a year has enough rows
 
 
+_Added = tuple[str, str, tuple[tuple[str, object], ...]]
+_LOCAL: Final[_Added] = ("local features by selectivity, too", "0029", (("local_features", "selectivity"),))
+_SEARCHED: Final[Mapping[str, tuple[_Added, ...]]] = {
+    "gsop": (_LOCAL, ("groups ranked by selectivity, then moved", "0028", (("search", "default"),))),
+    "gsop-r": (_LOCAL, ("copies for families of queries", "0030", (("search", "default"),))),
+}
+
+
 @dataclass(frozen=True)
 class Deviation:
     """One row of the table.
@@ -53,9 +60,10 @@ class Deviation:
 
 def deviations(method: str) -> tuple[Deviation, ...]:
     """All rows for a method, as written first and the default last."""
-    added: list[tuple[str, str, tuple[tuple[str, object], ...]]] = [
+    added: list[_Added] = [
         ("features by what each adds, stricter ones too", "0026", ()),
         ("weights by what is skipped beyond others", "0024", (("weights", "marginal"),)),
+        *_SEARCHED.get(method, ()),
         ("ranges of a column guide too", "0027", (("slices", True),)),
         ("a portfolio in place of Ward's method", "0031", (("partitioner", "portfolio"),)),
     ]
