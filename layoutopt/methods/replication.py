@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from layoutopt.errors import PlanError
 from layoutopt.methods.proposals import TEXT, LayoutProposal, PlanningInput
@@ -15,8 +16,9 @@ from layoutopt.search.grouping import full_scan
 from layoutopt.search.problem import Unit, thinned
 from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
 
-_ESTIMATED_ROWS = 10_000
-"""Rows of a sample by which the text's operations are compared: it compares by a sample too."""
+_ESTIMATED_ROWS = 2_000
+_ESTIMATED_VECTORS = 150
+"""Rows of a sample, and vectors of a layout, by which the text's operations are compared: there are thousands."""
 
 
 def gsop_r(planning: PlanningInput) -> LayoutProposal:
@@ -58,7 +60,8 @@ def _as_written(planning: PlanningInput) -> LayoutProposal:
     if "bytes" in (request.cost, request.budget_unit):
         raise PlanError("the text's search for copies counts cells; leave out --cost bytes and --budget-unit bytes")
     costs = FeatureCosts(problem, find_partitioner(PARTITIONER))
-    estimate = FeatureCosts(thinned(problem, _ESTIMATED_ROWS), find_partitioner(PARTITIONER))
+    few = replace(thinned(problem, _ESTIMATED_ROWS), max_vectors=min(problem.max_vectors, _ESTIMATED_VECTORS))
+    estimate = FeatureCosts(few, find_partitioner(PARTITIONER))
     found = {budget: SearchAsWritten(estimate).best(budget) for budget in request.budgets}
     figures = {
         budget: {

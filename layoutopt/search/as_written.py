@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Floats
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.costs import path_costs
@@ -41,6 +42,9 @@ class FeatureLayout:
 
 
 FeatureLayouts = tuple[FeatureLayout, ...]
+
+_STEPS_IN_VAIN = 10
+_NOTHING = 1e-6
 
 
 def initial(problem: Problem) -> FeatureLayouts:
@@ -112,6 +116,15 @@ def _replaced(
     return merged_alike((*(layout for layout in layouts if layout not in old), *new))
 
 
+class _Operation(NamedTuple):
+    """One of the operations: repl of a layout's feature, merge of two layouts, or merge-repl of them with copies."""
+
+    one: FeatureLayout
+    other: FeatureLayout | None = None
+    feature: int = -1
+    copies: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """What a layout of some features comes to on the samples.
@@ -140,18 +153,23 @@ class FeatureCosts:
 
     def query_cost(self, layouts: FeatureLayouts) -> float:
         """The cells, and tids where several layouts are read, of all queries, in the unit of the problem (5.1)."""
+        return float(self.query_costs(layouts, np.arange(len(self.problem.reads))).sum())
+
+    def query_costs(self, layouts: FeatureLayouts, queries: Ints) -> Floats:
+        """The same of some queries, each, ``float64[len(queries)]``."""
         problem, masters = self.problem, self.masters(layouts)
-        found = [self._rows(layout.features) for layout in layouts]
         # A query that a feature subsumes may read every column of the layout, any other its master columns (5.6.1).
-        rows = [np.where(each.subsumed == whole, each.read, np.inf) for whole in (True, False) for each in found]
+        rows = np.empty((2, len(layouts), len(queries)))
         holds = np.zeros((2, len(layouts), len(problem.columns)), dtype=np.bool_)
         for place, layout in enumerate(layouts):
+            found = self._rows(layout.features)
+            read, subsumed = found.read[queries], found.subsumed[queries]
+            rows[:, place] = np.where(subsumed, read, np.inf), np.where(subsumed, np.inf, read)
             holds[0, place, list(layout.columns)] = True
             holds[1, place, list(masters[layout])] = True
-        of_queries = path_costs(
-            np.array(rows), holds.reshape(len(rows), -1), problem.reads, problem.unit.cell, problem.unit.tid
-        )
-        return float(of_queries.sum())
+        shape = (2 * len(layouts), -1)
+        reads, unit = problem.reads[queries], problem.unit
+        return path_costs(rows.reshape(shape), holds.reshape(shape), reads, unit.cell, unit.tid)
 
     def storage(self, layouts: FeatureLayouts) -> float:
         """The cells stored over those of the table (5.2); tids are not counted."""
@@ -199,7 +217,12 @@ class FeatureCosts:
 
 
 class SearchAsWritten:
-    """Algorithm 1: the greedy way from one layout a column, by operations of Algorithm 2."""
+    """Algorithm 1: the greedy way from one layout a column, by operations of Algorithm 2.
+
+    The text tries every operation in every step. Here what an operation gained when it was tried last says what it may
+    gain now: they are tried in that order until what is left gained less than the best found. And the text goes on
+    until no operation is left; here a few steps in a row that gain nothing are the last.
+    """
 
     def __init__(self, costs: FeatureCosts) -> None:
         self._costs = costs
@@ -216,32 +239,59 @@ class SearchAsWritten:
         It ends: each operation makes less of the features summed over layouts, or splits a layout's.
         """
         layouts = best = self.start
-        least = self._costs.query_cost(best)
-        while (found := self._next(layouts, budget)) is not None:
-            cost, layouts = found
-            if cost < least:
-                least, best = cost, layouts
+        gained = most = 0.0
+        in_vain = 0
+        known: dict[_Operation, float] = {}
+        while in_vain < _STEPS_IN_VAIN and (found := self._next(layouts, budget, known)) is not None:
+            gain, layouts = found
+            gained += gain
+            in_vain += 1
+            if gained > most + _NOTHING * most:
+                most, best, in_vain = gained, layouts, 0
         return best
 
-    def _next(self, layouts: FeatureLayouts, budget: float) -> tuple[float, FeatureLayouts] | None:
-        """The result of the operation with the least cost, and that (Algorithm 2); None where there is no operation."""
+    def _next(
+        self, layouts: FeatureLayouts, budget: float, known: dict[_Operation, float]
+    ) -> tuple[float, FeatureLayouts] | None:
+        """What the best operation gains and its result (Algorithm 2); None where there is no operation.
+
+        ``known`` is brought up to date.
+        """
+        before = self._costs.query_costs(layouts, np.arange(len(self._costs.problem.reads)))
         best: tuple[float, FeatureLayouts] | None = None
-        for changed in self._operations(layouts):
+        for operation in sorted(self._operations(layouts), key=lambda each: -known.get(each, np.inf)):
+            if best is not None and known.get(operation, np.inf) <= best[0]:
+                break
+            changed = self._result(layouts, operation)
             if self._costs.storage(changed) > budget:  # a merge with a copy may store more, too
                 continue
-            cost = self._costs.query_cost(changed)
-            if best is None or cost < best[0]:
-                best = cost, changed
+            known[operation] = self._gain(before, layouts, changed)
+            if best is None or known[operation] > best[0]:
+                best = known[operation], changed
         return best
 
-    def _operations(self, layouts: FeatureLayouts) -> Iterator[FeatureLayouts]:
+    def _gain(self, before: Floats, layouts: FeatureLayouts, changed: FeatureLayouts) -> float:
+        touched = frozenset().union(*(layout.columns for layout in {*layouts} ^ {*changed}))
+        # Queries that read none of these columns cost what they did.
+        queries = np.flatnonzero(self._costs.problem.reads[:, sorted(touched)].any(axis=1))
+        return float((before[queries] - self._costs.query_costs(changed, queries)).sum())
+
+    def _operations(self, layouts: FeatureLayouts) -> Iterator[_Operation]:
         for layout in layouts:
             if len(layout.features) > 1:
-                yield from (replicate(self._relevant, layouts, layout, feature) for feature in sorted(layout.features))
+                yield from (_Operation(layout, feature=feature) for feature in sorted(layout.features))
         for one, other in combinations(layouts, 2):
             if one.features & other.features:
-                yield merge(layouts, one, other)
-                yield merge_replicate(self._relevant, layouts, one, other)
+                yield _Operation(one, other)
+                yield _Operation(one, other, copies=True)
+
+    def _result(self, layouts: FeatureLayouts, operation: _Operation) -> FeatureLayouts:
+        one, other = operation.one, operation.other
+        if other is None:
+            return replicate(self._relevant, layouts, one, operation.feature)
+        if operation.copies:
+            return merge_replicate(self._relevant, layouts, one, other)
+        return merge(layouts, one, other)
 
 
 def scheme_as_written(costs: FeatureCosts, layouts: FeatureLayouts, partitioner: str) -> Scheme:
