@@ -65,7 +65,7 @@ def _as_written(planning: PlanningInput) -> LayoutProposal:
     found = {budget: SearchAsWritten(estimate).best(budget) for budget in request.budgets}
     figures = {
         budget: {
-            "cells_and_tids_fraction": round(costs.query_cost(layouts) / full_scan(problem), 6),
+            "cells_and_tids_fraction": _share(costs.query_cost(layouts), full_scan(problem)),
             "storage_cells": round(costs.storage(layouts), 6),
         }
         for budget, layouts in found.items()
@@ -112,5 +112,8 @@ def _predicted(planning: PlanningInput, search: ReplicationSearch, found: Replic
 
 def _fraction(search: ReplicationSearch, found: ReplicatedScheme, unit: Unit) -> float:
     full = full_scan(search.problem, unit)
-    cost = Costs(search.exact.evaluator, unit, unit).query_cost(found.layouts)
+    return _share(Costs(search.exact.evaluator, unit, unit).query_cost(found.layouts), full)
+
+
+def _share(cost: float, full: float) -> float:
     return round(cost / full, 6) if full else 0.0
