@@ -149,7 +149,6 @@ class FeatureCosts:
         self._partitioner = partitioner
         self._subsumed = subsumed_by(problem)
         self._rows = cache(self._find_rows)
-        self._restricted = cache(lambda features: restricted(problem, sorted(features)))
 
     def query_cost(self, layouts: FeatureLayouts) -> float:
         """The cells, and tids where several layouts are read, of all queries, in the unit of the problem (5.1)."""
@@ -191,26 +190,16 @@ class FeatureCosts:
         """The share of the rows that have one of the features."""
         return self._rows(features).share
 
-    def guides(self, features: Features) -> tuple[int, ...]:
-        """The features by which a layout of these is blocked: of the heaviest as many as fit (4.5), ascending."""
-        among = np.array(sorted(features), dtype=np.int64)
-        return tuple(choose_features(self._part(features), self._concerned(features), among).tolist())
-
-    def _part(self, features: Features) -> Problem:
-        part: Problem = self._restricted(features)
-        return part
-
-    def _concerned(self, features: Features) -> Bits:
-        return np.asarray(self._subsumed[:, sorted(features)].any(axis=1))
-
     def _find_rows(self, features: Features) -> _Rows:
-        problem, subsumed = self.problem, self._concerned(features)
+        """R_i blocked by the heaviest of the features, as many as fit (4.5)."""
+        problem, numbers = self.problem, np.array(sorted(features), dtype=np.int64)
+        subsumed = np.asarray(self._subsumed[:, numbers].any(axis=1))
         weights, every = problem.weights, np.array([[sample.rows] for sample in problem.samples], dtype=np.float64)
         scanned = (weights * every).sum(axis=0)
-        part = self._part(features)
-        if not features or not part.samples:
+        part = restricted(problem, sorted(features))
+        if not part.samples:
             return _Rows(0.0, np.where(subsumed, 0.0, scanned), subsumed)
-        guides = np.array(self.guides(features), dtype=np.int64)
+        guides = choose_features(part, subsumed, numbers)
         read = (rows_by(part, subsumed, guides, self._partitioner) * part.weights).sum(axis=0)
         share = sum(sample.rows for sample in part.samples) / float(every.sum())
         return _Rows(min(1.0, share), np.where(subsumed, read, scanned), subsumed)
