@@ -205,13 +205,13 @@ class PlanSettings(VerbSettings):
     )
     search: Literal["default", "text"] = Field(
         "default",
-        description="how column groups and copies are searched for: as described, or as the thesis has it: groups "
+        description="how `gsop` and `gsop-r` search: by default, or as the thesis has it, which takes minutes: groups "
         "merged by the estimate by blocks alone, copies made feature by feature (Algorithms 1 and 2)",
     )
     local_features: Literal["selectivity", "count"] = Field(
         "selectivity",
-        description="how the features that guide a column group are ranked: by weight and selectivity, or by the "
-        "number of queries (the thesis's 4.5)",
+        description="how the features that guide a column group are ranked: by weight and selectivity, of which fewer "
+        "than fit are tried too, or by the number of queries (the thesis's 4.5)",
     )
     as_written: bool = Field(
         False,

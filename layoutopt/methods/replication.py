@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from layoutopt.errors import PlanError
 from layoutopt.methods.proposals import TEXT, LayoutProposal, PlanningInput
 from layoutopt.methods.strategies import PARTITIONER, groups_of, problem_of, with_cuts
 from layoutopt.model.predicted import at_budget
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.as_written import FeatureCosts, SearchAsWritten, scheme_as_written
+from layoutopt.search.as_written import FeatureCosts, SearchAsWritten, scheme_as_written, within
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import full_scan
-from layoutopt.search.problem import Unit, thinned
+from layoutopt.search.problem import Problem, Unit, thinned
 from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
 
 _ESTIMATED_ROWS = 2_000
+"""Rows of a sample by which the text's operations are compared: there are thousands."""
 _ESTIMATED_VECTORS = 150
-"""Rows of a sample, and vectors of a layout, by which the text's operations are compared: there are thousands."""
+"""Vectors of a layout, for the same reason."""
 
 
 def gsop_r(planning: PlanningInput) -> LayoutProposal:
@@ -57,12 +57,8 @@ def _search(planning: PlanningInput) -> ReplicationSearch:
 def _as_written(planning: PlanningInput) -> LayoutProposal:
     """Algorithms 1 and 2 for each budget asked; cells are what they count."""
     request, problem = planning.request, problem_of(planning)
-    if "bytes" in (request.cost, request.budget_unit):
-        raise PlanError("the text's search for copies counts cells; leave out --cost bytes and --budget-unit bytes")
-    costs = FeatureCosts(problem, find_partitioner(PARTITIONER))
-    few = replace(thinned(problem, _ESTIMATED_ROWS), max_vectors=min(problem.max_vectors, _ESTIMATED_VECTORS))
-    estimate = FeatureCosts(few, find_partitioner(PARTITIONER))
-    found = {budget: SearchAsWritten(estimate).best(budget) for budget in request.budgets}
+    costs, search = planning.known.once("copies as written", request, lambda: _searched_as_written(problem))
+    found = {budget: next(filter(within(costs, budget), search.passed(budget))) for budget in request.budgets}
     figures = {
         budget: {
             "cells_and_tids_fraction": _share(costs.query_cost(layouts), full_scan(problem)),
@@ -72,6 +68,13 @@ def _as_written(planning: PlanningInput) -> LayoutProposal:
     }
     scheme = scheme_as_written(costs, found[request.chosen_budget], request.partitioner)
     return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, request.chosen_budget))
+
+
+def _searched_as_written(problem: Problem) -> tuple[FeatureCosts, SearchAsWritten]:
+    """The costs on all that is sampled, and the search by a part of it."""
+    partitioner = find_partitioner(PARTITIONER)
+    few = replace(thinned(problem, _ESTIMATED_ROWS), max_vectors=min(problem.max_vectors, _ESTIMATED_VECTORS))
+    return FeatureCosts(problem, partitioner), SearchAsWritten(FeatureCosts(few, partitioner))
 
 
 def _with_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:

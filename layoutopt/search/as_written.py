@@ -1,13 +1,13 @@
 """The search for overlapping layouts as the text has it: Algorithms 1 and 2, on layouts of features (Sun 2017, 5.5).
 
 A layout is its columns and its local features. From one layout for each column the operation that makes the workload's
-cost least is applied again and again, until none is left; the best scheme passed is the result. `gsop-r` searches
-otherwise by default, see decision 0030: this is what it is compared with.
+cost least is applied again and again; the best scheme passed is the result. `gsop-r` searches otherwise by default
+(decision 0030): this is what it is compared with. What differs from the text is in decision 0064.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
@@ -130,25 +130,27 @@ class _Rows:
     """What a layout of some features comes to on the samples.
 
     Attributes:
-        share: of the rows, those that have one of the features, ``|R_i| / |R|``.
         read: by weight and over all samples, what each query reads, ``float64[queries]``; of all rows where no feature
             subsumes it.
         subsumed: whether a feature subsumes the query, which then finds all its rows in R_i, ``bool[queries]``.
     """
 
-    share: float
     read: Floats
     subsumed: Bits
 
 
 class FeatureCosts:
-    """The costs of such layouts: Equation 5.1 along greedy paths or one layout alone, and Equation 5.2."""
+    """The costs of such layouts: Equation 5.1 along greedy paths or one layout alone, and Equation 5.2.
+
+    Tids are counted where a query reads several layouts, as Equation 4.2 has it.
+    """
 
     def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
         self.problem = problem
         self._partitioner = partitioner
         self._subsumed = subsumed_by(problem)
         self._rows = cache(self._find_rows)
+        self.share = cache(self._share)
 
     def query_cost(self, layouts: FeatureLayouts) -> float:
         """The cells, and tids where several layouts are read, of all queries, in the unit of the problem (5.1)."""
@@ -186,9 +188,14 @@ class FeatureCosts:
                 found.setdefault(column, layout)
         return {layout: frozenset(c for c in layout.columns if found[c] == layout) for layout in layouts}
 
-    def share(self, features: Features) -> float:
-        """The share of the rows that have one of the features."""
-        return self._rows(features).share
+    def _share(self, features: Features) -> float:
+        """The share of the rows that have one of the features, ``|R_i| / |R|``."""
+        problem, numbers = self.problem, sorted(features)
+        samples = zip(problem.samples, problem.bits, strict=True)
+        held = sum(
+            sample.scale * float(sample.vectors.counts @ bits[:, numbers].any(axis=1)) for sample, bits in samples
+        )
+        return min(1.0, held / max(1, sum(sample.rows for sample in problem.samples)))
 
     def _find_rows(self, features: Features) -> _Rows:
         """R_i blocked by the heaviest of the features, as many as fit (4.5)."""
@@ -198,11 +205,10 @@ class FeatureCosts:
         scanned = (weights * every).sum(axis=0)
         part = restricted(problem, sorted(features))
         if not part.samples:
-            return _Rows(0.0, np.where(subsumed, 0.0, scanned), subsumed)
+            return _Rows(np.where(subsumed, 0.0, scanned), subsumed)
         guides = choose_features(part, subsumed, numbers)
         read = (rows_by(part, subsumed, guides, self._partitioner) * part.weights).sum(axis=0)
-        share = sum(sample.rows for sample in part.samples) / float(every.sum())
-        return _Rows(min(1.0, share), np.where(subsumed, read, scanned), subsumed)
+        return _Rows(np.where(subsumed, read, scanned), subsumed)
 
 
 class SearchAsWritten:
@@ -222,12 +228,13 @@ class SearchAsWritten:
         """The initial scheme, after automatic merges."""
         return initial(self._costs.problem)
 
-    def best(self, budget: float) -> FeatureLayouts:
-        """The best scheme passed whose storage is within the budget, of cells over the table's.
+    def passed(self, budget: float) -> list[FeatureLayouts]:
+        """The schemes passed that were better than all before them, the best first and the initial one last.
 
-        It ends: each operation makes less of the features summed over layouts, or splits a layout's.
+        All are within the budget, of cells over the table's. The search ends: each operation makes less of the features
+        summed over layouts, or splits a layout's.
         """
-        layouts = best = self.start
+        layouts, better = self.start, [self.start]
         gained = most = 0.0
         in_vain = 0
         known: dict[_Operation, float] = {}
@@ -236,8 +243,9 @@ class SearchAsWritten:
             gained += gain
             in_vain += 1
             if gained > most + _NOTHING * most:
-                most, best, in_vain = gained, layouts, 0
-        return best
+                most, in_vain = gained, 0
+                better.append(layouts)
+        return better[::-1]
 
     def _next(
         self, layouts: FeatureLayouts, budget: float, known: dict[_Operation, float]
@@ -248,11 +256,12 @@ class SearchAsWritten:
         """
         before = self._costs.query_costs(layouts, np.arange(len(self._costs.problem.reads)))
         best: tuple[float, FeatureLayouts] | None = None
+        fits = within(self._costs, budget)
         for operation in sorted(self._operations(layouts), key=lambda each: -known.get(each, np.inf)):
             if best is not None and known.get(operation, np.inf) <= best[0]:
                 break
             changed = self._result(layouts, operation)
-            if self._costs.storage(changed) > budget:  # a merge with a copy may store more, too
+            if not fits(changed):  # a merge with a copy may store more, too
                 continue
             known[operation] = self._gain(before, layouts, changed)
             if best is None or known[operation] > best[0]:
@@ -281,6 +290,11 @@ class SearchAsWritten:
         if operation.copies:
             return merge_replicate(self._relevant, layouts, one, other)
         return merge(layouts, one, other)
+
+
+def within(costs: FeatureCosts, budget: float) -> Callable[[FeatureLayouts], bool]:
+    """Whether layouts are within a budget by these costs; the initial scheme is within any."""
+    return lambda layouts: costs.storage(layouts) <= budget + _NOTHING
 
 
 def scheme_as_written(costs: FeatureCosts, layouts: FeatureLayouts, partitioner: str) -> Scheme:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from layoutopt.errors import PlanError, SettingError
+from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.proposals import Known, PartitionHistogram, PlanRequest
 from layoutopt.model.document import FeaturesDocument
@@ -199,9 +199,11 @@ def test_bad_budgets_are_refused(spark: SparkSession, source: DataFrame) -> None
         ({"copies": 0}, "--copies is 0"),
         ({"search": "text", "budget_unit": "bytes"}, "counts cells"),
         ({"search": "text", "cost": "bytes"}, "counts cells"),
+        ({"search": "none"}, "--search is 'none'"),
+        ({"local_features": "weight"}, "--local-features is 'weight'"),
     ]
     for settings, message in cases:
-        with pytest.raises((SettingError, PlanError), match=message):
+        with pytest.raises(SettingError, match=message):
             planned(spark, source, **settings)
 
 

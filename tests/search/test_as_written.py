@@ -116,9 +116,12 @@ def test_the_best_scheme_is_within_the_budget_and_reads_no_more(problem: Problem
     costs = FeatureCosts(problem, WARD)
     search = SearchAsWritten(costs)
     for budget in (1.0, 1.3, 2.0):
-        best = search.best(budget)
-        assert costs.storage(best) <= budget + 1e-9
-        assert costs.query_cost(best) <= costs.query_cost(search.start)
+        passed = search.passed(budget)
+        best = passed[0]
+        assert passed[-1] == search.start
+        assert all(costs.storage(layouts) <= budget + 1e-6 for layouts in passed)
+        read = [costs.query_cost(layouts) for layouts in passed]
+        assert read == sorted(read)
         scheme = scheme_as_written(costs, best, "ward")
         masters = Counter(name for layout in scheme.layouts for name in layout.master)
         assert masters == Counter(problem.columns)

@@ -37,7 +37,8 @@ _Added = tuple[str, str, tuple[tuple[str, object], ...]]
 _LOCAL: Final[_Added] = ("local features by selectivity, too", "0029", (("local_features", "selectivity"),))
 _SEARCHED: Final[Mapping[str, tuple[_Added, ...]]] = {
     "gsop": (_LOCAL, ("groups ranked by selectivity, then moved", "0028", (("search", "default"),))),
-    "gsop-r": (_LOCAL, ("copies for families of queries", "0030", (("search", "default"),))),
+    # Loads block copies by all their features, so that local features alone change only what is estimated.
+    "gsop-r": (("copies for families of queries", "0030", (*_LOCAL[2], ("search", "default"))),),
 }
 
 
@@ -159,8 +160,21 @@ def _figure(stream: str, row: Deviation, product: dict[str, Any]) -> AblationFig
 
 
 def _folder(bench: Bench, stream: str, row: Deviation) -> Path:
-    parameters = {"stream": stream, "selection": row.selection, "flags": [list(flag) for flag in row.flags]}
-    return bench.folder / key_of(f"ablation {stream}", {**parameters, "block_rows": block_rows(bench.data.scale)})
+    settings = _settings(bench, stream, row).model_dump(mode="json", exclude={"source"})
+    return bench.folder / key_of(f"ablation {stream}", {"selection": row.selection, **settings})
+
+
+def _settings(bench: Bench, stream: str, row: Deviation) -> PlanSettings:
+    return PlanSettings.model_validate(
+        {
+            "source": str(bench.data.denormalised),
+            "partition_by": PARTITION_BY,
+            "method": METHODS[stream],
+            "block_rows": block_rows(bench.data.scale),
+            "as_written": True,
+            **dict(row.flags),
+        }
+    )
 
 
 def block_rows(scale: float) -> int:
@@ -180,17 +194,7 @@ def _plan_step(bench: Bench, stream: str, row: Deviation, folder: Path) -> Step:
         from layoutopt.config.documents import read_features
         from layoutopt.spark.planning.indexes import plan_with_indexes
 
-        settings = PlanSettings.model_validate(
-            {
-                "source": str(bench.data.denormalised),
-                "features": features.product,
-                "partition_by": PARTITION_BY,
-                "method": METHODS[stream],
-                "block_rows": block_rows(bench.data.scale),
-                "as_written": True,
-                **dict(row.flags),
-            }
-        )
+        settings = _settings(bench, stream, row)
         started = time.perf_counter()
         known = known_of(str(bench.data.denormalised), features.product.read_bytes())
         known.method = settings.method

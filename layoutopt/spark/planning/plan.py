@@ -176,7 +176,8 @@ def opened(
 
 def needs_bytes(request: PlanRequest) -> bool:
     """Whether the method goes by what cells take, or predicts it."""
-    return is_sampled(request.method) and (request.cost == "bytes" or request.method in REPLICATING)
+    copies = request.method in REPLICATING and not (request.method == "gsop-r" and request.search == TEXT)
+    return is_sampled(request.method) and (request.cost == "bytes" or copies)
 
 
 def plan_from(document: FeaturesDocument, planning: PlanningInput) -> Plan:
