@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ByteSize, Field, model_validator
 
+from layoutopt.config.as_written import AsWritten, LocalFeatures, Search, Slices, Weights, with_as_written
 from layoutopt.config.fields import (
     Expressions,
     Names,
@@ -137,9 +137,6 @@ class AnalyzeSettings(VerbSettings):
 
 FILE_BYTES: Final = 32_000_000
 """How large a data file may grow, where nobody says otherwise (docs/decisions/0037)."""
-_AS_WRITTEN: Final = MappingProxyType(
-    {"guides": "features", "weights": "subsumed", "slices": False, "partitioner": "ward", "row_order": ("none",)}
-)
 
 
 class PlanSettings(VerbSettings):
@@ -187,19 +184,11 @@ class PlanSettings(VerbSettings):
         description="judge plans in `auto` and --tune by the worst quarter of so many resamples of the log, so that "
         "none lives on a few queries",
     )
-    weights: Literal["marginal", "subsumed"] = Field(
-        "marginal",
-        description="what a feature counts for while blocks are made: the rows that queries skip by it beyond stricter "
-        "features, or all queries that it subsumes (the thesis's Equation 3.1)",
-    )
-    slices: bool = Field(
-        True, description="whether ranges of the most filtered column that no feature is about guide blocks too"
-    )
-    as_written: bool = Field(
-        False,
-        description="make blocks as the thesis has it: --guides features --weights subsumed --no-slices --partitioner "
-        "ward --row-order none, each unless given; column groups are searched for as always",
-    )
+    weights: Weights = "marginal"
+    slices: Slices = True
+    search: Search = "default"
+    local_features: LocalFeatures = "selectivity"
+    as_written: AsWritten = False
     effort: Literal["low", "default", "high"] = Field(
         "low",
         description="how long the portfolio searches: `low` costs a load next to nothing, `default` up to a third more "
@@ -277,10 +266,7 @@ class PlanSettings(VerbSettings):
     @model_validator(mode="before")
     @classmethod
     def _as_written(cls, values: Any) -> Any:
-        """The thesis's settings where they are asked for and not given otherwise."""
-        asked = isinstance(values, dict) and (values.get("as_written") or values.get("as-written"))
-        given = {str(key).replace("-", "_") for key in values} if asked else set()
-        return {**values, **{key: value for key, value in _AS_WRITTEN.items() if key not in given}} if asked else values
+        return with_as_written(values)
 
 
 class LoadSettings(VerbSettings):

@@ -23,6 +23,12 @@ T = TypeVar("T")
 FEATURES, CUTS, BOTH = GUIDES = ("features", "cuts", "both")
 """What may guide the blocks of one layout."""
 
+USUAL, TEXT = SEARCHES = ("default", "text")
+"""How column groups and copies may be searched for."""
+
+SELECTIVITY, COUNT = RANKINGS = ("selectivity", "count")
+"""What the local features of a column group may be ranked by."""
+
 
 @dataclass(frozen=True, eq=False)
 class PartitionHistogram:
@@ -72,6 +78,9 @@ class PlanRequest:
         slices: whether ranges of the most filtered column that no feature is about guide blocks too.
         row_order: the columns that sort the rows of each block, or alone ``auto`` (chosen by what training queries
             read) or ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
+        search: how column groups and copies are searched for: ``default``, or as the ``text`` has it.
+        local_features: how those of a group are ranked (4.5): by weight and ``selectivity``, or as the text has it by
+            the ``count`` of queries.
     """
 
     method: str = "sop"
@@ -94,6 +103,8 @@ class PlanRequest:
     weights: str = MARGINAL
     slices: bool = True
     row_order: tuple[str, ...] | None = None
+    search: str = USUAL
+    local_features: str = SELECTIVITY
 
     @property
     def budgets(self) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from layoutopt import extensions
 from layoutopt.errors import SettingError
 from layoutopt.features.weights import WEIGHINGS
 from layoutopt.methods import strategies
-from layoutopt.methods.proposals import FEATURES, GUIDES, Method, PlanRequest
+from layoutopt.methods.proposals import FEATURES, GUIDES, RANKINGS, SEARCHES, TEXT, Method, PlanRequest
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.partitioning.registry import find_partitioner
 
@@ -57,6 +57,12 @@ def check_request(request: PlanRequest) -> None:
     find_partitioner(request.partitioner)
     if request.weights not in WEIGHINGS:
         raise SettingError(f"--weights is {request.weights!r}; give {' or '.join(WEIGHINGS)}")
+    if request.search not in SEARCHES:
+        raise SettingError(f"--search is {request.search!r}; give {' or '.join(SEARCHES)}")
+    if request.local_features not in RANKINGS:
+        raise SettingError(f"--local-features is {request.local_features!r}; give {' or '.join(RANKINGS)}")
+    if request.search == TEXT and request.method == "gsop-r" and "bytes" in (request.cost, request.budget_unit):
+        raise SettingError("--search text counts cells for gsop-r; leave out --cost bytes and --budget-unit bytes")
     for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
         if (value := getattr(request, name)) < 1:
             raise SettingError(f"--{name.replace('_', '-')} is {value}; give at least 1")

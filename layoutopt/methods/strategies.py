@@ -15,7 +15,9 @@ from layoutopt.errors import PlanError
 from layoutopt.features.weights import MARGINAL, segment_weights
 from layoutopt.methods.proposals import (
     BOTH,
+    COUNT,
     FEATURES,
+    TEXT,
     Known,
     LayoutProposal,
     Method,
@@ -51,7 +53,7 @@ from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
 from layoutopt.search.bounds import cells_lower_bound
 from layoutopt.search.grouping import Group, cost_of
-from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_of, search_groups
+from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_of, search_as_written, search_groups
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.rows import ComputedRows
@@ -162,7 +164,8 @@ def gsop_by(method: str, planning: PlanningInput) -> LayoutProposal:
 def groups_of(planning: PlanningInput) -> SearchResult:
     """The search for column groups, for GSOP and for what starts from its groups."""
     problem, partitioner = problem_of(planning), find_partitioner(PARTITIONER)
-    return planning.known.once("groups", planning.request, lambda: search_groups(problem, partitioner))
+    search = search_as_written if planning.request.search == TEXT else search_groups
+    return planning.known.once("groups", planning.request, lambda: search(problem, partitioner))
 
 
 def problem_of(planning: PlanningInput) -> Problem:
@@ -188,6 +191,7 @@ def _problem(planning: PlanningInput) -> Problem:
         block_rows=planning.request.block_rows,
         max_vectors=planning.request.max_vectors,
         seed=planning.request.seed,
+        by_count=planning.request.local_features == COUNT,
     )
 
 

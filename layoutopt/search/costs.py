@@ -206,7 +206,7 @@ def path_costs(rows: Floats, holds: Bits, reads: Bits, cell: Floats, tid: float)
     held = holds.astype(np.float32) @ reads.T.astype(np.float32)
     # Of layouts with equally few rows that with most of the query's columns, then the first.
     layout = np.where(readable == fewest, held[:, query], -1.0).argmax(axis=0)
-    costs = np.bincount(query, cell[column] * fewest, len(reads))
+    costs = np.bincount(query, cell[column] * fewest, len(reads)).astype(np.float64)  # of nothing numpy counts integers
     used = np.zeros(rows.shape, dtype=np.bool_)
     used[layout, query] = True
     costs += tid * (used.sum(axis=0) > 1) * np.where(used, rows, 0.0).sum(axis=0)

@@ -78,6 +78,18 @@ def search_groups(
     return SearchResult(min(passed, key=_rank), merged, tuple(passed), computed)
 
 
+def search_as_written(problem: Problem, partitioner: Partitioner) -> SearchResult:
+    """The text's search alone: all pairs compared by the estimate by blocks, the best step of merging taken (4.4.4).
+
+    Columns that the same queries read are one group from the start: merging them saves tids and costs nothing.
+    """
+    computed = ComputedRows(problem, partitioner)
+    estimated = rows_estimator(problem, "block", partitioner)
+    passed = merge_bottom_up(problem, column_classes(problem), estimated, computed, every_pair=True)
+    best = min(passed, key=_rank)
+    return SearchResult(best, best, tuple(passed), computed)
+
+
 def _watched(rows_read: RowsRead, watch: Watch, stage: str) -> RowsRead:
     def watched(served: Bits) -> Floats:
         with watch(stage):

@@ -23,20 +23,23 @@ def local_weights(problem: Problem, served: Bits) -> Floats:
     """The worth of each feature to the queries served, ``float64[samples, features]``.
 
     The text's weight(G, f) counts a query once for every feature that subsumes it; here a query's features share it, as
-    :func:`layoutopt.features.weights.feature_weights` says of marginal weights.
+    :func:`layoutopt.features.weights.feature_weights` says of marginal weights, unless the problem counts as the text.
     ``served`` are the queries that read the group, W^G, ``bool[queries]``.
     """
     weights = problem.weights[:, served]
+    if problem.by_count:
+        return feature_weights(problem.shares[served] == 1.0, weights)
     return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)
 
 
-def choose_features(problem: Problem, served: Bits) -> Ints:
+def choose_features(problem: Problem, served: Bits, among: Ints | None = None) -> Ints:
     """The local features for the queries served: the most that keep distinct vectors near ``max_vectors`` (4.5).
 
     Ranked by weight x (1 - selectivity): a feature that most rows match fills the limit and skips nothing. Their
-    number is found by counting the distinct vectors of the fullest sample.
+    number is found by counting the distinct vectors of the fullest sample. ``among`` are the features to choose from.
     """
     ranked = _ranked(problem, served)
+    ranked = ranked if among is None else ranked[np.isin(ranked, among)]
     return np.sort(ranked[: _most_within(problem, ranked)])
 
 
@@ -48,6 +51,8 @@ def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
     """
     ranked = _ranked(problem, served)
     ranked = ranked[: _most_within(problem, ranked)]
+    if problem.by_count:
+        return [np.sort(ranked)]
     sizes = prefixes([bits[:, ranked] for bits in problem.bits], problem.max_vectors)
     return [np.sort(ranked[:size]) for size in sizes]
 
@@ -69,7 +74,8 @@ def prefixes(ranked: Sequence[Bits], max_vectors: int) -> list[int]:
 
 
 def _ranked(problem: Problem, served: Bits) -> Ints:
-    worth = local_weights(problem, served).sum(axis=0) * (1.0 - problem.selectivity)
+    worth = local_weights(problem, served).sum(axis=0)
+    worth = worth if problem.by_count else worth * (1.0 - problem.selectivity)
     candidates = np.flatnonzero(worth > 0)
     return candidates[np.lexsort((candidates, -worth[candidates]))]
 

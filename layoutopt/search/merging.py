@@ -46,13 +46,15 @@ def starting_groups(problem: Problem, most: int = _MOST_STARTING) -> tuple[Group
     return tuple(sorted(groups, key=min))
 
 
-def merge_bottom_up(problem: Problem, start: tuple[Group, ...], estimate: RowsRead, exact: RowsRead) -> list[Grouping]:
+def merge_bottom_up(
+    problem: Problem, start: tuple[Group, ...], estimate: RowsRead, exact: RowsRead, every_pair: bool = False
+) -> list[Grouping]:
     """All schemes that bottom-up merging passes through, from the groups given to one (4.4.4).
 
-    Each iteration merges the pair with the least estimated objective; the objective reported is the exact one,
-    computed once an iteration.
+    Each iteration merges the pair with the least estimated objective, of ``every_pair`` or of the most promising ones;
+    the objective reported is the exact one, computed once an iteration.
     """
-    pairs = Pairs(problem, start, estimate)
+    pairs = Pairs(problem, start, estimate, every_pair)
     passed = [Grouping(start, cost_of(problem, start, exact))]
     while len(pairs.groups) > 1:
         pairs.merge(*pairs.best())
@@ -68,8 +70,12 @@ class Pairs:
         groups: the groups, in order; a merged one comes last.
     """
 
-    def __init__(self, problem: Problem, groups: tuple[Group, ...], estimate: RowsRead) -> None:
+    def __init__(
+        self, problem: Problem, groups: tuple[Group, ...], estimate: RowsRead, every_pair: bool = False
+    ) -> None:
+        """With ``every_pair`` all pairs are estimated, however many groups there are."""
         self.groups = list(groups)
+        self._every_pair = every_pair
         self._problem = problem
         self._estimate = estimate
         self._read = np.stack([problem.reads[:, sorted(group)].any(axis=1) for group in groups])
@@ -92,7 +98,7 @@ class Pairs:
         if not len(first):
             return 0, 1
         bounds = np.concatenate([self._bounds(i, second[first == i]) for i in np.unique(first)])
-        some = len(self.groups) > _EVERY_PAIR
+        some = len(self.groups) > _EVERY_PAIR and not self._every_pair
         best, looked = (np.inf, 0, 1), 0
         for pair in np.argsort(bounds, kind="stable").tolist() if some else range(len(bounds)):
             if some and (bounds[pair] >= best[0] or looked == _MOST_ESTIMATED):

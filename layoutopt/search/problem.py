@@ -69,6 +69,8 @@ class Problem:
         max_vectors: about how many distinct vectors a layout's local features may make (4.5).
         seed: of everything with chance.
         classes: the class of each query that the problem was made of, ``int64[queries given]``; None if unknown.
+        by_count: local features are ranked and weighed by the number of queries that they subsume, as the text has it
+            (4.5), and as many as fit are used; else by marginal weight and selectivity, and fewer are tried too.
     """
 
     columns: tuple[str, ...]
@@ -82,6 +84,7 @@ class Problem:
     max_vectors: int
     seed: int = 0
     classes: Ints | None = None
+    by_count: bool = False
 
     @cached_property
     def bits(self) -> tuple[Bits, ...]:
@@ -149,6 +152,7 @@ def make_problem(
     block_rows: int,
     max_vectors: int,
     seed: int = 0,
+    by_count: bool = False,
 ) -> Problem:
     """Put a workload into arrays; queries of equal columns and equal skip sets become one class.
 
@@ -158,7 +162,7 @@ def make_problem(
         columns: the table's.
         samples: with query weights of shape ``[len(queries)]``.
         unit: cells where left out.
-        block_rows, max_vectors, seed: as in :class:`Problem`.
+        block_rows, max_vectors, seed, by_count: as in :class:`Problem`.
     """
     skip_sets, skips = skip_set_table(queries, features)
     number = {name: i for i, name in enumerate(columns)}
@@ -179,6 +183,7 @@ def make_problem(
         max_vectors=max_vectors,
         seed=seed,
         classes=of_query,
+        by_count=by_count,
     )
 
 

@@ -129,7 +129,7 @@ def test_functions_that_are_none_are_named(text: str, words: str) -> None:
 def test_as_written_sets_what_is_not_given() -> None:
     found = make_settings(PlanSettings, {"source": "s", "as_written": True, "partitioner": "qdtree"})
     assert (found.guides, found.weights, found.slices, found.row_order) == ("features", "subsumed", False, ("none",))
-    assert found.partitioner == "qdtree"
+    assert (found.partitioner, found.search, found.local_features) == ("qdtree", "text", "count")
     assert make_settings(PlanSettings, {"source": "s"}).slices
 
 

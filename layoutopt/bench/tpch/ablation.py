@@ -1,14 +1,13 @@
 """`layoutopt bench ablation`: from blocks as the thesis has them to ours, one deviation at a time, in unseen queries.
 
 Each row adds one deviation to those above it. All are planned as `layoutopt plan` does, with the training stream, and
-rehearsed: every block is made and measured but not written. Deviations of the searches for column groups have no
-switch, and are in all rows.
+rehearsed: every block is made and measured but not written.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,15 @@ METHODS: Final = {"chapter3": "sop", "chapter3-skewed": "sop", "chapter4": "gsop
 LEAST_BLOCK_ROWS: Final = 700  # as many blocks a year as at scale factor 1, where a year has enough rows
 
 
+_Added = tuple[str, str, tuple[tuple[str, object], ...]]
+_LOCAL: Final[_Added] = ("local features by selectivity, too", "0029", (("local_features", "selectivity"),))
+_SEARCHED: Final[Mapping[str, tuple[_Added, ...]]] = {
+    "gsop": (_LOCAL, ("groups ranked by selectivity, then moved", "0028", (("search", "default"),))),
+    # Loads block copies by all their features, so that local features alone change only what is estimated.
+    "gsop-r": (("copies for families of queries", "0030", (*_LOCAL[2], ("search", "default"))),),
+}
+
+
 @dataclass(frozen=True)
 class Deviation:
     """One row of the table.
@@ -53,9 +61,10 @@ class Deviation:
 
 def deviations(method: str) -> tuple[Deviation, ...]:
     """All rows for a method, as written first and the default last."""
-    added: list[tuple[str, str, tuple[tuple[str, object], ...]]] = [
+    added: list[_Added] = [
         ("features by what each adds, stricter ones too", "0026", ()),
         ("weights by what is skipped beyond others", "0024", (("weights", "marginal"),)),
+        *_SEARCHED.get(method, ()),
         ("ranges of a column guide too", "0027", (("slices", True),)),
         ("a portfolio in place of Ward's method", "0031", (("partitioner", "portfolio"),)),
     ]
@@ -151,8 +160,21 @@ def _figure(stream: str, row: Deviation, product: dict[str, Any]) -> AblationFig
 
 
 def _folder(bench: Bench, stream: str, row: Deviation) -> Path:
-    parameters = {"stream": stream, "selection": row.selection, "flags": [list(flag) for flag in row.flags]}
-    return bench.folder / key_of(f"ablation {stream}", {**parameters, "block_rows": block_rows(bench.data.scale)})
+    settings = _settings(bench, stream, row).model_dump(mode="json", exclude={"source"})
+    return bench.folder / key_of(f"ablation {stream}", {"selection": row.selection, **settings})
+
+
+def _settings(bench: Bench, stream: str, row: Deviation) -> PlanSettings:
+    return PlanSettings.model_validate(
+        {
+            "source": str(bench.data.denormalised),
+            "partition_by": PARTITION_BY,
+            "method": METHODS[stream],
+            "block_rows": block_rows(bench.data.scale),
+            "as_written": True,
+            **dict(row.flags),
+        }
+    )
 
 
 def block_rows(scale: float) -> int:
@@ -172,17 +194,7 @@ def _plan_step(bench: Bench, stream: str, row: Deviation, folder: Path) -> Step:
         from layoutopt.config.documents import read_features
         from layoutopt.spark.planning.indexes import plan_with_indexes
 
-        settings = PlanSettings.model_validate(
-            {
-                "source": str(bench.data.denormalised),
-                "features": features.product,
-                "partition_by": PARTITION_BY,
-                "method": METHODS[stream],
-                "block_rows": block_rows(bench.data.scale),
-                "as_written": True,
-                **dict(row.flags),
-            }
-        )
+        settings = _settings(bench, stream, row)
         started = time.perf_counter()
         known = known_of(str(bench.data.denormalised), features.product.read_bytes())
         known.method = settings.method

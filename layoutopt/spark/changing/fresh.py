@@ -97,7 +97,10 @@ def _same_queries(some: Sequence[Query], others: Sequence[Query]) -> bool:
 
 
 def request_like(plan: Plan) -> PlanRequest:
-    """What was asked of a plan, as far as the plan tells: as a storage budget, what it stores."""
+    """What was asked of a plan, as far as the plan tells: as a storage budget, what it stores.
+
+    A plan doesn't tell how its layouts were searched for, so they are searched for as by default.
+    """
     first = plan.scheme.layouts[0].blocking
     vectors = next((each.blocking for each in plan.scheme.layouts if isinstance(each.blocking, ByVectors)), None)
     usual = PlanRequest()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.proposals import FEATURES, Known, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.proposals import FEATURES, TEXT, Known, PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.replication import REPLICATING
 from layoutopt.model.document import FeaturesDocument
@@ -86,7 +86,7 @@ def plan_and_rehearse(
         plans = [_planned(counting, document, request, known or Known())]
         if not queries:
             return plans[0], None
-        if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1:
+        if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
             say(f"no columns go apart: trying all together as {ALONE} blocks them, too")
             alone = _planned(counting, document, replace(request, method=ALONE, guides=FEATURES), Known())
             plans.append(replace(alone, method=request.method))
@@ -176,7 +176,8 @@ def opened(
 
 def needs_bytes(request: PlanRequest) -> bool:
     """Whether the method goes by what cells take, or predicts it."""
-    return is_sampled(request.method) and (request.cost == "bytes" or request.method in REPLICATING)
+    copies = request.method in REPLICATING and not (request.method == "gsop-r" and request.search == TEXT)
+    return is_sampled(request.method) and (request.cost == "bytes" or copies)
 
 
 def plan_from(document: FeaturesDocument, planning: PlanningInput) -> Plan:
@@ -223,6 +224,8 @@ def request_of(settings: PlanSettings) -> PlanRequest:
         weights=settings.weights,
         slices=settings.slices,
         row_order=settings.row_order,
+        search=settings.search,
+        local_features=settings.local_features,
     )
 
 
