@@ -7,7 +7,6 @@ take as much as what is merged of them already, so that each text is hashed a fe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import dense_ranks, one_chunk
 from layoutopt.catalog.storage.coded_lists import lists_like, places_of
 
-BATCH_BYTES: Final = 32 << 20
+BATCH_BYTES = 8 << 20
 """What is gathered at least."""
 
 

@@ -29,7 +29,7 @@ from layoutopt.model.arrays import Ints
 _COLUMN: Final = "index"
 _DICTIONARY: Final = "dictionary"
 
-PIECE_BYTES = 32 << 20
+PIECE_BYTES = 8 << 20
 """About what a row group of an index file takes before it is encoded."""
 
 Packed: TypeAlias = "bytes | pa.Buffer"
@@ -74,6 +74,12 @@ def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
     """The content of an index file with these values: what :func:`merge_index` makes of them, however they are cut."""
     array = _sharing(stored)
     return _shortest([lambda: array])
+
+
+def held_bytes(stored: pa.Array | pa.ChunkedArray) -> int:
+    """About what :func:`merge_index` holds of these values as long as it runs: encoded, and their dictionary."""
+    array = _sharing(stored)
+    return len(pack_index(array)) + (array.values.dictionary.nbytes if is_coded(array.type) else 0)
 
 
 def decode_index(data: Packed) -> pa.Array:
