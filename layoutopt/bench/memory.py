@@ -8,6 +8,7 @@ show how much it may have, not how much it needs.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,13 @@ def descendants(pid: int) -> list[int]:
         found.append(left.pop())
         left += parents.get(found[-1], [])
     return found
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """The seconds of processors that processes have taken, with those that they started and that have ended."""
+    stats = (_read(_PROC / str(pid) / "stat").rpartition(")")[2].split() for pid in pids)
+    ticks = sum(int(ticks) for fields in stats for ticks in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def peaks_of(pids: Sequence[int]) -> list[tuple[str, int]]:
