@@ -32,6 +32,9 @@ _DICTIONARY: Final = "dictionary"
 PIECE_BYTES = 8 << 20
 """About what a row group of an index file takes before it is encoded."""
 
+SMALL_BYTES = 256 << 10
+"""Encoded parts are put together until they take so much."""
+
 Packed: TypeAlias = "bytes | pa.Buffer"
 """One index of some blocks, at least one, as :func:`pack_index` encodes it."""
 
@@ -67,7 +70,7 @@ def merge_index(parts: Sequence[Packed]) -> bytes:
     Args:
         parts: at least one, all of one type.
     """
-    return _shortest([partial(decode_index, part) for part in parts])
+    return _shortest([partial(decode_index, part) for part in _gathered(parts)])
 
 
 def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
@@ -92,6 +95,22 @@ def decode_index(data: Packed) -> pa.Array:
     if _DICTIONARY in table.column_names:
         return with_dictionary(one_chunk(table[_COLUMN]), one_chunk(table[_DICTIONARY]).flatten())
     return one_chunk(table[_COLUMN])
+
+
+def _gathered(parts: Sequence[Packed]) -> Iterator[Packed]:
+    """The parts, with small ones that follow each other put together: each is decoded several times."""
+    small: list[Packed] = []
+    for part in parts:
+        small.append(part)
+        if sum(map(len, small)) >= SMALL_BYTES:
+            yield _together(small)
+            small = []
+    if small:
+        yield _together(small)
+
+
+def _together(parts: Sequence[Packed]) -> Packed:
+    return parts[0] if len(parts) == 1 else pack_index(pa.concat_arrays([decode_index(part) for part in parts]))
 
 
 def _sharing(stored: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -66,7 +66,11 @@ def parquet(table: pa.Table, encodings: dict[str, str]) -> bytes:
 
 @pytest.mark.parametrize("kind", sorted(BUILT_IN))
 @pytest.mark.parametrize("type", ["string", "bigint"])
-def test_parts_make_the_bytes_that_the_whole_makes(kind: str, type: str) -> None:
+@pytest.mark.parametrize("small", [0, index_encoding.SMALL_BYTES])
+def test_parts_make_the_bytes_that_the_whole_makes(
+    kind: str, type: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_encoding, "SMALL_BYTES", small)
     index = find_index(kind)
     if index.storage(type) is None:
         return
@@ -78,14 +82,15 @@ def test_parts_make_the_bytes_that_the_whole_makes(kind: str, type: str) -> None
             assert whole == at_once(stored)
 
 
-@given(BLOCKS, st.lists(st.integers(0, 20), max_size=4), SIZES, SIZES)
+@given(BLOCKS, st.lists(st.integers(0, 20), max_size=4), SIZES, SIZES, st.sampled_from([0, 4_000, 1 << 20]))
 def test_lists_of_texts_are_merged_whatever_they_are(
-    blocks: list[list[bytes] | None], cuts: list[int], piece: int, batch: int
+    blocks: list[list[bytes] | None], cuts: list[int], piece: int, batch: int, small: int
 ) -> None:
     stored = pa.array(blocks, TEXTS)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(index_encoding, "PIECE_BYTES", piece)
         patched.setattr(dictionaries, "BATCH_BYTES", batch)
+        patched.setattr(index_encoding, "SMALL_BYTES", small)
         merged = merge_index(parts_of(stored, cuts))
         assert merged == encode_index(stored)
     assert plain_lists(decode_index(merged)).equals(stored)
