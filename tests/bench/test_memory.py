@@ -17,13 +17,12 @@ from layoutopt.bench.memory import (
     DRIVER,
     TARGET,
     MemoryFigure,
-    cpu_seconds,
-    descendants,
     peaks_of,
     print_memory,
     run_layoutopt,
     write_rows,
 )
+from layoutopt.bench.stages import cpu_seconds, descendants
 from layoutopt.errors import LayoutoptError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")

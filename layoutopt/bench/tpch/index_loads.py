@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from layoutopt.bench.memory import cpu_seconds, descendants
+from layoutopt.bench.stages import cpu_seconds, descendants
 from layoutopt.bench.steps import Json
 from layoutopt.bench.tpch.experiment import Bench
 
