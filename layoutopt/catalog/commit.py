@@ -32,7 +32,7 @@ from layoutopt.catalog.paths import blocks_path, plan_path
 from layoutopt.catalog.snapshot import Deletes, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.index_encoding import PackedIndexes
+from layoutopt.catalog.storage.index_encoding import PackedIndexes, packed_blocks
 from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
@@ -116,6 +116,7 @@ def commit_load(
     """
     load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
     _check_agreement(load, blocks)
+    _check_indexes(load, blocks, indexes)
     committed = find_change(snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
@@ -137,6 +138,17 @@ def commit_load(
         digests |= vectors
         change = Change(load_id, base, names, lambda latest: _next_snapshot(load, latest, digests))
         return append_snapshot(files, change, at)
+
+
+def _check_indexes(load: _Load, blocks: pa.Table, indexes: Sequence[PackedIndexes]) -> None:
+    """Refuse indexes that are not the plan's, or of other blocks."""
+    for k, spec in enumerate(load.plan.indexes):
+        measured = sum(packed_blocks(part[k]) for part in indexes if k < len(part))
+        if measured != blocks.num_rows:
+            raise CatalogError(
+                f"the load {load.load_id!r} can't be committed: of its {blocks.num_rows} blocks the index {spec} was "
+                f"measured for {measured}"
+            )
 
 
 def _check_agreement(load: _Load, blocks: pa.Table) -> None:

@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_encoding import PackedIndexes, pack_index, split_indexes
 from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
+from layoutopt.catalog.storage.windows import made_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.foreign.choosing import TRIED, Trial
@@ -149,11 +149,13 @@ def refresh(
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Tables put together while they are small."""
     held: list[pa.Table] = []
+    taken = 0
     for table in tables:
         held.append(table)
-        if sum(each.nbytes for each in held) >= _GATHERED_BYTES:
+        taken += table.nbytes
+        if taken >= _GATHERED_BYTES:
             yield pa.concat_tables(held)
-            held = []
+            held, taken = [], 0
     if held:
         yield pa.concat_tables(held)
 
@@ -194,11 +196,10 @@ class _Found:
         return BlockTable.from_arrow(numbered(pa.concat_tables(parts)), trial)
 
     def measured(self, plan: Plan, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
-        """The blocks of each file with a plan's indexes; some files at a time."""
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            for done, blocks in enumerate(pool.map(partial(self._measured, plan), footers), 1):
-                step(done, len(footers))
-                yield blocks
+        """The blocks of each file with a plan's indexes; a few files ahead of what is taken."""
+        for done, blocks in enumerate(made_ahead(partial(self._measured, plan), footers, _WORKERS), 1):
+            step(done, len(footers))
+            yield blocks
 
     def _measured(self, plan: Plan, footer: Footer) -> pa.Table:
         blocks, form = blocks_of(footer, self.schema, self.types), _form(plan)

@@ -1,8 +1,8 @@
 """How an index is encoded: each part of it in the task that measured it, and all parts together as a file's content.
 
 Parts are decoded one after the other, and the file is written in pieces of a few megabytes, each a row group. Where
-pieces end follows from what is listed alone, so that a file has the same bytes however its blocks came in parts. Only
-the dictionary of a file's texts is held whole: it is merged of the parts' own, each of which lists a text once.
+pieces end follows from what is listed alone, so that a load's file has the same bytes however its blocks came in parts.
+Only the dictionary of a file's texts is held whole: it is merged of the parts' own, each of which lists a text once.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ _DICTIONARY: Final = "dictionary"
 PIECE_BYTES = 8 << 20
 """About what a row group of an index file takes before it is encoded."""
 
+_MERGING: Final = 6  # measured, see docs/decisions/0065
+
 SMALL_BYTES = 256 << 10
 """Encoded parts are put together until they take so much."""
 
 Packed: TypeAlias = "bytes | pa.Buffer"
 """One index of some blocks, at least one, as :func:`pack_index` encodes it."""
 
-PackedIndexes = Sequence[Packed]
+PackedIndexes: TypeAlias = Sequence[Packed]
 """All indexes of some blocks, at least one, in the plan's order."""
 
 
@@ -58,6 +60,11 @@ def split_indexes(blocks: pa.Table) -> tuple[pa.Table, PackedIndexes]:
     measured = blocks[INDEXES]
     packed = [pack_index(pc.struct_field(measured, [k])) for k in range(measured.type.num_fields)]
     return blocks.drop_columns([INDEXES]), packed
+
+
+def packed_blocks(part: Packed) -> int:
+    """How many blocks an encoded part is of."""
+    return int(pq.read_metadata(pa.BufferReader(part)).num_rows)
 
 
 def merge_index(parts: Sequence[Packed]) -> bytes:
@@ -80,9 +87,10 @@ def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
 
 
 def held_bytes(stored: pa.Array | pa.ChunkedArray) -> int:
-    """About what :func:`merge_index` holds of these values as long as it runs: encoded, and their dictionary."""
+    """About what :func:`merge_index` holds of these values at most: encoded, and a dictionary that is being merged."""
     array = _sharing(stored)
-    return len(pack_index(array)) + (array.values.dictionary.nbytes if is_coded(array.type) else 0)
+    merging = _MERGING * array.values.dictionary.nbytes if is_coded(array.type) else 0
+    return len(pack_index(array)) + merging
 
 
 def decode_index(data: Packed) -> pa.Array:

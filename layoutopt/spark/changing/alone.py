@@ -22,7 +22,7 @@ from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import CommitConflictError, ContentMismatchError, PlanError, SchemaError
+from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.evolve.carrying import as_rows, in_layouts
 from layoutopt.evolve.mixed import carried
 from layoutopt.features.weights import feature_shares
@@ -191,7 +191,7 @@ def _written(
     words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)
     for answer in answers:
         here = staying[answer.segment]
-        measured = np.frombuffer(answer.also or b"", dtype=np.uint64).reshape(len(here), -1)
+        measured = np.frombuffer(_of_task(answer), dtype=np.uint64).reshape(words[here].shape)
         if (measured & ~words[here]).any():
             raise ContentMismatchError(
                 f"blocks of partition {entry.key!r} have rows with features that they were measured without; nothing "
@@ -199,6 +199,13 @@ def _written(
             )
         words[here] = measured
     return _collected(place, alone, reads, answers), words, len(reads)
+
+
+def _of_task(answer: Answer) -> bytes:
+    """The bits that a task measured of blocks that stay; every task of such a job measures them."""
+    if answer.also is None:
+        raise CatalogError(f"a task told no features of segment {answer.segment}; nothing was committed, run it again")
+    return answer.also
 
 
 def _staying(kept: BlockTable, segment: int) -> Ints:
