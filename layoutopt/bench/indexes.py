@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import block_statistics, reduce_blocks
-from layoutopt.catalog.storage.index_files import encode_index
+from layoutopt.catalog.storage.index_encoding import encode_index
 from layoutopt.indexes.expressions import parts_of, point_of
 from layoutopt.indexes.lists import matching_keys
 from layoutopt.indexes.membership import in_values

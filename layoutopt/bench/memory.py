@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from layoutopt.bench.session import spark_when_needed
+from layoutopt.bench.stages import PROC, descendants, status_of, text_of
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import Bench, data_step, write_stream
@@ -36,7 +37,6 @@ HEAP = "512m"
 TARGET = 1.3  # times the memory of a partition of one segment
 JVM, WORKER, DRIVER = "jvm", "worker", "driver"
 
-_PROC = Path("/proc")
 _PAUSE = 0.05
 _LAYOUTOPT = "import sys; from layoutopt.cli.app import main; sys.exit(main())"
 
@@ -86,7 +86,7 @@ def check_peaks() -> None:
     Raises:
         SettingError: this is no Linux.
     """
-    if not _PROC.joinpath("self", "status").exists():
+    if not PROC.joinpath("self", "status").exists():
         raise SettingError("peaks of memory are read from /proc, which this system does not have; run it on Linux")
 
 
@@ -147,24 +147,11 @@ def run_layoutopt(*words: str) -> Mapping[str, int]:
     return peaks
 
 
-def descendants(pid: int) -> list[int]:
-    """A process and all that it started, as far as they live."""
-    parents: dict[int, list[int]] = {}
-    for folder in _PROC.iterdir():
-        if folder.name.isdigit() and (parent := _status(int(folder.name)).get("PPid")) is not None:
-            parents.setdefault(int(parent), []).append(int(folder.name))
-    found, left = [], [pid]
-    while left:
-        found.append(left.pop())
-        left += parents.get(found[-1], [])
-    return found
-
-
 def peaks_of(pids: Sequence[int]) -> list[tuple[str, int]]:
     """The kind and the peak memory in bytes of each process; those that have ended are left out."""
     found = []
     for pid in pids:
-        peak = _status(pid).get("VmHWM")
+        peak = status_of(pid).get("VmHWM")
         if peak is not None:
             found.append((kind_of(pid), 1024 * int(peak.split()[0])))
     return found
@@ -172,24 +159,12 @@ def peaks_of(pids: Sequence[int]) -> list[tuple[str, int]]:
 
 def kind_of(pid: int) -> str:
     """Which of the three a process is; empty where it has ended."""
-    words = _read(_PROC / str(pid) / "cmdline").split("\0")
+    words = text_of(PROC / str(pid) / "cmdline").split("\0")
     if words == [""]:
         return ""
     if words[0].endswith("java"):
         return JVM
     return WORKER if "pyspark.daemon" in words else DRIVER
-
-
-def _status(pid: int) -> dict[str, str]:
-    lines = (line.partition(":") for line in _read(_PROC / str(pid) / "status").splitlines())
-    return {name: value.strip() for name, _, value in lines}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:  # the process has ended
-        return ""
 
 
 def print_memory(console: Console, figures: Sequence[MemoryFigure]) -> None:

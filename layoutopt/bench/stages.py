@@ -1,15 +1,20 @@
-"""How long the stages of an experiment take, and the memory of the process."""
+"""What the stages of an experiment take: seconds, processors and memory, of this process and those that it started."""
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter, process_time
+from typing import Final
 
 from rich.table import Table
+
+PROC: Final = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -59,3 +64,37 @@ def peak_bytes() -> int:
     """The most memory that this process has had, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started, as far as they live."""
+    parents: dict[int, list[int]] = {}
+    for folder in PROC.iterdir():
+        if folder.name.isdigit() and (parent := status_of(int(folder.name)).get("PPid")) is not None:
+            parents.setdefault(int(parent), []).append(int(folder.name))
+    found, left = [], [pid]
+    while left:
+        found.append(left.pop())
+        left += parents.get(found[-1], [])
+    return found
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """The seconds of processors that processes have taken, with those that they started and that have ended."""
+    stats = (text_of(PROC / str(pid) / "stat").rpartition(")")[2].split() for pid in pids)
+    ticks = sum(int(ticks) for fields in stats for ticks in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """What the kernel says of a process, by name; nothing where it has ended."""
+    lines = (line.partition(":") for line in text_of(PROC / str(pid) / "status").splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def text_of(path: Path) -> str:
+    """What a file of /proc says; nothing where its process has ended."""
+    try:
+        return path.read_text()
+    except OSError:  # the process has ended
+        return ""

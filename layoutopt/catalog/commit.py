@@ -13,7 +13,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.deletes import Marks, marked_partitions, vectors_written
 from layoutopt.catalog.entries import partition_entries
@@ -33,7 +32,8 @@ from layoutopt.catalog.paths import blocks_path, plan_path
 from layoutopt.catalog.snapshot import Deletes, FileDigest, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.index_files import IndexFile, naming, write_indexes
+from layoutopt.catalog.storage.index_encoding import PackedIndexes, packed_blocks
+from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
@@ -81,6 +81,7 @@ def commit_load(
     entries: Sequence[PartitionEntry],
     blocks: pa.Table,
     *,
+    indexes: Sequence[PackedIndexes] = (),
     whole_table: bool = False,
     operation: str | None = None,
     batch: str | None = None,
@@ -96,8 +97,8 @@ def commit_load(
         load_id: the load's identifier; a second commit under the same one returns the first one's snapshot.
         entries: the partitions that the load has; each replaces those of the same key, but for :data:`APPEND` and
             where there are ``marks``.
-        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`; where the plan has indexes, with
-            these as the column :data:`~layoutopt.catalog.block_index.INDEXES`.
+        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
+        indexes: the plan's, of these blocks, in one or more parts that follow each other.
         whole_table: partitions that the load does not have disappear, and the schema may change.
         operation: what the history calls it; a load, by what it replaces, when None.
         batch: names what is appended; a batch is appended once.
@@ -115,6 +116,7 @@ def commit_load(
     """
     load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
     _check_agreement(load, blocks)
+    _check_indexes(load, blocks, indexes)
     committed = find_change(snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
@@ -122,15 +124,12 @@ def commit_load(
     at("started")
     digests = dict([write_plan(files, plan)])
     at("plan-written")
-    indexes: tuple[IndexFile, ...] = ()
-    if plan.indexes:
-        indexes = write_indexes(files, load_id, plan.indexes, blocks[INDEXES])
-        blocks = naming(blocks.drop_columns([INDEXES]), indexes)
-    path, digest = write_blocks(files, load_id, encode_blocks(blocks))
+    index_files = write_indexes(files, load_id, plan.indexes, indexes)
+    path, digest = write_blocks(files, load_id, encode_blocks(naming(blocks, index_files)))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest
-    written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in indexes)]
+    written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
     with vectors_written(files, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
@@ -139,6 +138,17 @@ def commit_load(
         digests |= vectors
         change = Change(load_id, base, names, lambda latest: _next_snapshot(load, latest, digests))
         return append_snapshot(files, change, at)
+
+
+def _check_indexes(load: _Load, blocks: pa.Table, indexes: Sequence[PackedIndexes]) -> None:
+    """Refuse indexes that are not the plan's, or of other blocks."""
+    for k, spec in enumerate(load.plan.indexes):
+        measured = sum(packed_blocks(part[k]) for part in indexes if k < len(part))
+        if measured != blocks.num_rows:
+            raise CatalogError(
+                f"the load {load.load_id!r} can't be committed: of its {blocks.num_rows} blocks the index {spec} was "
+                f"measured for {measured}"
+            )
 
 
 def _check_agreement(load: _Load, blocks: pa.Table) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.storage.index_files import encode_index
+from layoutopt.catalog.storage.index_encoding import encode_index
 from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes

@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,8 +29,10 @@ from layoutopt.catalog.snapshots import claim_index_root, newest_of_index
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.coded_lists import plain_lists
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_encoding import PackedIndexes, pack_index, split_indexes
 from layoutopt.catalog.storage.index_files import naming, write_indexes
 from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
+from layoutopt.catalog.storage.windows import made_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.foreign.choosing import TRIED, Trial
@@ -52,6 +53,8 @@ from layoutopt.sources.snapshot import ending, source_name
 
 OPERATION: Final = "index"
 _WORKERS: Final = min(4, os.cpu_count() or 1)
+_GATHERED_BYTES: Final = 32 << 20
+"""What is measured of files is encoded once it takes so much."""
 _TICK: Final = 0.05
 """Seconds within which a local file system may give two changes of a file one time."""
 
@@ -133,13 +136,28 @@ def refresh(
     fresh = [footer for footer in found.footers if footer.key not in kept.keys]
     was = frozenset() if before is None else frozenset(entry.key for entry in before.partitions)
     if before is not None and not fresh and was == kept.keys:
-        return _report(root, source, before.snapshot, kept.table, plan, 0, 0, 0)
-    parts = [kept.table, *found.measured(plan, fresh, step)]
+        return _report(root, source, before.snapshot, kept.blocks, plan, 0, 0, 0)
+    parts = [(kept.blocks, kept.indexes), *map(split_indexes, _gathered(found.measured(plan, fresh, step)))]
     _check_unchanged(found.listing, list_source(source), fresh)
-    blocks = numbered(pa.concat_tables(parts))
+    blocks, indexes = numbered(pa.concat_tables([of for of, _ in parts])), [packed for _, packed in parts]
     claim_index_root(files, source)
-    snapshot, size = _commit(files, None if before is None else before.snapshot, plan, blocks, found.marks, at)
+    base = None if before is None else before.snapshot
+    snapshot, size = _commit(files, base, plan, blocks, indexes, found.marks, at)
     return _report(root, source, snapshot, blocks, plan, len(fresh), len(was - found.marks.keys()), size)
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables put together while they are small."""
+    held: list[pa.Table] = []
+    taken = 0
+    for table in tables:
+        held.append(table)
+        taken += table.nbytes
+        if taken >= _GATHERED_BYTES:
+            yield pa.concat_tables(held)
+            held, taken = [], 0
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _newest(files: TableFiles, source: str) -> Catalog | None:
@@ -178,11 +196,10 @@ class _Found:
         return BlockTable.from_arrow(numbered(pa.concat_tables(parts)), trial)
 
     def measured(self, plan: Plan, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
-        """The blocks of each file with a plan's indexes; some files at a time."""
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            for done, blocks in enumerate(pool.map(partial(self._measured, plan), footers), 1):
-                step(done, len(footers))
-                yield blocks
+        """The blocks of each file with a plan's indexes; a few files ahead of what is taken."""
+        for done, blocks in enumerate(made_ahead(partial(self._measured, plan), footers, _WORKERS), 1):
+            step(done, len(footers))
+            yield blocks
 
     def _measured(self, plan: Plan, footer: Footer) -> pa.Table:
         blocks, form = blocks_of(footer, self.schema, self.types), _form(plan)
@@ -261,26 +278,30 @@ def _plan(
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """What is known already of files that are as they were: their keys, and their blocks."""
+    """What is known already of files that are as they were: their keys, their blocks, and the indexes of these."""
 
     keys: frozenset[str]
-    table: pa.Table
+    blocks: pa.Table
+    indexes: PackedIndexes
 
 
 def _kept(before: Catalog | None, plan: Plan, marks: Mapping[str, str]) -> _Kept:
     form = _form(plan)
+    nothing = _Kept(frozenset(), *split_indexes(form.empty_table()))
     if before is None or plan.digest not in before.plans:
-        return _Kept(frozenset(), form.empty_table())
+        return nothing
     try:
         blocks = before.file_blocks(before.partitions[0])
     except CatalogError:  # what is damaged is measured again
-        return _Kept(frozenset(), form.empty_table())
-    stored = _stored(blocks, plan)
-    types = [field.type for field in indexes_type(plan.indexes)]
-    if types != [None if one is None else one.type for one in stored]:
-        return _Kept(frozenset(), form.empty_table())  # an index file is damaged or gone: all is measured again
+        return nothing
     same = frozenset(entry.key for entry in before.partitions if marks.get(entry.key) == entry.source)
-    return _Kept(same, _as_table(blocks, plan, form).filter(pa.array(in_partitions(blocks, same))))
+    chosen, indexes = pa.array(in_partitions(blocks, same)), []
+    for spec, field in zip(plan.indexes, indexes_type(plan.indexes), strict=True):
+        stored = blocks.stored_index(spec)
+        if stored is None or plain_lists(stored.slice(0, 0)).type != field.type:
+            return nothing  # an index file is damaged or gone: all is measured again
+        indexes.append(pack_index(stored.filter(chosen)))
+    return _Kept(same, _as_table(blocks, plan).filter(chosen), indexes)
 
 
 def _form(plan: Plan) -> pa.Schema:
@@ -288,32 +309,30 @@ def _form(plan: Plan) -> pa.Schema:
     return form.append(pa.field(INDEXES, indexes_type(plan.indexes), nullable=False)) if plan.indexes else form
 
 
-def _stored(blocks: BlockTable, plan: Plan) -> list[pa.Array | None]:
-    """The plan's indexes of blocks, as a load measures them; None for one that nobody has."""
-    found = (blocks.stored_index(spec) for spec in plan.indexes)
-    return [None if each is None else plain_lists(each) for each in found]
-
-
-def _as_table(blocks: BlockTable, plan: Plan, form: pa.Schema) -> pa.Table:
-    """Blocks as a load measures them."""
+def _as_table(blocks: BlockTable, plan: Plan) -> pa.Table:
+    """Blocks as a load measures them, without indexes."""
+    form = block_schema(plan.schema, 1).remove_metadata()
     stats = [blocks.statistics_of(i) for i in range(len(plan.schema.columns))]
     arrays: dict[str, Any] = {
         name: blocks.block_index[name] for name in form.names if name in blocks.block_index.column_names
     }
     arrays["stats"] = pa.StructArray.from_arrays(stats, fields=list(statistics_type(plan.schema)))
-    if plan.indexes:
-        stored = _stored(blocks, plan)
-        arrays[INDEXES] = pa.StructArray.from_arrays(stored, fields=list(indexes_type(plan.indexes)))
     return pa.table([arrays[name] for name in form.names], schema=form)
 
 
 def _commit(
-    files: TableFiles, base: Snapshot | None, plan: Plan, blocks: pa.Table, marks: Mapping[str, str], at: CommitHook
+    files: TableFiles,
+    base: Snapshot | None,
+    plan: Plan,
+    blocks: pa.Table,
+    indexes: Sequence[PackedIndexes],
+    marks: Mapping[str, str],
+    at: CommitHook,
 ) -> tuple[Snapshot, int]:
     """The snapshot that is the indexes' newest now, and the bytes that were written."""
     load_id = new_load_id()
     digests = dict([write_plan(files, plan)])
-    named = write_indexes(files, load_id, plan.indexes, blocks[INDEXES]) if plan.indexes else ()
+    named = write_indexes(files, load_id, plan.indexes, indexes)
     at("indexes-written")
     path, digest = write_blocks(
         files, load_id, encode_blocks(naming(blocks.select(block_schema(plan.schema, 1).names), named))

@@ -31,6 +31,7 @@ from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
+from layoutopt.writer.answers import Answer
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
 from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
@@ -53,22 +54,6 @@ if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
 
 WHOLE, REST = 0, 1
-
-# What a task returns: a segment's blocks as an Arrow stream, since Spark has no name for some of their types.
-# ``tid_sums``: of each layout and column of the schema, from the segment's rows before they were put into blocks.
-RESULT_SCHEMA = (
-    "segment int, rows bigint, joined_vectors bigint, blocks binary, tid_sums array<array<bigint>>, also binary"
-)
-_RESULT = pa.schema(
-    [
-        ("segment", pa.int32()),
-        ("rows", pa.int64()),
-        ("joined_vectors", pa.int64()),
-        ("blocks", pa.binary()),
-        ("tid_sums", pa.list_(pa.list_(pa.int64()))),
-        ("also", pa.binary()),
-    ]
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +108,7 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
     try:
         segment = gather_segment(job.plan, batches, whole=job.only is None)
         if segment is not None:
-            yield _result(job, segment)
+            yield _answer(job, segment).encoded()
     except OSError as error:
         reason = error.strerror or str(error)
         raise carried(
@@ -186,23 +171,13 @@ def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, in
     return pa.concat_tables([empty, *(table for table, _ in written)]), max((count for _, count in written), default=0)
 
 
-def stream_of(blocks: pa.Table) -> bytes:
-    """A table as an Arrow stream, compressed: drivers take so many bytes from their tasks, and indexes are long."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(blocks)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _result(job: WriteJob, segment: GatheredSegment) -> pa.RecordBatch:
+def _answer(job: WriteJob, segment: GatheredSegment) -> Answer:
     blocks, joined = write_layouts(job, segment)
     if job.at is not None:
         job.at("segment-written")
     tid_sums = [] if job.rehearsal else _tid_sums(job, segment)
     also = None if job.also is None else job.also(segment)
-    values = [[segment.id], [segment.table.num_rows], [joined], [stream_of(blocks)], [tid_sums], [also]]
-    arrays = [pa.array(value, field.type) for value, field in zip(values, _RESULT, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
+    return Answer(segment.id, segment.table.num_rows, joined, blocks, tid_sums, also)
 
 
 def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]:

@@ -17,12 +17,12 @@ from layoutopt.bench.memory import (
     DRIVER,
     TARGET,
     MemoryFigure,
-    descendants,
     peaks_of,
     print_memory,
     run_layoutopt,
     write_rows,
 )
+from layoutopt.bench.stages import cpu_seconds, descendants
 from layoutopt.errors import LayoutoptError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
@@ -73,3 +73,11 @@ def test_figures_are_told_against_one_segment() -> None:
     assert f"target {TARGET}x" in out.getvalue()
     assert "1.00x" in out.getvalue()
     assert "1.25x" in out.getvalue()
+
+
+def test_processor_time_counts_what_a_process_started() -> None:
+    before = cpu_seconds([os.getpid()])
+    work = "total = sum(number * number for number in range(2_000_000))"
+    subprocess.run([sys.executable, "-c", work], check=True)
+    assert cpu_seconds([os.getpid()]) > before
+    assert cpu_seconds([2**31 - 1]) == 0  # no such process

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from layoutopt.catalog import snapshot_json
@@ -14,8 +15,11 @@ from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_encoding import PackedIndexes, pack_index
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, PlanError, SchemaError
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Col
 from layoutopt.model.schema import Column, Schema
 from tests.catalog.loads import SCHEMA, SmallLoad, plan_of
 
@@ -216,6 +220,17 @@ def test_entries_that_are_not_the_blocks_own_are_refused(files: TableFiles) -> N
     for entries in (wrong_rows, wrong_sums, load.entries[:1], [*load.entries, load.entries[0]]):
         with pytest.raises(CatalogError, match=r"199[45]|twice"):
             commit_load(files, None, load.plan, "l1", entries, load.blocks)
+    assert snapshot_numbers(files) == ()
+
+
+def test_indexes_of_other_blocks_are_refused(files: TableFiles) -> None:
+    plan = replace(SmallLoad().plan, indexes=(IndexSpec(Col("x", "double"), "value-list", 10),))
+    load = SmallLoad(plan=plan)
+    first = pack_index(pa.nulls(load.blocks.num_rows - 1, pa.large_list(pa.float64())))
+    cases: tuple[list[PackedIndexes], ...] = ([], [[]], [[first]])
+    for indexes in cases:
+        with pytest.raises(CatalogError, match="index x:value-list:10 was measured for"):
+            commit_load(files, None, plan, "l1", load.entries, load.blocks, indexes=indexes)
     assert snapshot_numbers(files) == ()
 
 

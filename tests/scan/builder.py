@@ -24,6 +24,7 @@ from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import footer_at_end, footer_digest
+from layoutopt.catalog.storage.index_encoding import split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.index_spec import IndexSpec
@@ -142,9 +143,9 @@ def build(
             place = Place(files, key, load_id, segment, first + sum(written.num_rows for written in blocks))
             blocks += _write_segment(place, building, part.slice(start, building.segment_rows))
     empty = blocks_with_indexes(plan).empty_table()
-    table = pa.concat_tables([empty, *blocks])
+    table, indexes = split_indexes(pa.concat_tables([empty, *blocks]))
     entries = partition_entries(table, plan, load_id, values)
-    commit_load(files, base, plan, load_id, entries, table, operation=operation, marks=marks, at=at)
+    commit_load(files, base, plan, load_id, entries, table, indexes=[indexes], operation=operation, marks=marks, at=at)
     return open_table(str(root), key=building.key)
 
 

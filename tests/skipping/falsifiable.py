@@ -101,7 +101,7 @@ _EXPRESSIONS = {
         "floor(a)", "round(a)", "floor(x)", "ceil(x)", "floor(x / 3)", "ceil(f * 2)",
         "greatest(a, b)", "least(a, b, {i})", "greatest(a, l) - b", "levenshtein(s, 'abd')",
         "CASE WHEN a > {i} THEN b WHEN s LIKE '%b_c' THEN a + 1 END", "if(b < a, a, b)", "nullif(a, {i}) + 1",
-        "CASE a % 3 WHEN 0 THEN l WHEN 1 THEN b ELSE a END", "nvl2(s, a, l) * 2",
+        "CASE a % 3 WHEN 0 THEN l WHEN 1 THEN b ELSE a END", "nvl2(s, a, l) * 2", "second(ts)", "instr(s, 'b')",
     ],
     "decimal": [
         "p + {i}", "p - p", "p * 1.1", "p * p", "a * 0.25", "p + a", "{i} - p", "-p", "round(p, 1)", "round(p, 3)",
@@ -137,7 +137,7 @@ _EXPRESSIONS = {
         "split_part(s, 'b', 1)", "split_part(s, 'b', -1)", "substring_index(s, 'b', 1)",
         "regexp_extract(s, '^([ab]+)c', 1)",
         "regexp_extract(s, '[ab]{{2}}', 0)", "get_json_object(s, '$.a')", "if(a > 0, s, lower(s))",
-        "coalesce(nullif(s, 'a'), 'b')"],
+        "coalesce(nullif(s, 'a'), 'b')", "upper(s)", "reverse(s)", "right(s, 2)", "concat(s, 'b')"],
 }  # fmt: skip
 
 
@@ -167,7 +167,12 @@ def _condition(rng: random.Random) -> str:
 
 
 def _compared(expression: str, kind: str, rng: random.Random) -> str:
-    if rng.random() < 0.08:
+    chance = rng.random()
+    if chance < 0.06:
+        return f"{expression} BETWEEN {_constant(kind, rng)} AND {_constant(kind, rng)}"
+    if kind == "string" and chance > 0.85:
+        return rng.choice(["{} LIKE 'a%'", "{} LIKE 'ab_%'", "startswith({}, 'b')", "{} LIKE '%c'"]).format(expression)
+    if chance < 0.14:
         return f"{expression} IS {rng.choice(['', 'NOT '])}NULL"
     operator = rng.choice(["=", "=", "<>", "<", "<=", ">", ">=", "IN"])
     constant = _constant(kind, rng)
@@ -231,11 +236,12 @@ class Values:
     keys: np.ndarray[Any, Any]
     known: np.ndarray[Any, Any]
     stored: pa.Array
+    column: pa.ChunkedArray
 
     @classmethod
     def of(cls, array: pa.Array, type: str) -> Values:
         stored = stored_keys(array, type)
-        return cls(key_array(array, type), np.asarray(stored.is_valid()), stored)
+        return cls(key_array(array, type), np.asarray(stored.is_valid()), stored, array)
 
 
 def holds(node: Node, values: Mapping[Expr, Values]) -> np.ndarray[Any, Any]:

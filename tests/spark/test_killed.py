@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from layoutopt.bench.memory import DRIVER, JVM, WORKER, descendants, kind_of
+from layoutopt.bench.memory import DRIVER, JVM, WORKER, kind_of
+from layoutopt.bench.stages import descendants
 from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main

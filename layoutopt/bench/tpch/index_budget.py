@@ -18,6 +18,7 @@ from layoutopt.bench.steps import Json, Step, key_of, run
 from layoutopt.bench.tpch.ablation import block_rows
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import SEED, Bench, data_step, load_table
+from layoutopt.bench.tpch.index_loads import loads_in_turns
 from layoutopt.bench.tpch.queries import STREAMS, TABLE, TRAINING_QUERIES, draw_stream, write_log
 from layoutopt.bench.tpch.unforeseen import draw_unforeseen
 
@@ -75,14 +76,18 @@ def unforeseen_figures(
     """Plan, load and replay; finished steps are used again.
 
     Returns:
-        ``families``, the fields of a :class:`FamilyFigure` each, the ``indexes`` chosen, with their ``bytes``, and
-        ``data_bytes``, the table's.
+        ``families``, the fields of a :class:`FamilyFigure` each, the ``indexes`` chosen, with their ``bytes``,
+        ``data_bytes``, the table's, and ``loads``, as :func:`~layoutopt.bench.tpch.index_loads.loads_in_turns`.
 
     Raises:
         SettingError: a scale factor that can't be generated.
     """
     with spark_when_needed(f"layoutopt unforeseen, sf {scale:g}") as spark:
-        return run(unforeseen_step(Bench(TpchData(scale, root), spark), budget), say)
+        bench = Bench(TpchData(scale, root), spark)
+        step = unforeseen_step(bench, budget)
+        said, folder = "unforeseen: loading with indexes and without, in turns", step.product.parent
+        turns = Step(said, folder / "turns.json", partial(loads_in_turns, bench, folder), (step,))
+        return {**run(step, say), "loads": run(turns, say)}
 
 
 def unforeseen_step(bench: Bench, budget: float) -> Step:
@@ -209,3 +214,6 @@ def print_unforeseen(console: Console, found: Mapping[str, Any], scale: float) -
     console.print(table)
     for index, size in found["indexes"].items():
         console.print(f"{index}: {size / 1e6:,.2f} MB, {size / found['data_bytes']:.2%} of the data")
+    loads = found["loads"]
+    taken = f"{loads['seconds']:.2f} times the seconds of one without, {loads['cpu_seconds']:.2f} times the processors'"
+    console.print(f"a load with indexes takes {taken} (medians of {len(loads['rounds'])} rounds in turns)")

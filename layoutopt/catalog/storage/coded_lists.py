@@ -19,10 +19,20 @@ def may_be_coded(type: pa.DataType) -> bool:
 
 def coded(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Lists of texts, none of them NULL, as lists of places, int64, and the texts that stand there, ascending."""
-    values = lists.flatten().dictionary_encode()
-    dictionary, rank = dense_ranks(values.dictionary)
-    places = pa.array(rank[np.asarray(values.indices)], pa.int64())
-    return _lists_like(lists, places), dictionary
+    values = lists.flatten()
+    if is_coded(lists.type):
+        used = np.unique(np.asarray(values.indices))
+        indices, texts = np.searchsorted(used, np.asarray(values.indices)), values.dictionary.take(pa.array(used))
+    else:
+        values = values.dictionary_encode()
+        indices, texts = np.asarray(values.indices), values.dictionary
+    dictionary, rank = dense_ranks(texts)
+    return lists_like(lists, pa.array(rank[indices], pa.int64())), dictionary
+
+
+def places_of(lists: pa.Array) -> pa.Array:
+    """Lists of places in a dictionary of Arrow's as lists of whole numbers, int64."""
+    return lists_like(lists, lists.flatten().indices.cast(pa.int64()))
 
 
 def with_dictionary(places: pa.Array, dictionary: pa.Array) -> pa.Array:
@@ -34,7 +44,7 @@ def with_dictionary(places: pa.Array, dictionary: pa.Array) -> pa.Array:
     indices = places.flatten()
     if len(indices) and not (pc.min(indices).as_py() >= 0 and pc.max(indices).as_py() < len(dictionary)):
         raise pa.ArrowInvalid("a place is not in the dictionary")
-    return _lists_like(places, pa.DictionaryArray.from_arrays(indices.cast(pa.int32()), dictionary))
+    return lists_like(places, pa.DictionaryArray.from_arrays(indices.cast(pa.int32()), dictionary))
 
 
 def plain_lists(stored: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -42,7 +52,7 @@ def plain_lists(stored: pa.Array | pa.ChunkedArray) -> pa.Array:
     array = one_chunk(stored)
     if not is_coded(array.type):
         return array
-    return _lists_like(array, array.flatten().dictionary_decode())
+    return lists_like(array, array.flatten().dictionary_decode())
 
 
 def is_coded(type: pa.DataType) -> bool:
@@ -54,7 +64,7 @@ def is_coded(type: pa.DataType) -> bool:
     )
 
 
-def _lists_like(lists: pa.Array, values: pa.Array) -> pa.Array:
+def lists_like(lists: pa.Array, values: pa.Array) -> pa.Array:
     """Lists as long as some others, with other values; NULL where these are."""
     sizes = pc.fill_null(pc.list_value_length(lists), 0)
     offsets = pa.array(np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64)))))

@@ -6,29 +6,25 @@ Readers fetch one when a filter asks for it, and do without one that is missing 
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import check_expansion, damaged
 from layoutopt.catalog.fields import SafePath, read_field
-from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.paths import index_path
 from layoutopt.catalog.snapshot import FileDigest
-from layoutopt.catalog.storage.coded_lists import coded, may_be_coded, plain_lists, with_dictionary
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_encoding import Packed, PackedIndexes, decode_index, merge_index
 from layoutopt.errors import CatalogError
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.records import Form, Record, to_json
 
 _KEY: Final = b"layoutopt.indexes"
-_COLUMN: Final = "index"
-_DICTIONARY: Final = "dictionary"
 
 
 @dataclass(frozen=True)
@@ -48,61 +44,19 @@ class IndexFile(Record):
 
 
 def write_indexes(
-    files: TableFiles, load_id: str, specs: Sequence[IndexSpec], indexes: pa.ChunkedArray
+    files: TableFiles, load_id: str, specs: Sequence[IndexSpec], parts: Sequence[PackedIndexes]
 ) -> tuple[IndexFile, ...]:
-    """Write a load's indexes, a struct with a child for each; what an earlier attempt wrote alike is taken.
+    """Write a load's indexes, of blocks that come in some parts, at least one; what an earlier attempt wrote alike is
+    taken.
 
     Raises:
         OSError: the store failed.
     """
-    return tuple(_write(files, load_id, spec, pa.compute.struct_field(indexes, [k])) for k, spec in enumerate(specs))
+    return tuple(_write(files, load_id, spec, [part[k] for part in parts]) for k, spec in enumerate(specs))
 
 
-def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
-    """The content of an index file: one value a block. Lists, which ascend, are told by differences if that is shorter.
-
-    Of 10,000 of 150,000 whole numbers a difference takes 5 bits, fewer than of a Bloom filter that errs in 5 %. Lists
-    of texts may be of their places in a dictionary, which the file then has as the list of its first block.
-    """
-    lists = plain_lists(stored)
-    table = pa.table({_COLUMN: lists})
-    tried = [_encoded(table, {})]
-    if differences := dict(_differences(_COLUMN, lists.type)):
-        tried.append(_encoded(table, _by(differences)))
-    if may_be_coded(lists.type) and len(lists):
-        places, dictionary = coded(lists)
-        once = pa.LargeListArray.from_arrays([0, *[len(dictionary)] * len(lists)], dictionary)
-        table = pa.table({_COLUMN: places, _DICTIONARY: once})
-        columns = [(_COLUMN, places.type), (_DICTIONARY, once.type)]
-        tried.append(_encoded(table, _by({k: v for each in columns for k, v in _differences(*each)})))
-    return min(tried, key=len)
-
-
-def _by(differences: Mapping[str, str]) -> dict[str, Any]:
-    return {"use_dictionary": False, "column_encoding": differences}
-
-
-def _encoded(table: pa.Table, options: Mapping[str, Any]) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", write_statistics=False, **options)
-    return sink.getvalue()
-
-
-def _differences(path: str, type: pa.DataType) -> Iterator[tuple[str, str]]:
-    """The columns of lists of numbers or texts, by their paths in Parquet, with how differences are encoded."""
-    if pa.types.is_struct(type):
-        for field in type:
-            yield from _differences(f"{path}.{field.name}", field.type)
-    elif pa.types.is_large_list(type) or pa.types.is_list(type):
-        element = f"{path}.list.element"
-        if type.value_type == pa.int64():
-            yield element, "DELTA_BINARY_PACKED"
-        elif pa.types.is_large_binary(type.value_type):
-            yield element, "DELTA_BYTE_ARRAY"
-
-
-def _write(files: TableFiles, load_id: str, spec: IndexSpec, stored: pa.ChunkedArray) -> IndexFile:
-    data = encode_index(stored)
+def _write(files: TableFiles, load_id: str, spec: IndexSpec, parts: Sequence[Packed]) -> IndexFile:
+    data = merge_index(parts)
     digest = FileDigest.of(data)
     path = index_path(load_id, digest.sha256)
     try:
@@ -155,11 +109,9 @@ def read_index(files: TableFiles, named: IndexFile, rows: int) -> pa.Array:
         raise damaged(where, f"its {len(data)} bytes are not those that its load wrote")
     try:
         check_expansion(pq.read_metadata(pa.BufferReader(data)), len(data), where)
-        table = pq.ParquetFile(pa.BufferReader(data)).read()
-        if table.num_rows != rows:
-            raise damaged(where, f"it has {table.num_rows} rows for {rows} blocks")
-        if _DICTIONARY in table.column_names:
-            return with_dictionary(one_chunk(table[_COLUMN]), one_chunk(table[_DICTIONARY]).flatten())
-        return one_chunk(table[_COLUMN])
+        stored = decode_index(data)
+        if len(stored) != rows:
+            raise damaged(where, f"it has {len(stored)} rows for {rows} blocks")
+        return stored
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(where, str(error)) from error

@@ -9,29 +9,28 @@ by the sums of hash(tid, value), in each segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.blocks import BlockTable, block_schema
 from layoutopt.catalog.checks import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import CommitConflictError, ContentMismatchError, PlanError, SchemaError
+from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
 from layoutopt.evolve.carrying import as_rows, in_layouts
 from layoutopt.evolve.mixed import carried
 from layoutopt.features.weights import feature_shares
-from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.columns import PLACE, POSITION, SEGMENT, TID
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter, columns_of
+from layoutopt.model.vectors import words_for
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import FileRead, SegmentRead, file_reads
@@ -47,8 +46,9 @@ from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.job import check_block_numbers, delete_written, first_block, fresh_load_id
 from layoutopt.spark.loading.load import LoadReport
 from layoutopt.sql.scans import TableScan
+from layoutopt.writer.answers import RESULT_SCHEMA, Answer, answers_of
 from layoutopt.writer.gather import GatheredSegment
-from layoutopt.writer.task import RESULT_SCHEMA, WriteJob, write_segment
+from layoutopt.writer.task import WriteJob, write_segment
 
 
 @dataclass(frozen=True)
@@ -187,11 +187,11 @@ def _written(
     with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
         featurised = feature_words(rows, plan.features.features)
         result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
-    answers = sorted(result.to_pylist(), key=lambda row: int(row["segment"]))
+    answers = list(answers_of(result))
     words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)
-    for row in answers:
-        here = staying[row["segment"]]
-        measured = np.frombuffer(row["also"], dtype=np.uint64).reshape(len(here), -1)
+    for answer in answers:
+        here = staying[answer.segment]
+        measured = np.frombuffer(_of_task(answer), dtype=np.uint64).reshape(words[here].shape)
         if (measured & ~words[here]).any():
             raise ContentMismatchError(
                 f"blocks of partition {entry.key!r} have rows with features that they were measured without; nothing "
@@ -199,6 +199,13 @@ def _written(
             )
         words[here] = measured
     return _collected(place, alone, reads, answers), words, len(reads)
+
+
+def _of_task(answer: Answer) -> bytes:
+    """The bits that a task measured of blocks that stay; every task of such a job measures them."""
+    if answer.also is None:
+        raise CatalogError(f"a task told no features of segment {answer.segment}; nothing was committed, run it again")
+    return answer.also
 
 
 def _staying(kept: BlockTable, segment: int) -> Ints:
@@ -225,24 +232,22 @@ def _read(table: Table, alone: Alone) -> TableRead:
     return TableRead(table, scan, tuple(each for each in of_plans if each.source.plan.digest == alone.entry.plan))
 
 
-def _collected(
-    place: Place, alone: Alone, reads: Sequence[SegmentRead], answers: Sequence[Mapping[str, Any]]
-) -> pa.Table:
+def _collected(place: Place, alone: Alone, reads: Sequence[SegmentRead], answers: Sequence[Answer]) -> pa.Table:
     """The blocks of the tasks' answers together, in their order.
 
     Raises:
         ContentMismatchError: a value of the table was not read at its position, or not written there.
     """
     entry, names = alone.entry, alone.plan.schema.names
-    tables = [blocks_with_indexes(alone.plan).empty_table()]
+    tables = [block_schema(alone.plan.schema, words_for(len(alone.plan.features))).empty_table()]
     known = _known_sums(place.table, entry)
     expected: dict[tuple[str, int, int], dict[str, int]] = {}
     came: dict[tuple[str, int, int], dict[str, int]] = {}
-    for row in answers:
-        tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
-        number = reads[row["segment"]].segment
+    for answer in answers:
+        tables.append(answer.blocks)
+        number = reads[answer.segment].segment
         *layouts, whole = (
-            {n: s for n, s in zip(names, sums, strict=True) if s is not None} for sums in row["tid_sums"]
+            {n: s for n, s in zip(names, sums, strict=True) if s is not None} for sums in answer.tid_sums
         )
         came[entry.key, number, 0] = whole
         for layout in alone.written:

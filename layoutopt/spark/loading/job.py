@@ -19,6 +19,7 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.paths import load_folder, new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_encoding import PackedIndexes, split_indexes
 from layoutopt.errors import BoundError
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
@@ -29,7 +30,8 @@ from layoutopt.spark.core.segments import Segment, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.source import content_columns, content_of
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.writer.task import RESULT_SCHEMA, WriteJob, write_segment
+from layoutopt.writer.answers import RESULT_SCHEMA, answers_of
+from layoutopt.writer.task import WriteJob, write_segment
 
 # A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
 _NUMBER_BITS = 40
@@ -41,9 +43,11 @@ class Written:
     """What the job left: the blocks, what they are to hold, and joined vectors by partition key.
 
     ``observed`` is the source's content as the scan saw it, ``positions`` the sums of its values at their tids.
+    ``indexes`` are those of the blocks, in parts that follow each other.
     """
 
     blocks: pa.Table
+    indexes: tuple[PackedIndexes, ...]
     observed: Content
     joined: Mapping[str, int]
     positions: TidSums
@@ -145,9 +149,9 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
     """
     plan = one.plan
     check_block_numbers(plan, len(one.segments))
-    empty = blocks_with_indexes(plan).empty_table()
+    empty, of_none = split_indexes(blocks_with_indexes(plan).empty_table())
     if not one.segments:
-        return Written(empty, Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})
+        return Written(empty, (of_none,), Content(0, dict.fromkeys(plan.schema.names, 0)), {}, {})
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
@@ -164,7 +168,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):
         result = _job(one, job, observation).toArrow()
         observed = content_of(observation.get, plan.schema.names)
-    return _collected(one, result, empty, observed)
+    return _collected(one, result, Written(empty, (of_none,), observed, {}, {}))
 
 
 def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:
@@ -176,19 +180,20 @@ def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:
     return map_segments(featurised, len(one.segments), partial(write_segment, job), RESULT_SCHEMA)
 
 
-def _collected(one: Loading, result: pa.Table, empty: pa.Table, observed: Content) -> Written:
-    """The tasks' rows put together, in the order of the segments."""
-    tables, joined = [empty], dict.fromkeys(one.values, 0)
+def _collected(one: Loading, result: pa.Table, none: Written) -> Written:
+    """The tasks' answers put together, in the order of the segments, after what there is of no segment."""
+    tables, indexes, joined = [none.blocks], list(none.indexes), dict.fromkeys(one.values, 0)
     positions: dict[tuple[str, int, int], Mapping[str, int]] = {}
-    for row in sorted(result.to_pylist(), key=lambda row: int(row["segment"])):
-        tables.append(pa.ipc.open_stream(row["blocks"]).read_all())
-        segment = one.segments[row["segment"]]
+    for answer in answers_of(result):
+        tables.append(answer.blocks)
+        indexes.append(answer.indexes)
+        segment = one.segments[answer.segment]
         key = one.names.key(segment.value)
-        joined[key] = max(joined[key], row["joined_vectors"])
-        for layout, sums in enumerate(row["tid_sums"]):
+        joined[key] = max(joined[key], answer.joined_vectors)
+        for layout, sums in enumerate(answer.tid_sums):
             by_name = zip(one.plan.schema.names, sums, strict=True)
             positions[key, segment.number, layout] = {name: sum for name, sum in by_name if sum is not None}
-    return Written(pa.concat_tables(tables), observed, joined, positions)
+    return Written(pa.concat_tables(tables), tuple(indexes), none.observed, joined, positions)
 
 
 def entries_of(one: Loading, blocks: pa.Table) -> tuple[PartitionEntry, ...]:

@@ -155,7 +155,7 @@ def load(
         raise
     try:
         with watch.stage("commit", "committing") as counts:
-            snapshot = _commit(one, base, written.blocks, whole_table, at)
+            snapshot = _commit(one, base, written, whole_table, at)
             counts["snapshot"] = snapshot.number
     except (CommitConflictError, PlanError, SchemaError):
         # Refused for certain. After any other failure the snapshot may exist, and name these files.
@@ -205,15 +205,18 @@ def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) ->
     return by_key
 
 
-def _commit(one: Loading, base: Snapshot | None, blocks: pa.Table, whole_table: bool, at: CommitHook) -> Snapshot:
-    entries = [replace(entry, source=one.basis.fingerprints.get(entry.key)) for entry in entries_of(one, blocks)]
+def _commit(one: Loading, base: Snapshot | None, written: Written, whole_table: bool, at: CommitHook) -> Snapshot:
+    entries = [
+        replace(entry, source=one.basis.fingerprints.get(entry.key)) for entry in entries_of(one, written.blocks)
+    ]
     return commit_load(
         one.files,
         base,
         one.plan,
         one.load_id,
         entries,
-        blocks,
+        written.blocks,
+        indexes=written.indexes,
         whole_table=whole_table,
         operation=one.basis.operation,
         batch=one.basis.batch,

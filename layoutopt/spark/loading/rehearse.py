@@ -35,8 +35,9 @@ from layoutopt.spark.core.segments import count_chunks, cut_segments, in_input_o
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.tasks import map_segments
+from layoutopt.writer.answers import stream_of
 from layoutopt.writer.gather import gather_segment
-from layoutopt.writer.task import WriteJob, stream_of, write_layouts
+from layoutopt.writer.task import WriteJob, write_layouts
 
 _RESULT_SCHEMA = "plan int, blocks binary"
 _RESULT = pa.schema([("plan", pa.int32()), ("blocks", pa.binary())])

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.storage.index_files import encode_index
+from layoutopt.catalog.storage.index_encoding import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.holdout import mined_from
@@ -44,11 +44,12 @@ from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.plan import opened, request_of
 from layoutopt.spark.planning.segments_rehearsed import some_segments
+from layoutopt.writer.answers import stream_of
 from layoutopt.writer.gather import gather_segment
-from layoutopt.writer.task import WriteJob, stream_of, write_layouts
+from layoutopt.writer.task import WriteJob, write_layouts
 
 _MOST_HELD: Final = 1 << 30
-"""Bytes of an index before it is encoded, of all blocks: a load's driver holds them."""
+"""Bytes of an index that a load's driver holds, of all blocks."""
 _RESULT_SCHEMA = "segment int, blocks binary"
 _RESULT = pa.schema([("segment", pa.int32()), ("blocks", pa.binary())])
 
@@ -113,7 +114,8 @@ class _Rehearsal:
         times = self.rows / max(pa.compute.sum(self.blocks["rows"]).as_py(), 1)
         stored = self.blocks[INDEXES]
         first = len(self.plan.indexes)
-        return [times * pa.compute.struct_field(stored, [first + k]).nbytes for k in range(len(self.possible))]
+        children = (pa.compute.struct_field(stored, [first + k]) for k in range(len(self.possible)))
+        return [times * held_bytes(child) for child in children]
 
     @property
     def bytes(self) -> float:
