@@ -112,7 +112,7 @@ def ablation_figures(
     Args:
         scale: TPC-H's scale factor.
         root: where data and products go.
-        streams: their names; those of chapters 3 and 4 where left out.
+        streams: their names; those of chapters 3 to 5 where left out.
         say: called with a line about each step.
 
     Raises:
@@ -120,7 +120,7 @@ def ablation_figures(
     """
     with spark_when_needed(f"layoutopt ablation, sf {scale:g}") as spark:
         bench = Bench(TpchData(scale, root), spark)
-        chosen = chosen_streams(tuple(streams) or ("chapter3", "chapter4"))
+        chosen = chosen_streams(tuple(streams) or ("chapter3", "chapter4", "chapter5"))
         return [figure for stream in chosen for figure in _of_stream(bench, stream, say)]
 
 
