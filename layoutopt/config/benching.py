@@ -109,7 +109,7 @@ class BenchSettings(VerbSettings):
         (),
         description="only these query streams, of tpch, partitioners, tuning, ablation, scaling, query, which also "
         "knows chapter3-by-month, brushing: weather, movies, trips, and reorganise, by the half of the templates that "
-        "gives way: first, second [default: all; of tuning and ablation two; of query chapter3]",
+        "gives way: first, second [default: all; of tuning two, of ablation one a chapter, of query chapter3]",
     )
     shares: Numbers = Field(
         (),
