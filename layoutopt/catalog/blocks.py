@@ -97,9 +97,12 @@ class BlockTable:
         if "stats" in table.column_names and pa.types.is_struct(table["stats"].type):
             stats = table["stats"]
 
+        # All at once: Arrow looks at every field of every chunk for each field that it is asked for.
+        children = cache(lambda: one_chunk(stats).flatten())
+
         def child(i: int) -> pa.StructArray:
-            found = stats.type.get_field_index(f"c{i}") >= 0
-            return one_chunk(pc.struct_field(stats, f"c{i}")) if found else _unknown(table.num_rows)
+            found = stats.type.get_field_index(f"c{i}")
+            return children()[found] if found >= 0 else _unknown(table.num_rows)
 
         def index(spec: IndexSpec) -> pa.Array | None:
             if INDEXES not in table.column_names or spec not in plan.indexes:
