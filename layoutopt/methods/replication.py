@@ -57,11 +57,12 @@ def _search(planning: PlanningInput) -> ReplicationSearch:
 def _as_written(planning: PlanningInput) -> LayoutProposal:
     """Algorithms 1 and 2 for each budget asked; cells are what they count."""
     request, problem = planning.request, problem_of(planning)
+    full = full_scan(problem)
     costs, search = planning.known.once("copies as written", request, lambda: _searched_as_written(problem))
     found = {budget: next(filter(within(costs, budget), search.passed(budget))) for budget in request.budgets}
     figures = {
         budget: {
-            "cells_and_tids_fraction": _share(costs.query_cost(layouts), full_scan(problem)),
+            "cells_and_tids_fraction": _share(costs.query_cost(layouts), full),
             "storage_cells": round(costs.storage(layouts), 6),
         }
         for budget, layouts in found.items()

@@ -59,13 +59,8 @@ def initial(problem: Problem) -> FeatureLayouts:
 def relevant_columns(problem: Problem) -> tuple[Group, ...]:
     """Of each feature the columns that the queries read which it subsumes, rel-cols (5.2)."""
     return tuple(
-        frozenset(np.flatnonzero(problem.reads[subsumed].any(axis=0)).tolist()) for subsumed in subsumed_by(problem).T
+        frozenset(np.flatnonzero(problem.reads[subsumed].any(axis=0)).tolist()) for subsumed in problem.subsumed.T
     )
-
-
-def subsumed_by(problem: Problem) -> Bits:
-    """Whether a query's filter implies a feature, ``bool[queries, features]``."""
-    return np.asarray(problem.shares == 1.0)
 
 
 def replicate(
@@ -148,7 +143,6 @@ class FeatureCosts:
     def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
         self.problem = problem
         self._partitioner = partitioner
-        self._subsumed = subsumed_by(problem)
         self._rows = cache(self._find_rows)
         self.share = cache(self._share)
 
@@ -200,7 +194,7 @@ class FeatureCosts:
     def _find_rows(self, features: Features) -> _Rows:
         """R_i blocked by the heaviest of the features, as many as fit (4.5)."""
         problem, numbers = self.problem, np.array(sorted(features), dtype=np.int64)
-        subsumed = np.asarray(self._subsumed[:, numbers].any(axis=1))
+        subsumed = np.asarray(problem.subsumed[:, numbers].any(axis=1))
         weights, every = problem.weights, np.array([[sample.rows] for sample in problem.samples], dtype=np.float64)
         scanned = (weights * every).sum(axis=0)
         part = restricted(problem, sorted(features))

@@ -28,7 +28,7 @@ def local_weights(problem: Problem, served: Bits) -> Floats:
     """
     weights = problem.weights[:, served]
     if problem.by_count:
-        return feature_weights(problem.shares[served] == 1.0, weights)
+        return feature_weights(problem.subsumed[served], weights)
     return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)
 
 

@@ -92,6 +92,11 @@ class Problem:
         return tuple(sample.vectors.bits() for sample in self.samples)
 
     @cached_property
+    def subsumed(self) -> Bits:
+        """Whether each feature subsumes each query's filter, F^q, ``bool[queries, features]``."""
+        return np.asarray(self.shares == 1.0)
+
+    @cached_property
     def selectivity(self) -> Floats:
         """The share of sampled rows that match each feature, ``float64[features]``."""
         matching = sum(s.vectors.counts @ bits for s, bits in zip(self.samples, self.bits, strict=True))

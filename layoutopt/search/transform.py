@@ -123,7 +123,7 @@ def subsumed_queries(problem: Problem) -> list[tuple[Queries, float]]:
     found: dict[Queries, float] = {}
     weights = problem.weights.sum(axis=0)
     for feature in range(problem.shares.shape[1]):
-        subsumed = np.flatnonzero(problem.shares[:, feature] == 1.0)
+        subsumed = np.flatnonzero(problem.subsumed[:, feature])
         queries = frozenset(subsumed.tolist())
         if queries and weights[subsumed].sum() >= _LEAST_WEIGHT * weights.sum():
             share = float(problem.selectivity[feature])
