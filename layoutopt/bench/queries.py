@@ -117,18 +117,37 @@ def in_duckdb(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
 ENGINES: Final[Mapping[str, Ways]] = MappingProxyType({"spark": in_spark, "duckdb": in_duckdb})
 
 
+def time_table(bench: Bench, table: Path, texts: Sequence[str], engine: str, repeats: int) -> Json:
+    """Time queries in one engine, on plain Parquet and on a table, in turns, once their answers are found equal.
+
+    Args:
+        bench: has the plain Parquet and the Spark session.
+        table: the table's folder.
+        texts: the queries.
+        engine: one of :data:`ENGINES`.
+        repeats: rounds that are measured, after one that warms everything up.
+
+    Returns:
+        The ``rows`` of all answers, ``work``, what each query asks of the table, and by way the ``timings``.
+
+    Raises:
+        WrongAnswerError: an answer from the table is not that from plain Parquet.
+    """
+    with ENGINES[engine](bench, table) as ways:
+        rows = check_answers(ways, texts)
+        timings = time_ways(ways, texts, repeats)
+    opened = open_table(str(table))
+    work = [scan_work(opened.scan(text)).counts.tolist() for text in texts]
+    return {"rows": rows, "work": work, "timings": {name: asdict(timing) for name, timing in timings.items()}}
+
+
 def query_step(bench: Bench, case: Case, engine: str, repeats: int) -> Step:
     """Time a case's test stream in one engine, on plain Parquet and on the table; the product has the seconds."""
     folder = table_folder(bench, case.stream, case.variant)
 
     def make() -> Json:
         texts = [query.sql for query in stream_for_testing(case.stream)]
-        with ENGINES[engine](bench, folder / "table") as ways:
-            rows = check_answers(ways, texts)
-            timings = time_ways(ways, texts, repeats)
-        opened = open_table(str(folder / "table"))
-        work = [scan_work(opened.scan(text)).counts.tolist() for text in texts]
-        return {"rows": rows, "work": work, "timings": {name: asdict(timing) for name, timing in timings.items()}}
+        return time_table(bench, folder / "table", texts, engine, repeats)
 
     return Step(
         f"{case.stream}: timing the test stream on {case.variant.label} in {engine}, {repeats} times on both",

@@ -3,7 +3,8 @@
 Each stage runs in processes of its own, as a user would start it, whose peaks of memory are read from ``/proc``. Every
 stage is a step: a run that stopped anywhere, for hours at scale factor 10, is taken up where it was. The costs of all
 scale factors that were run under one folder are compared: planning should not grow, and loading, verifying and
-memory should follow the rows as they should.
+memory should follow the rows as they should. At last Spark and DuckDB answer the same queries on plain Parquet and on
+the table, in turns.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import pyarrow.dataset as ds
 from rich.table import Table as ConsoleTable
 
 from layoutopt.bench.memory import check_peaks, run_layoutopt
+from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, time_table
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run
+from layoutopt.bench.timing import Timing
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import Bench, Variant, features_step, stream_for_testing
 
 QUERIES: Final = 20
 """So many of the stream's unseen queries are answered, in turns of the templates."""
+ROUNDS: Final = 3
 STAGES: Final = ("planning", "loading", "verifying", "querying")
 VARIANTS: Final[Mapping[str, Variant]] = {
     "chapter3": Variant("SOP by year", "sop", "o_year", 10_000),
@@ -36,7 +40,7 @@ VARIANTS: Final[Mapping[str, Variant]] = {
 
 def scaling_steps(bench: Bench, stream: str) -> dict[str, Step]:
     """The stages of one method, each after the one before."""
-    variant, folder = VARIANTS[stream], bench.folder / "scaling" / stream
+    variant, folder = VARIANTS[stream], _folder(bench, stream)
     source, plan, table = str(bench.data.denormalised), str(folder / "plan.json"), str(folder / "table")
     features = features_step(bench, stream)
     flags = ["--method", variant.method, "--partition-by", "o_year", "--block-rows", str(variant.block_rows)]
@@ -59,6 +63,28 @@ def scaling_steps(bench: Bench, stream: str) -> dict[str, Step]:
     return steps
 
 
+def _folder(bench: Bench, stream: str) -> Path:
+    return bench.folder / "scaling" / stream
+
+
+def timing_step(bench: Bench, stream: str, engine: str) -> Step:
+    """The queries in one engine on plain Parquet and on the table of :func:`scaling_steps`, which has to be there."""
+    folder = _folder(bench, stream)
+
+    def make() -> Json:
+        return time_table(bench, folder / "table", _texts(stream), engine, ROUNDS)
+
+    return Step(f"{stream}: timing {QUERIES} queries in {engine} on both", _timing_of(folder, engine), make)
+
+
+def _timing_of(folder: Path, engine: str) -> Path:
+    return folder / f"timing-{engine}.json"
+
+
+def _texts(stream: str) -> list[str]:
+    return [query.sql for query in stream_for_testing(stream)[:QUERIES]]
+
+
 def _measured(folder: Path, words: Sequence[str]) -> Json:
     folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
@@ -72,7 +98,7 @@ def _queried(stream: str, table: str) -> Json:
 
     opened = open_table(table)
     started = time.perf_counter()
-    rows = sum(opened.sql(query.sql).num_rows for query in stream_for_testing(stream)[:QUERIES])
+    rows = sum(opened.sql(text).num_rows for text in _texts(stream))
     return {"seconds": time.perf_counter() - started, "peaks": {}, "answers": rows, "queries": QUERIES}
 
 
@@ -88,12 +114,14 @@ def run_scaling(
         say: told each step that is run.
 
     Returns:
-        By stream and scale factor (as a text) the table's ``rows``, and by stage the ``seconds`` and the ``peaks``
-        of memory in bytes, by kind of process.
+        By stream and scale factor (as a text) the table's ``rows``, by stage the ``seconds`` and the ``peaks``
+        of memory in bytes, by kind of process, and ``times_faster``, by engine how many times faster the queries are
+        than on plain Parquet, as far as they were timed.
 
     Raises:
         SettingError: this is no Linux, or a scale factor that can't be generated.
         LayoutoptError: a stage failed.
+        WrongAnswerError: an answer from a table is not that from plain Parquet.
     """
     check_peaks()
     with spark_when_needed("layoutopt-scaling") as spark:
@@ -103,7 +131,12 @@ def run_scaling(
     for stream in streams or VARIANTS:
         run(scaling_steps(bench, stream)["querying"], say)
         rows = ds.dataset(bench.data.denormalised, format="parquet").count_rows()
-        (bench.folder / "scaling" / stream / "rows.json").write_text(json.dumps({"rows": rows}))
+        (_folder(bench, stream) / "rows.json").write_text(json.dumps({"rows": rows}))
+    with spark_when_needed("layoutopt-scaling") as spark:
+        bench = Bench(TpchData(scale, root), spark)
+        for stream in streams or VARIANTS:
+            for engine in ENGINES:
+                run(timing_step(bench, stream, engine), say)
     return found_in(root)
 
 
@@ -114,27 +147,42 @@ def found_in(root: Path) -> dict[str, dict[str, Any]]:
         runs: dict[str, Any] = {}
         for counted in root.glob(f"sf*/experiments/scaling/{stream}/rows.json"):
             stages = {stage: json.loads((counted.parent / f"{stage}.json").read_text()) for stage in STAGES}
-            runs[counted.parents[3].name.removeprefix("sf")] = {**json.loads(counted.read_text()), "stages": stages}
+            faster = {
+                engine: _faster(timed) for engine in ENGINES if (timed := _timing_of(counted.parent, engine)).exists()
+            }
+            scale = counted.parents[3].name.removeprefix("sf")
+            runs[scale] = {**json.loads(counted.read_text()), "stages": stages, "times_faster": faster}
         if runs:
             found[stream] = dict(sorted(runs.items(), key=lambda item: float(item[0])))
     return found
 
 
+def _faster(timed: Path) -> float:
+    timings = {name: Timing(**timing) for name, timing in json.loads(timed.read_text())["timings"].items()}
+    return timings[PLAIN].seconds / timings[OPTIMISED].seconds
+
+
 def scaling_report(found: Mapping[str, Mapping[str, Any]]) -> ConsoleTable:
-    """Tabulate seconds, seconds a million rows, and the largest peak of all processes of a stage together."""
+    """Tabulate seconds, seconds a million rows, the largest peak of all processes of a stage, and what queries gain."""
     table = ConsoleTable(title="what stages cost, by scale factor", title_justify="left")
     for heading in ("method", "scale factor", "rows"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for stage in STAGES:
         table.add_column(stage, justify="right")
     table.add_column("memory, at most", justify="right")
+    for engine in ENGINES:
+        table.add_column(f"{engine}, times as fast", justify="right")
     for stream, runs in found.items():
         for scale, of in runs.items():
             millions = of["rows"] / 1e6
             seconds = [of["stages"][stage]["seconds"] for stage in STAGES]
             cells = [f"{each:,.0f} s, {each / millions:,.1f} a million" for each in seconds]
             peak = max(sum(of["stages"][stage]["peaks"].values()) for stage in STAGES)
-            table.add_row(VARIANTS[stream].label, scale, f"{of['rows']:,}", *cells, f"{peak / 2**20:,.0f} MB")
+            cells.append(f"{peak / 2**20:,.0f} MB")
+            cells += [
+                f"{of['times_faster'][engine]:.2f}x" if engine in of["times_faster"] else "-" for engine in ENGINES
+            ]
+            table.add_row(VARIANTS[stream].label, scale, f"{of['rows']:,}", *cells)
     return table
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from layoutopt.bench import scaling
+from layoutopt.bench.queries import OPTIMISED, PLAIN
 from layoutopt.bench.scaling import STAGES, VARIANTS, found_in, plot_scaling, scaling_report, scaling_steps
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch.data import TpchData
@@ -70,6 +72,23 @@ def test_scale_factors_are_compared(tmp_path: Path) -> None:
     found = found_in(tmp_path)
     assert list(found) == ["chapter3"]
     assert list(found["chapter3"]) == ["0.1", "1"]
+    assert [of["times_faster"] for of in found["chapter3"].values()] == [{}, {}]
     assert scaling_report(found).row_count == 2
     plot_scaling(found, tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
+
+
+def test_queries_are_timed_beside_plain_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(tmp_path, "0.1", 600_000)
+    timings = {PLAIN: [[3.0, 5.0], [4.0, 4.0], [90.0, 1.0]], OPTIMISED: [[1.0, 1.0], [2.0, 2.0], [1.0, 0.0]]}
+
+    def timed(made: Bench, table: Path, texts: Sequence[str], engine: str, rounds: int) -> dict[str, Any]:
+        assert table == made.folder / "scaling" / "chapter3" / "table"
+        assert (engine, len(texts)) == ("spark", scaling.QUERIES)
+        return {"timings": {way: {"planning": [], "total": seconds} for way, seconds in timings.items()}}
+
+    monkeypatch.setattr(scaling, "time_table", timed)
+    run(scaling.timing_step(bench(tmp_path), "chapter3", "spark"), lambda sentence: None)
+    found = found_in(tmp_path)
+    assert found["chapter3"]["0.1"]["times_faster"] == {"spark": 4.0}
+    assert list(scaling_report(found).columns[-2].cells) == ["4.00x"]
