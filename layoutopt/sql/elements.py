@@ -1,0 +1,73 @@
+"""Conditions on the elements of arrays as conditions without lambdas: of the largest, the smallest, and those contained.
+
+Of what is contained Spark's functions agree whether they are TRUE, FALSE or NULL: ``exists(xs, x -> x = 1)``,
+``array_contains(xs, 1)`` and ``arrays_overlap(xs, array(1))`` are NULL where there is a NULL and no 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from sqlglot import exp
+
+from layoutopt.sql.problems import Unusable
+
+_MIRRORED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
+    exp.EQ: exp.EQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE
+}  # fmt: skip
+_MOST_ELEMENTS: Final = 64
+
+
+def without_lambda(node: exp.Expr, truth: bool) -> exp.Expr | None:
+    """A condition that is TRUE (or, with ``truth=False``, FALSE) for the same rows; None of conditions of other forms.
+
+    Raises:
+        Unusable: it is of elements, but in a way that is not followed.
+    """
+    if isinstance(node, exp.Exists) and isinstance(node.expression, exp.Lambda):
+        return _some_element(node, node.expression, truth)
+    if isinstance(node, exp.Anonymous) and node.name.casefold() == "arrays_overlap" and len(node.expressions) == 2:
+        return _some_common(node)
+    return None
+
+
+def _some_element(node: exp.Expr, test: exp.Lambda, truth: bool) -> exp.Expr:
+    """``exists(xs, x -> x > 5)``: by the largest element, or the smallest; one that is equal is contained."""
+    body, names = test.this.unnest(), [each.name for each in test.expressions]
+    if len(names) == 1 and isinstance(body, exp.In) and _is_name(body.this, names[0]) and body.expressions:
+        return _contains_some(node, node.this, body.expressions)
+    kind, first, second = type(body), body.args.get("this"), body.args.get("expression")
+    if kind in _MIRRORED and isinstance(second, exp.Identifier):
+        kind, first, second = _MIRRORED[kind], second, first
+    # That the largest element is at most 5 is TRUE of more rows than that no element is known to be larger.
+    known = kind in _MIRRORED and (truth or kind is exp.EQ)
+    if not known or len(names) != 1 or not _is_name(first, names[0]) or isinstance(second, exp.Identifier):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a plain comparison only")
+    assert second is not None, "a comparison has two sides"
+    if kind is exp.EQ:
+        return _contains_some(node, node.this, [second])
+    end = (exp.ArrayMax if kind in (exp.GT, exp.GTE) else exp.ArrayMin)(this=node.this.copy())
+    return kind(this=end, expression=second.copy())
+
+
+def _is_name(side: exp.Expr | None, name: str) -> bool:
+    return isinstance(side, exp.Identifier) and side.name == name
+
+
+def _some_common(node: exp.Anonymous) -> exp.Expr:
+    """``arrays_overlap(xs, array(1, 2))``, the constant array on either side."""
+    array, given = node.expressions
+    if isinstance(array, exp.Array):
+        array, given = given, array
+    if not isinstance(given, exp.Array) or isinstance(array, exp.Array) or not given.expressions:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for array(...) of constants only")
+    return _contains_some(node, array, given.expressions)
+
+
+def _contains_some(node: exp.Expr, array: exp.Expr, values: Sequence[exp.Expr]) -> exp.Expr:
+    if len(values) > _MOST_ELEMENTS:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is followed for {_MOST_ELEMENTS} values")
+    contained = [exp.ArrayContains(this=array.copy(), expression=value.copy()) for value in values]
+    return reduce(lambda left, right: exp.Or(this=left, expression=right), contained[1:], contained[0])
