@@ -1,4 +1,4 @@
-"""Conditions on the elements of arrays as conditions without lambdas: of the largest, the smallest, and those contained.
+"""Conditions on elements of arrays, as conditions without lambdas: of the largest, the smallest and those contained.
 
 Of what is contained Spark's functions agree whether they are TRUE, FALSE or NULL: ``exists(xs, x -> x = 1)``,
 ``array_contains(xs, 1)`` and ``arrays_overlap(xs, array(1))`` are NULL where there is a NULL and no 1.
@@ -49,7 +49,8 @@ def _some_element(node: exp.Expr, test: exp.Lambda, truth: bool) -> exp.Expr:
     if kind is exp.EQ:
         return _contains_some(node, node.this, [second])
     end = (exp.ArrayMax if kind in (exp.GT, exp.GTE) else exp.ArrayMin)(this=node.this.copy())
-    return kind(this=end, expression=second.copy())
+    compared: exp.Expr = kind(this=end, expression=second.copy())
+    return compared
 
 
 def _is_name(side: exp.Expr | None, name: str) -> bool:
@@ -69,5 +70,5 @@ def _some_common(node: exp.Anonymous) -> exp.Expr:
 def _contains_some(node: exp.Expr, array: exp.Expr, values: Sequence[exp.Expr]) -> exp.Expr:
     if len(values) > _MOST_ELEMENTS:
         raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is followed for {_MOST_ELEMENTS} values")
-    contained = [exp.ArrayContains(this=array.copy(), expression=value.copy()) for value in values]
-    return reduce(lambda left, right: exp.Or(this=left, expression=right), contained[1:], contained[0])
+    contained: list[exp.Expr] = [exp.ArrayContains(this=array.copy(), expression=value.copy()) for value in values]
+    return reduce(lambda left, right: exp.Or(this=left, expression=right), contained)

@@ -105,7 +105,10 @@ def _constant(given: TypedConstant, type: str, text: str) -> Const:
         return Const(value, "string")
     if is_integer(type) and is_integer(given.type) and isinstance(value, int) and _fits(value, type):
         return Const(value, type)
-    raise Unusable("coercion", f"{text} compares {type} with {given.type}; only texts, whole numbers and values of the very type are")
+    raise Unusable(
+        "coercion",
+        f"{text} compares {type} with {given.type}; only texts, whole numbers and values of the very type are",
+    )
 
 
 def _fits(value: int, type: str) -> bool:

@@ -32,13 +32,15 @@ def as_arrow(rows: Sequence[list[Any] | None], type: str, form: str) -> pa.Chunk
     made = {
         "list": pa.list_(element), "large": pa.large_list(element), "view": pa.list_view(element),
         "fixed": pa.list_(element, _WIDTH), "hidden": pa.list_(element),
-        "dictionaries": pa.list_(pa.dictionary(pa.int32(), element)),
+        "dictionaries": pa.list_(element),
     }[form]  # fmt: skip
     around = [[POOLS[type][1][0]] * _WIDTH, [POOLS[type][1][-1]] * _WIDTH]
     middle = len(rows) // 2
     chunks = [pa.array([around[0], *part, around[1]], made) for part in (rows[:middle], rows[middle:])]
     if form == "hidden":
         chunks = [_with_hidden(chunk) for chunk in chunks]
+    if form == "dictionaries":
+        chunks = [_of_lists(each.offsets, each.values.dictionary_encode(), each) for each in chunks]
     return pa.chunked_array([chunk.slice(1, len(chunk) - 2) for chunk in chunks])
 
 
@@ -52,9 +54,11 @@ def _with_hidden(lists: pa.ListArray) -> pa.ListArray:
     last = lists.slice(len(lists) - 1)[0].values
     shown = [row.values if row.is_valid else last for row in lists]
     offsets = np.concatenate(([0], np.cumsum([len(values) for values in shown])))
-    return pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), pa.concat_arrays(shown), mask=lists.is_null()
-    )
+    return _of_lists(pa.array(offsets, pa.int32()), pa.concat_arrays(shown), lists)
+
+
+def _of_lists(offsets: pa.Array, values: pa.Array, lists: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(offsets, values, mask=lists.is_null())
 
 
 def contains(row: list[Any] | None, value: Any, type: str) -> bool | None:
