@@ -34,11 +34,11 @@ def literals_of_elements(literal: InSet | Like) -> tuple[InSet | Like, ...]:
     ()
     >>> value = Call("try_element_at", (Col("m", "map<string,int>"), Const("k", "string")), "int")
     >>> [describe(each) for each in literals_of_elements(InSet(value, ValueSet.point(7)))]
-    ['elements(map_values(m)) = 7', "elements(map_keys(m)) = 'k'"]
+    ["elements(map_keys(m)) = 'k'", 'elements(map_values(m)) = 7']
     """
     if isinstance(literal, InSet) and literal.null:
         return ()
-    return (*_of_values(literal), *_of_keys(literal.subject))
+    return (*_of_keys(literal.subject), *_of_values(literal))
 
 
 def _of_values(literal: InSet | Like) -> Iterator[InSet | Like]:
