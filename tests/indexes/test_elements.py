@@ -20,7 +20,7 @@ from layoutopt.indexes.choosing import candidates
 from layoutopt.indexes.expressions import evaluate, is_computed_here, left_to_spark
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import suits
-from layoutopt.indexes.registry import BUILT_IN, find_index, parameter_of
+from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, parameter_of
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Ints
 from layoutopt.model.index_spec import IndexSpec
@@ -273,6 +273,13 @@ def test_constants_of_other_types_are_not_asked() -> None:
 def test_what_has_no_such_index_is_refused_in_a_sentence(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=re.escape(message)):
         indexes_asked([text], SCHEMA)
+
+
+@pytest.mark.parametrize("column", [Col("n", "int"), Col("xs", "array<int>"), Col("m", "map<string,string>")])
+def test_elements_that_an_array_can_not_have_are_refused(column: Col) -> None:
+    """A plan may say anything."""
+    with pytest.raises(SettingError, match="is of elements of the type 'string', which .* has none of"):
+        check_index(IndexSpec(Call("elements", (column,), "string"), "bloom"))
 
 
 def test_indexes_of_elements_are_named_by_their_array() -> None:
