@@ -71,8 +71,8 @@ def check_index(spec: IndexSpec) -> None:
     array = array_of(spec.subject)
     if array is not None and elements_of(array) != spec.subject:
         raise SettingError(
-            f"the index {spec} is of elements of the type {spec.subject.type!r}, which {array.type!r} has none of; make "
-            "the plan anew"
+            f"the index {spec} is of elements of the type {spec.subject.type!r}, which {array.type!r} has none of; "
+            "make the plan anew"
         )
     index = find_index(spec.kind)
     if index.storage(spec.subject.type) is None:

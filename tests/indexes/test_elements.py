@@ -278,7 +278,7 @@ def test_what_has_no_such_index_is_refused_in_a_sentence(text: str, message: str
 @pytest.mark.parametrize("column", [Col("n", "int"), Col("xs", "array<int>"), Col("m", "map<string,string>")])
 def test_elements_that_an_array_can_not_have_are_refused(column: Col) -> None:
     """A plan may say anything."""
-    with pytest.raises(SettingError, match="is of elements of the type 'string', which .* has none of"):
+    with pytest.raises(SettingError, match="is of elements of the type 'string', which"):
         check_index(IndexSpec(Call("elements", (column,), "string"), "bloom"))
 
 
