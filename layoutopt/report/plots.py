@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 COLOURS = {
     "read": "#c0392b",
@@ -105,13 +105,23 @@ def new_axes(height: float = 3.2, width: float = 5.6) -> tuple[Any, Any]:
     return figure, axes
 
 
+_FONTS: Final = ("DejaVu Sans", "Verdana", "Arial", "Helvetica")
+
+
 def svg_of(figure: Any) -> str:
     """A figure as an SVG element: the same text for the same figure, with nothing that is fetched from elsewhere."""
     import matplotlib
 
     written = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "layoutopt", "svg.fonttype": "none", "font.family": "sans-serif"}):
+    with matplotlib.rc_context({"svg.hashsalt": "layoutopt", "svg.fonttype": "none", "font.sans-serif": list(_FONTS)}):
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     element = written.getvalue()
     element = element[element.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', _shorter, element)
+    return re.sub(r"\s*\n\s*", "\n", element)
+
+
+def _shorter(attribute: re.Match[str]) -> str:
+    """Coordinates to a hundredth of a point: pages are half as large."""
+    return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", attribute[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -102,6 +103,14 @@ def test_the_commands_of_the_readme_parse(line: str) -> None:
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == DONE
     assert capsys.readouterr().out == f"{layoutopt.__version__}\n"
+
+
+def test_the_package_is_run_as_a_module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["layoutopt", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("layoutopt", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.strip() == layoutopt.__version__
 
 
 def test_without_arguments_the_verbs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

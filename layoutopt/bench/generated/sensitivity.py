@@ -109,7 +109,8 @@ def _readings(parameter: str, bench: BigData) -> dict[str, Step]:
 def _read_seconds(parameter: str, bench: BigData, products: Products) -> Measured:
     points, details = [], []
     for value in mixes(parameter):
-        for label, read in products[f"{value:g}"].items():
+        for label in METHODS:
+            read = products[f"{value:g}"][label]
             points.append(Point(label, value, 1000 * mean_seconds(read)))
             details.append({parameter: value, "method": label, "memory, mean, MB": round(read["mean"] / 1e6, 3)})
     settings = {**_settings(bench), "engine": "layoutopt's own reader, with DuckDB; files in the system's memory"}

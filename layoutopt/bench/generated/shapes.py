@@ -141,9 +141,9 @@ def sessions_read(bench: Shapes) -> dict[str, Step]:
     return {"read": reading_step(bench.sessions, session_variants(bench.size))}
 
 
-def read_seconds(bench: Shapes, products: Products) -> Measured:
+def read_seconds(variants: Variants, bench: Shapes, products: Products) -> Measured:
     """An average query's milliseconds, and its memory."""
-    read = products["read"]
+    read = {variant.label: products["read"][variant.label] for variant in variants(bench.size)}
     points = tuple(Point("mean of the queries", label, 1000 * mean_seconds(each)) for label, each in read.items())
     details = tuple(
         {

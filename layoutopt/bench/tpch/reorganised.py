@@ -7,7 +7,6 @@ what queries read of it then is told by its catalog, as for a table that was pla
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from rich.table import Table as ConsoleTable
 
 from layoutopt.bench.session import spark_when_needed
@@ -60,7 +60,7 @@ class RegainedFigure:
         stored: of the table's data files then.
         read: bytes that the recent log's queries read of it.
         unseen: bytes that other queries of the same templates read.
-        regained: of what planning and loading anew saves the log's queries, the share; NaN where that saves nothing.
+        regained: of what planning and loading anew saves the log's queries, the share; None where that saves nothing.
         regained_unseen: the same for the others.
     """
 
@@ -70,8 +70,8 @@ class RegainedFigure:
     stored: int
     read: int
     unseen: int
-    regained: float
-    regained_unseen: float
+    regained: float | None
+    regained_unseen: float | None
 
 
 def reorganised_figures(
@@ -115,9 +115,9 @@ def _of_half(
     products += [(share, run(change.optimized(share), say)) for share in sorted(shares)]
     as_was, fresh = products[0][1], products[1][1]
 
-    def regained(of: Mapping[str, Any], what: str) -> float:
+    def regained(of: Mapping[str, Any], what: str) -> float | None:
         saved = as_was[what] - fresh[what]
-        return (as_was[what] - of[what]) / saved if saved > 0 else math.nan
+        return (as_was[what] - of[what]) / saved if saved > 0 else None
 
     return [
         RegainedFigure(half, share, **of, regained=regained(of, "read"), regained_unseen=regained(of, "unseen"))
@@ -254,11 +254,15 @@ def reorganised_report(figures: Sequence[RegainedFigure], scale: float) -> Conso
             f"{one.written / stored[one.half]:.1%}",
             megabytes(one.stored),
             megabytes(one.read),
-            f"{one.regained:.1%}",
+            _percent(one.regained),
             megabytes(one.unseen),
-            f"{one.regained_unseen:.1%}",
+            _percent(one.regained_unseen),
         )
     return table
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def plot_reorganised(figures: Sequence[RegainedFigure], path: Path) -> None:
@@ -274,7 +278,12 @@ def plot_reorganised(figures: Sequence[RegainedFigure], path: Path) -> None:
         mine = [one for one in figures if one.half == half and one.share < 1]
         written = [100 * one.written / stored[half] for one in mine]
         label = f"{', '.join(HALVES[half])} gave way"
-        axes.plot(written, [100 * one.regained for one in mine], marker=marker, label=label)
+        axes.plot(
+            written,
+            [np.nan if one.regained is None else 100 * one.regained for one in mine],
+            marker=marker,
+            label=label,
+        )
     axes.plot([0, 100], [0, 100], linestyle="--", color="grey", label="if every byte gained alike")
     most = max((100 * one.written / stored[one.half] for one in figures if one.share < 1), default=30.0)
     axes.set(xlabel="% of the table's bytes written", ylabel="% regained of what a fresh plan saves")

@@ -22,7 +22,7 @@ from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
+from layoutopt.errors import CatalogError, ContentMismatchError
 from layoutopt.evolve.carrying import as_rows, in_layouts
 from layoutopt.evolve.mixed import carried
 from layoutopt.features.weights import feature_shares
@@ -43,7 +43,7 @@ from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.spark.loading.job import check_block_numbers, delete_written, first_block, fresh_load_id
+from layoutopt.spark.loading.job import ANY, REFUSED, check_block_numbers, discarded_after, first_block, fresh_load_id
 from layoutopt.spark.loading.load import LoadReport
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.answers import RESULT_SCHEMA, Answer, answers_of
@@ -126,7 +126,8 @@ def write_alone(
     before = catalog.blocks(entry)
     load_id = fresh_load_id(catalog.snapshot, np.unique(before.block_id).tolist())
     kept = in_layouts(before, alone.kept)
-    try:
+    discarded = partial(discarded_after, files=catalog.files, load_id=load_id, keys=[entry.key])
+    with discarded(ANY):
         with watch.stage("write", f"writing {len(alone.written)} layouts", load_id=load_id) as counts:
             written, words, segments = _written(place, alone, kept, load_id, in_task)
             counts["blocks"] = written.num_rows
@@ -135,16 +136,9 @@ def write_alone(
         said = f"partition {entry.key!r} of the table {place.path!r}"
         check_content(_content(entry), _content(measured, of=entry), said)
         made = replace(measured, source=entry.source)
-    except BaseException:
-        delete_written(catalog.files, load_id, [entry.key])
-        raise
-    try:
-        with watch.stage("commit", "committing") as counts:
-            snapshot = _commit(place, alone, made, blocks, at)
-            counts["snapshot"] = snapshot.number
-    except (CommitConflictError, PlanError, SchemaError):
-        delete_written(catalog.files, load_id, [entry.key])
-        raise
+    with discarded(REFUSED), watch.stage("commit", "committing") as counts:
+        snapshot = _commit(place, alone, made, blocks, at)
+        counts["snapshot"] = snapshot.number
     files, size = len(written["file"].unique()), int(pa.compute.sum(written["bytes"]).as_py() or 0)
     return LoadReport(
         load_id, snapshot.number, (entry.key,), entry.rows, segments, written.num_rows, files, size,

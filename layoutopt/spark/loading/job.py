@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 import fsspec
 import pyarrow as pa
@@ -20,7 +21,7 @@ from layoutopt.catalog.paths import load_folder, new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_encoding import PackedIndexes, split_indexes
-from layoutopt.errors import BoundError
+from layoutopt.errors import BoundError, CommitConflictError, PlanError, SchemaError
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
@@ -36,6 +37,9 @@ from layoutopt.writer.task import WriteJob, write_segment
 # A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
 _NUMBER_BITS = 40
 _MARKS = 1 << 23
+ANY: Final = (BaseException,)
+REFUSED: Final = (CommitConflictError, PlanError, SchemaError)
+"""How a commit is refused for certain. After any other failure the snapshot may exist, and name the load's files."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +127,28 @@ def check_block_numbers(plan: Plan, segments: int) -> None:
         )
 
 
-def delete_written(files: TableFiles, load_id: str, keys: Iterable[str]) -> None:
-    """Remove what a load wrote to partitions; nothing names it, so what stays is garbage that nobody sees."""
-    for key in keys:
-        with suppress(OSError):
-            filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
-            filesystem.rm(path, recursive=True)
+@contextmanager
+def discarded_after(
+    failures: tuple[type[BaseException], ...], files: TableFiles, load_id: str, keys: Iterable[str]
+) -> Iterator[None]:
+    """Remove what a load wrote to partitions where what is done within fails in one of these ways.
+
+    Nothing names these files then, so one that can't be removed is garbage that nobody sees.
+
+    Args:
+        failures: :data:`ANY` before the commit, :data:`REFUSED` while committing.
+        files: the table's.
+        load_id: the load's.
+        keys: of the partitions.
+    """
+    try:
+        yield
+    except failures:
+        for key in keys:
+            with suppress(OSError):
+                filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
+                filesystem.rm(path, recursive=True)
+        raise
 
 
 def first_block(load_id: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import BoundError, CommitConflictError, ContentMismatchError, PlanError, SchemaError
+from layoutopt.errors import BoundError, ContentMismatchError
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
@@ -40,7 +41,17 @@ from layoutopt.spark.core.source import (
 )
 from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.check import check_partitions, check_written
-from layoutopt.spark.loading.job import Basis, Loading, Written, delete_written, entries_of, fresh_load_id, write
+from layoutopt.spark.loading.job import (
+    ANY,
+    REFUSED,
+    Basis,
+    Loading,
+    Written,
+    discarded_after,
+    entries_of,
+    fresh_load_id,
+    write,
+)
 
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
@@ -143,24 +154,17 @@ def load(
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     by_key = _by_key(names, basis, segments)
     one = Loading(spark, rows, name, plan, files, fresh_load_id(base), segments, by_key, names, basis)
-    try:
+    discarded = partial(discarded_after, files=one.files, load_id=one.load_id, keys=one.values)
+    with discarded(ANY):
         with watch.stage("write", f"writing {len(segments)} segments", load_id=one.load_id) as counts:
             written = write(one, in_task)
             counts["blocks"] = written.blocks.num_rows
         with watch.stage("check", "comparing with the source"):
             check_written(one, written)
             check_partitions(one, entries_of(one, written.blocks))
-    except BaseException:
-        delete_written(one.files, one.load_id, one.values)
-        raise
-    try:
-        with watch.stage("commit", "committing") as counts:
-            snapshot = _commit(one, base, written, whole_table, at)
-            counts["snapshot"] = snapshot.number
-    except (CommitConflictError, PlanError, SchemaError):
-        # Refused for certain. After any other failure the snapshot may exist, and name these files.
-        delete_written(one.files, one.load_id, one.values)
-        raise
+    with discarded(REFUSED), watch.stage("commit", "committing") as counts:
+        snapshot = _commit(one, base, written, whole_table, at)
+        counts["snapshot"] = snapshot.number
     return replace(_report(one, snapshot, written), seconds=dict(watch.seconds))
 
 

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from layoutopt.bench.tpch import reorganised
+from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.bench.tpch.reorganised import (
     RegainedFigure,
@@ -37,11 +38,26 @@ def test_more_bytes_regain_more_between_the_old_table_and_a_fresh_one(
     assert (old.regained, fresh.regained, old.written) == (0, 1, 0)
     assert old.read > some.read >= most.read
     assert 0 < some.written <= 0.31 * old.stored  # what is written is estimated before
+    assert some.regained is not None
+    assert most.regained is not None
     assert 0 < some.regained <= most.regained
     assert old.stored <= some.stored <= old.stored + some.written
     before = len(said)
     assert reorganised._of_half(bench, "second", (0.3, 0.9), "gsop", said.append)[1] == some
     assert len(said) == before  # finished steps are used again
+
+
+def test_nothing_is_regained_of_a_fresh_plan_that_saves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = {"written": 0, "stored": 1000, "read": 500, "unseen": 60}
+    monkeypatch.setattr(reorganised, "run", lambda step, say: read)
+    (old, fresh) = reorganised._of_half(Bench(TpchData(0.1, tmp_path), pytest.fail), "first", (), "gsop", print)
+    assert (old.regained, fresh.regained_unseen) == (None, None)
+    console = Console(width=160, record=True)
+    console.print(reorganised_report([old, fresh], 0.1))
+    assert console.export_text().count(" - ") == 4
+    plot_reorganised([old, fresh], tmp_path / "regained.png")
 
 
 def test_the_table_and_the_picture_say_what_was_regained(tmp_path: Path) -> None:
