@@ -29,7 +29,7 @@ from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
 from layoutopt.sql.calls.arithmetic import whole_of_double
 from layoutopt.sql.calls.choices import Choice, choice_in
 from layoutopt.sql.calls.subjects import Context, Operand, Subject, cast_subject, explicit_cast
-from layoutopt.sql.elements import without_lambda
+from layoutopt.sql.elements import some_element, without_lambda
 from layoutopt.sql.expressions import operand
 from layoutopt.sql.implied import implied_conditions
 from layoutopt.sql.problems import Unusable, UnusableCondition
@@ -345,6 +345,8 @@ def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
 
 
 def _exists(node: exp.Expr, truth: bool, context: Context) -> Node:
+    if isinstance(node.expression, exp.Lambda):
+        return some_element(node, truth, context, lambda test, within: FilterReader(within, strict=True).node(test))
     raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
 
 

@@ -24,8 +24,8 @@ from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, parame
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Ints
 from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.predicates import ANY_STRING, And, Call, Col, Const, Expr, InSet, Like, Node, Or, matches
-from layoutopt.model.predicates.elements import elements_of, keys_of, values_of
+from layoutopt.model.predicates import ANY_STRING, And, Call, Col, Const, Expr, InSet, Like, Node, Or, like, matches
+from layoutopt.model.predicates.elements import elements_of, keys_of, met_by_some, some_element, values_of
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
@@ -111,6 +111,15 @@ def test_a_block_with_the_element_is_never_denied(data: st.DataObject, type: str
         assert not any(denied(InSet(holds, ValueSet.point(1), null=True), [spec], table, offsets))
 
 
+def is_met(literal: InSet | Like, value: Any, type: str) -> bool:
+    """Whether a value makes a literal TRUE, which NULL does not."""
+    if value is None:
+        return False
+    if isinstance(literal, Like):
+        return matches(literal.pattern, value) != literal.negated
+    return literal.values.contains(to_key(value, type))
+
+
 def chosen(name: str, row: list[Any] | None, place: int, type: str) -> Any:
     """The element that a function gives of an array, as Spark has it; NULL where there is none."""
     if row is None:
@@ -141,12 +150,7 @@ def test_a_block_with_an_element_of_the_literal_is_never_denied(data: st.DataObj
     table = pa.table({"xs": as_arrow(rows, type, "list")})
 
     def holds(row: list[Any] | None) -> bool:
-        value = chosen(name, row, place, type)
-        if value is None:
-            return False
-        if isinstance(node, Like):
-            return matches(node.pattern, value) != node.negated
-        return node.values.contains(to_key(value, type))
+        return is_met(node, chosen(name, row, place, type), type)
 
     there = any_row(rows, offsets, holds)
     of = elements_of(column)
@@ -154,6 +158,29 @@ def test_a_block_with_an_element_of_the_literal_is_never_denied(data: st.DataObj
     for spec in fitting(of):
         found = denied(node, [spec], table, offsets)
         assert not any(np.logical_and(there, found)), spec
+
+
+@given(data=st.data(), type=st.sampled_from(ELEMENT_TYPES))
+@settings(max_examples=examples(150))
+def test_a_block_with_an_element_that_meets_a_test_is_never_denied(data: st.DataObject, type: str) -> None:
+    """``exists``: what has some element that matches a pattern or lies in a range; NOT of it is denied to none."""
+    rows, literal = data.draw(arrays(type)), data.draw(literals_of(type, "x"))
+    column, offsets = Col("xs", f"array<{type}>"), data.draw(cut(len(rows)))
+    call, of = some_element(column, literal), elements_of(column)
+    if call is None:
+        return
+    assert of is not None
+    met = met_by_some(call, literal.subject)
+    canonical = like(literal.subject, literal.pattern) if isinstance(literal, Like) else literal
+    assert met == canonical  # LIKE 'a%' is a range, LIKE '%' any text
+    table = pa.table({"xs": as_arrow(rows, type, "list")})
+    there = any_row(rows, offsets, lambda row: any(is_met(literal, each, type) for each in row or ()))
+    for spec in fitting(of):
+        found = denied(InSet(call, ValueSet.point(1)), [spec], table, offsets)
+        assert not any(np.logical_and(there, found)), spec
+        if spec.kind == "value-list" and find_index("value-list").serves(met):
+            assert found == [not each for each in there]
+        assert not any(denied(InSet(call, ValueSet.point(0)), [spec], table, offsets))
 
 
 KEYS: dict[str, list[Any]] = {"m": ["", "é", "k", "zz"], "mi": [-2, 0, 1, 40]}
@@ -226,6 +253,9 @@ OFFSETS = np.array([0, 2, 4, 6])
         ("NOT arrays_overlap(tags, array('pink'))", [False, False, False]),
         ("tags[0] LIKE '%ee%'", [True, False, True]),
         ("exists(xs, x -> x > 40)", [True, True, False]),
+        ("exists(xs, x -> x BETWEEN 8 AND 39)", [True, True, True]),
+        ("exists(tags, x -> x LIKE 'gre%')", [True, False, True]),
+        ("exists(tags, x -> x LIKE '%l_e')", [False, True, False]),
         ("exists(xs, x -> x < 2)", [False, True, True]),
         ("exists(xs, x -> x = 50)", [True, True, True]),
         ("array_max(xs) BETWEEN 20 AND 60", [True, False, True]),

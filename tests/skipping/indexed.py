@@ -43,7 +43,8 @@ EXPRESSIONS: Final = {
     "element": [
         "array_contains(xs, {c})", "exists(xs, x -> x = {c})", "exists(xs, x -> x IN ({c}, 9))", "xs[1] = {c}",
         "arrays_overlap(xs, array({c}, {d}))", "array_contains(map_values(m), {c})", "map_contains_key(m, '{k}')",
-        "array_contains(map_keys(m), '{k}') AND array_contains(xs, {c})",
+        "array_contains(map_keys(m), '{k}') AND array_contains(xs, {c})", "exists(xs, x -> x BETWEEN {c} AND {d})",
+        "exists(map_keys(m), k -> k LIKE '{k}_%' OR k LIKE '%{k}')", "exists(xs, x -> x <> {c} AND x < {d})",
     ],
     "box": ["a BETWEEN {c} AND {d} AND x BETWEEN {e} AND {f}", "a > {c} AND x < {e}", "a = {c} AND x >= {e}"],
 }  # fmt: skip
@@ -101,7 +102,7 @@ def _condition(rng: random.Random) -> str:
         ]).format(value)  # fmt: skip
     if rng.random() < 0.15:
         text = f"({text}) OR a = {c}"
-    return f"NOT ({text})" if rng.random() < 0.1 and kind != "exists" else text
+    return f"NOT ({text})" if rng.random() < 0.1 and kind != "exists" and "->" not in text else text
 
 
 def _of_elements(subject: Expr, kind: str, rows: pa.Table, offsets: Ints) -> BlockIndex:

@@ -11,13 +11,22 @@ from dataclasses import replace
 from typing import Final
 
 from layoutopt.model.predicates import Call, Const, Expr, InSet, Like
-from layoutopt.model.predicates.elements import elements_of, keys_of, values_of
+from layoutopt.model.predicates.elements import (
+    EXISTS_LIKE,
+    EXISTS_WITHIN,
+    elements_of,
+    keys_of,
+    met_by_some,
+    values_of,
+)
 from layoutopt.model.predicates.nodes import GET_FIELD
 from layoutopt.model.values import ValueSet
 
 _ONE_OF: Final = frozenset({"get", "try_element_at", "array_max", "array_min"})
 """Functions that give an element of the array that they are called with first, or NULL."""
-_PARTS: Final = frozenset({*_ONE_OF, GET_FIELD, "array_contains", "try_cast"})
+_SOME: Final = frozenset({"array_contains", EXISTS_LIKE, EXISTS_WITHIN})
+"""Functions that say whether an array has some element."""
+_PARTS: Final = frozenset({*_ONE_OF, *_SOME, GET_FIELD, "try_cast"})
 """Functions that give NULL where their first argument is NULL."""
 
 
@@ -47,19 +56,23 @@ def _of_values(literal: InSet | Like) -> Iterator[InSet | Like]:
     if not isinstance(subject, Call) or not subject.args:
         return
     container = subject.args[0]
-    if subject.fn == "array_contains":
-        yield from _contained(literal, container, subject.args[1:])
+    if subject.fn in _SOME:
+        yield from _some(literal, container, subject)
     elif subject.fn in _ONE_OF:
         elements = elements_of(values_of(container) or container)
         if elements is not None and elements.type == subject.type:
             yield replace(literal, subject=elements)
 
 
-def _contained(literal: InSet | Like, array: Expr, given: tuple[Expr, ...]) -> Iterator[InSet]:
+def _some(literal: InSet | Like, array: Expr, call: Call) -> Iterator[InSet | Like]:
     elements = elements_of(array)
     if elements is None or not isinstance(literal, InSet) or literal.values.contains(0):
         return  # FALSE makes it TRUE, of rows without the element
-    (value,) = given if len(given) == 1 else (None,)
+    if call.fn != "array_contains":
+        met = met_by_some(call, elements)
+        yield from () if met is None else (met,)
+        return
+    value = call.args[1] if len(call.args) == 2 else None
     if isinstance(value, Const) and value.value is not None and value.type == elements.type:
         yield InSet(elements, ValueSet.point(value.value))
 
