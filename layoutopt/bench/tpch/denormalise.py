@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from layoutopt.errors import SourceError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_KEYS_A_RUN: Final = 6_000_000
+"""Of orders, a quarter of which there are: those of scale factor 1."""
 RAW_TABLES: Final = ("lineitem", "orders", "customer", "part", "partsupp", "supplier", "nation", "region")
 
 # The order of lineitem is the order in which a warehouse would have received the rows: input order means this.
@@ -50,11 +54,31 @@ def denormalised(spark: SparkSession, raw: Path) -> DataFrame:
 
 
 def write_denormalised(spark: SparkSession, raw: Path, destination: Path) -> None:
-    """Write the denormalised table to `destination` as zstd Parquet; the folder appears only when complete."""
-    unfinished = destination.with_name(destination.name + ".unfinished")
-    denormalised(spark, raw).write.mode("overwrite").option("compression", "zstd").parquet(str(unfinished))
+    """Write the denormalised table to `destination` as zstd Parquet; the folder appears only when complete.
+
+    Joins shuffle every row, uncompressed, once for each table: at scale factor 10 that takes 50 GB of disk at once. So
+    rows are written some millions at a time, by runs of orders, to files whose names ascend as these do.
+    """
+    unfinished, run = (destination.with_name(f"{destination.name}.{of}") for of in ("unfinished", "run"))
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    rows = denormalised(spark, raw)
+    for number, first in enumerate(range(1, _last_order(spark) + 1, _KEYS_A_RUN)):
+        of_run = rows.where(f"l_orderkey >= {first} AND l_orderkey < {first + _KEYS_A_RUN}")
+        of_run.write.mode("overwrite").option("compression", "zstd").parquet(str(run))
+        for file in run.glob("*.parquet"):
+            file.rename(unfinished / f"run-{number:05}-{file.name}")
+    shutil.rmtree(run)
     shutil.rmtree(destination, ignore_errors=True)
     unfinished.rename(destination)
+
+
+def _last_order(spark: SparkSession) -> int:
+    """The largest key of the raw orders."""
+    row = spark.sql("SELECT max(o_orderkey) FROM raw_orders").first()
+    if row is None or row[0] is None:
+        raise SourceError("the generated orders have no rows; remove the folder of generated tables and run this again")
+    return int(row[0])
 
 
 def count_matching(spark: SparkSession, denormalised: Path, filters: Sequence[str]) -> list[int]:

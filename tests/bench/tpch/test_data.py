@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.bench.tpch import denormalise
 from layoutopt.bench.tpch.data import TpchData, generate, prepare
+from layoutopt.bench.tpch.denormalise import write_denormalised
 from layoutopt.bench.tpch.queries import NATIONS, REGION_OF_NATION, STREAMS, TEMPLATES, draw_stream
 from layoutopt.errors import SettingError, SourceError
 
@@ -55,6 +57,20 @@ def test_the_denormalised_table_has_every_line_item_once_in_order(data: TpchData
     dates = wide.column("o_orderdate").to_pylist()
     assert wide.column("o_month").to_pylist() == [date.year * 100 + date.month for date in dates]
     assert wide.column("o_year").to_pylist() == [date.year for date in dates]
+
+
+@needs_generator
+@pytest.mark.spark
+def test_runs_of_orders_make_the_same_table(
+    spark: SparkSession, data: TpchData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(denormalise, "_KEYS_A_RUN", 25_000)  # of 60,000
+    (tmp_path / "denorm.unfinished").mkdir()
+    (tmp_path / "denorm.unfinished" / "of-a-run-that-died.parquet").touch()
+    write_denormalised(spark, data.raw, tmp_path / "denorm")
+    assert [path.name for path in tmp_path.iterdir()] == ["denorm"]
+    assert pq.read_table(tmp_path / "denorm").equals(pq.read_table(data.denormalised))
+    assert {path.name[:9] for path in (tmp_path / "denorm").iterdir()} == {"run-00000", "run-00001", "run-00002"}
 
 
 @needs_generator
