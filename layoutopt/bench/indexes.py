@@ -21,7 +21,7 @@ from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import block_statistics, reduce_blocks
 from layoutopt.catalog.storage.index_encoding import encode_index
-from layoutopt.indexes.expressions import parts_of, point_of
+from layoutopt.indexes.expressions import Evaluated, of_elements, parts_of, point_of
 from layoutopt.indexes.lists import matching_keys
 from layoutopt.indexes.membership import in_values
 from layoutopt.indexes.protocol import BlockColumn
@@ -31,9 +31,11 @@ from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import And, Call, Col, Const, Expr, InSet, Like, Node, conjunction, like, parse_like
+from layoutopt.model.predicates.elements import array_of, elements_of
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.skipping.derived.elements import literals_of_elements
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +72,7 @@ class IndexFigure:
 
 @dataclass(frozen=True)
 class _Case:
-    """A column, and what is asked of it."""
+    """A column, and what is asked of it; where elements of arrays are indexed, its type is that of elements."""
 
     column: Column
     predicate: str
@@ -97,6 +99,7 @@ class _Asked:
     """A case with its rows, its queries, and which blocks have a row for each, ``bool[queries, blocks]``."""
 
     case: _Case
+    rows: int
     column: BlockColumn
     bounds: BlockStatistics
     asked: tuple[Node, ...]
@@ -106,10 +109,14 @@ class _Asked:
     def of(cls, case: _Case, blocks: int, block_rows: int, seed: int) -> _Asked:
         """The rows of a case, asked."""
         offsets, rng = block_rows * np.arange(blocks + 1), np.random.default_rng(seed)
-        column = BlockColumn(pa.chunked_array([case.rows(blocks, block_rows)]), offsets, case.column.type)
+        found = Evaluated(pa.chunked_array([case.rows(blocks, block_rows)]), starts=np.arange(offsets[-1] + 1))
+        if array_of(case.subject) is not None:
+            found = of_elements(found)
+        assert found.starts is not None, "given above"
+        column = BlockColumn(found.values, found.starts[offsets], case.column.type)
         asked = tuple(case.ask(Col(case.column.name, case.column.type), rng) for _ in range(_QUERIES))
         free = [case.free(each, column) for each in asked]
-        return cls(case, column, _bounds(case, column), asked, np.array(free))
+        return cls(case, int(offsets[-1]), column, _bounds(case, column), asked, np.array(free))
 
     def skipped(self, *indexes: StoredIndex) -> int:
         """How many pairs of a query and a block are proved to have no match, by bounds and these indexes."""
@@ -119,7 +126,7 @@ class _Asked:
 
 
 def _figures(asked: _Asked, indexes: Sequence[tuple[str, float | None]]) -> Iterator[IndexFigure]:
-    rows, blocks = len(asked.column.values), asked.column.n
+    blocks = asked.column.n
     for kind, parameter in indexes:
         spec, index = IndexSpec(asked.case.subject, kind, parameter), find_index(kind)
         fresh = BlockColumn(asked.column.values, asked.column.offsets, asked.column.type)
@@ -134,7 +141,7 @@ def _figures(asked: _Asked, indexes: Sequence[tuple[str, float | None]]) -> Iter
             skipped=asked.skipped(StoredIndex(spec, index, blocks, partial(_same, stored))),
             block_bytes=len(encode_index(stored)) / blocks,
             column_bytes=len(encode_index(asked.column.values)) / blocks,
-            row_nanoseconds=1e9 * seconds / rows,
+            row_nanoseconds=1e9 * seconds / asked.rows,
         )
 
 
@@ -161,6 +168,12 @@ def _no_value(node: Node, column: BlockColumn) -> Bits:
     assert isinstance(node, InSet | Like)
     none: Bits = reduce_blocks(np.add, matching_keys(node, column.keys.keys), column.keys.offsets) == 0
     return none
+
+
+def _no_element(node: Node, column: BlockColumn) -> Bits:
+    """The blocks without an element of which a condition on arrays is TRUE."""
+    assert isinstance(node, InSet)
+    return _no_value(literals_of_elements(node)[0], column)
 
 
 def _no_point(node: Node, column: BlockColumn) -> Bits:
@@ -276,6 +289,19 @@ def _agent(column: Col, rng: np.random.Generator) -> Node:
     return InSet(_NAME, ValueSet.point(f"agent{int(rng.integers(0, 500)):03d}"))
 
 
+def _tags(blocks: int, rows: int) -> pa.Array:
+    """Five words a row, of 2,000 of 50,000 in each block."""
+    own = np.random.default_rng(10).integers(0, 50_000, (blocks, 2_000))
+    words = own[:, np.random.default_rng(11).integers(0, 2_000, 5 * rows)].ravel()
+    texts = pa.array([f"tag{n:05d}" for n in range(50_000)]).take(pa.array(words))
+    return pa.ListArray.from_arrays(pa.array(5 * np.arange(blocks * rows + 1), pa.int32()), texts)
+
+
+def _tagged(column: Col, rng: np.random.Generator) -> Node:
+    word = Const(f"tag{int(rng.integers(0, 50_000)):05d}", "string")
+    return InSet(Call("array_contains", (Col(column.name, _TAGS.type), word), "boolean"), ValueSet.point(1))
+
+
 def _equal(text: str, column: Col, rng: np.random.Generator) -> InSet:
     number = int(rng.integers(0, _DISTINCT))
     return InSet(column, ValueSet.point(text.format(number) if text else 7 * number))
@@ -301,6 +327,7 @@ def _hour(column: Col, rng: np.random.Generator) -> InSet:
 
 _POINT = point_of([Col("lat", "double"), Col("lon", "double")])
 _NAME = Call("split_part", (Col("agent", "string"), Const("/", "string"), Const(1, "int")), "string")
+_TAGS = Col("tags", "array<string>")
 _NUMBERS = _Case(Column("user", "bigint"), "= a number, 100,000 of them", _numbers, partial(_equal, ""), _no_value)
 _EMAILS = _Case(
     Column("email", "string"),
@@ -318,6 +345,14 @@ _ENDED = _Case(Column("path", "string"), "LIKE '%.e123'", _paths, partial(_match
 _SAID = _Case(Column("comment", "string"), "LIKE '%word%'", _comments, _word, _no_value)
 _NAMED = _Case(Column("agent", "string"), "= a name, of 500, 10 a block", _agents, _agent, _no_value, _NAME)
 _TOWNS = _Case(Column("point", _POINT.type), "within 0.2 degrees of a place", _places, _near_town, _no_point, _POINT)
+_TAGGED = _Case(
+    Column("tags", "string"),
+    "array_contains(tags, 'w'), of 50,000, 2,000 a block",
+    _tags,
+    _tagged,
+    _no_element,
+    elements_of(_TAGS),
+)
 _NEARLY = _Case(Column("word", "string"), "levenshtein(word, 'w') < 3", _spellings, _spelt, _none_near)
 _CASES: Sequence[tuple[_Case, Sequence[tuple[str, float | None]]]] = (
     (_NUMBERS, (("bloom", None), ("bloom", 0.05), ("value-list", 16_384), ("hybrid", None))),
@@ -330,6 +365,7 @@ _CASES: Sequence[tuple[_Case, Sequence[tuple[str, float | None]]]] = (
     (_NAMED, (("formatted", None),)),
     (_TOWNS, (("geo-box", None), ("geo-box", 2))),
     (_NEARLY, (("metric-distance", None),)),
+    (_TAGGED, (("value-list", 16_384), ("bloom", None))),
 )
 
 

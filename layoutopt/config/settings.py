@@ -236,7 +236,8 @@ class PlanSettings(VerbSettings):
         "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), `metric-distance` "
         "(levenshtein(COLUMN, 'word') < 3; characters), `formatted` (of split_part and the like; pieces), `geo-box` "
         "(of struct(LAT, LON), ranges of both; boxes), or an installed one; also of expressions, as lower(COLUMN), "
-        "COLUMN % 10, hour(COLUMN), MAP[KEY] or a function of your own",
+        "COLUMN % 10, hour(COLUMN), MAP[KEY] or a function of your own; of an array, map_keys(MAP) or map_values(MAP) "
+        "its elements (array_contains, exists, MAP[KEY] = 1)",
     )
     index_budget: Share | None = Field(
         None,

@@ -271,7 +271,7 @@ def _plan(
         if not is_computed_here(spec.subject):
             raise SettingError(
                 f"the index {spec} is of values that Spark computes, and files of others are indexed without Spark; "
-                "index a column, a field of a struct, or lower() or upper() of one"
+                "index a column, a field of a struct, lower() or upper() of one, an array, map_keys() or map_values()"
             )
     return plan_of(name, schema, specs)
 

@@ -19,6 +19,7 @@ from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import And, Call, Const, Expr, InSet, Like, Node, Or
 from layoutopt.model.types import decimal_digits
+from layoutopt.skipping.derived.elements import literals_of_elements
 
 _FURTHER: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
@@ -50,12 +51,18 @@ def _asked(node: Node) -> Iterator[tuple[Expr, str]]:
     """The indexes that could deny a literal to some block, by what they are of."""
     if not isinstance(node, InSet | Like) or (isinstance(node, InSet) and node.values.is_empty):
         return  # IS NULL: counts of NULLs say all
-    for kind in names("indexes", BUILT_IN):
-        index = find_index(kind)
-        if index.serves(node):
-            for subject in subjects_of(node, index):
-                if is_worth_indexing(subject) and suits(index, subject):
-                    yield subject, kind
+    for literal in forms_of(node):
+        for kind in names("indexes", BUILT_IN):
+            index = find_index(kind)
+            if index.serves(literal):
+                for subject in subjects_of(literal, index):
+                    if is_worth_indexing(subject) and suits(index, subject):
+                        yield subject, kind
+
+
+def forms_of(literal: InSet | Like) -> tuple[InSet | Like, ...]:
+    """The literals by which an index may deny a literal: itself, and what it asks of elements."""
+    return (literal, *literals_of_elements(literal))
 
 
 def subjects_of(literal: InSet | Like, index: Index) -> tuple[Expr, ...]:

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from layoutopt.catalog.block_index import INDEXES, block_schema
 from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import Evaluated, evaluate, is_computed_here
+from layoutopt.indexes.expressions import Evaluated, evaluate, is_computed_here, of_elements
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import check_index, find_index, parameter_of
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
+from layoutopt.model.predicates.elements import array_of
 from layoutopt.model.vectors import words_for
 
 NOTHING: Final[Mapping[Expr, pa.ChunkedArray]] = MappingProxyType({})
@@ -86,18 +87,23 @@ class _Known:
 def _block_column(
     subject: Expr, rows: pa.Table, offsets: Ints, computed: Mapping[Expr, pa.ChunkedArray]
 ) -> _Known | None:
-    if is_computed_here(subject):
-        found = evaluate(subject, rows)
-    else:
-        # Kept to blocks that hold the columns, as all other indexes are: no query of others asks for it.
-        held = subject in computed and subject.columns <= set(rows.column_names)
-        found = Evaluated(computed[subject]) if held else None
+    found = evaluate(subject, rows) if is_computed_here(subject) else _by_spark(subject, rows, computed)
     if found is None:
         return None
     unknown = np.zeros(len(offsets) - 1, np.bool_)
     if found.unknown is not None:
         unknown = reduce_blocks(np.add, found.unknown, offsets) > 0
-    return _Known(BlockColumn(found.values, offsets, subject.type), unknown)
+    of_values = offsets if found.starts is None else found.starts[offsets]
+    return _Known(BlockColumn(found.values, of_values, subject.type), unknown)
+
+
+def _by_spark(subject: Expr, rows: pa.Table, computed: Mapping[Expr, pa.ChunkedArray]) -> Evaluated | None:
+    array = array_of(subject)
+    values = computed.get(subject if array is None else array)
+    # Kept to blocks that hold the columns, as all other indexes are: no query of others asks for it.
+    if values is None or not subject.columns <= set(rows.column_names):
+        return None
+    return Evaluated(values) if array is None else of_elements(Evaluated(values))
 
 
 def _measured(spec: IndexSpec, type: pa.DataType, known: _Known | None, n: int) -> pa.Array:

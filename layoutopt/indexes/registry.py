@@ -19,6 +19,7 @@ from layoutopt.indexes.related.metric_distance import MetricDistance
 from layoutopt.indexes.value_list import ValueList
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe
+from layoutopt.model.predicates.elements import array_of, elements_of
 
 BUILT_IN: Final[Mapping[str, Index]] = {
     "value-list": ValueList(),
@@ -67,6 +68,12 @@ def check_index(spec: IndexSpec) -> None:
         SettingError: its type is not there or has no use for the expression's values, or its parameter is out of range.
     """
     parameter_of(spec)
+    array = array_of(spec.subject)
+    if array is not None and elements_of(array) != spec.subject:
+        raise SettingError(
+            f"the index {spec} is of elements of the type {spec.subject.type!r}, which {array.type!r} has none of; "
+            "make the plan anew"
+        )
     index = find_index(spec.kind)
     if index.storage(spec.subject.type) is None:
         raise SettingError(

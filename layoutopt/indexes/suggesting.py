@@ -1,8 +1,8 @@
 """Which indexes a log asks for, from its texts alone: for the queries that no feature helps (Ta-Shma 2020, IV-B).
 
 How much an index saves depends on the rows; ``plan --index-budget`` measures that. This only says where to look: =, IN,
-LIKE and distances, which minima and maxima of blocks seldom deny, ranges of what is computed of several columns, and
-places within two ranges. Ranges of one column they do deny, and these get no index here.
+LIKE and distances, which minima and maxima of blocks seldom deny, ranges of elements and of what is computed of several
+columns, and places within two ranges. Ranges of one column they do deny, and these get no index here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Final
 import numpy as np
 
 from layoutopt.catalog.keys import FLOATS
-from layoutopt.indexes.choosing import points_asked, subjects_of
-from layoutopt.indexes.expressions import is_worth_indexing, parts_of
+from layoutopt.indexes.choosing import forms_of, points_asked, subjects_of
+from layoutopt.indexes.expressions import is_computed_here, is_worth_indexing, parts_of
 from layoutopt.indexes.protocol import functions_of, suits
 from layoutopt.indexes.registry import find_index
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import And, Call, Expr, InSet, Like, Node, Or, conjuncts, describe
+from layoutopt.model.predicates.elements import array_of
 from layoutopt.model.query import Query
 from layoutopt.model.types import decimal_digits
 
@@ -70,17 +71,31 @@ def _specs(root: Node) -> Iterator[tuple[IndexSpec, Node]]:
     for condition in conjuncts(root):
         parts = condition.children if isinstance(condition, Or) else (condition,)
         literals = [part for part in parts if isinstance(part, InSet | Like)]
-        if len(literals) < len(parts) or len({literal.subject for literal in literals}) > 1:
+        if len(literals) < len(parts):
             continue
-        for kind in _KINDS:
-            for subject in subjects_of(literals[0], find_index(kind)):
-                if is_worth_indexing(subject) and all(_serves(kind, subject, literal) for literal in literals):
-                    yield IndexSpec(subject, kind), condition
+        for alike in _of_one_subject([forms_of(literal) for literal in literals]):
+            found = [
+                IndexSpec(subject, kind)
+                for kind in _KINDS
+                for subject in subjects_of(alike[0], find_index(kind))
+                if is_worth_indexing(subject) and all(_serves(kind, subject, literal) for literal in alike)
+            ]
+            yield from ((spec, condition) for spec in found)
+            if any(is_computed_here(spec.subject) for spec in found):
+                break  # its elements are more values than its own
     if isinstance(root, And):
         for point, kind in points_asked(root):
             if kind in _KINDS and all(_is_place(part) for part in parts_of(point)):
                 ranges = [part for part in root.children if isinstance(part, InSet) and part.subject in parts_of(point)]
                 yield IndexSpec(point, kind), And(tuple(ranges))
+
+
+def _of_one_subject(forms: Sequence[tuple[InSet | Like, ...]]) -> Iterator[list[InSet | Like]]:
+    """A form of each literal, of which all have the same subject; for every subject that there is."""
+    for first in forms[0]:
+        found = [[form for form in each if form.subject == first.subject] for each in forms]
+        if all(found):
+            yield [of_one[0] for of_one in found]
 
 
 def _serves(kind: str, subject: Expr, literal: InSet | Like) -> bool:
@@ -91,7 +106,7 @@ def _serves(kind: str, subject: Expr, literal: InSet | Like) -> bool:
         return subject != literal.subject  # what is equal to a text others serve better
     is_range = isinstance(literal, InSet) and literal.values.points() is None
     if kind == "gap-list":
-        return is_range and isinstance(subject, Call) and len(subject.columns) > 1
+        return is_range and isinstance(subject, Call) and (len(subject.columns) > 1 or array_of(subject) is not None)
     return not is_range or kind == "prefix"
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates import Expr, describe
+from layoutopt.model.predicates.elements import array_of
 from layoutopt.model.records import Form, Record
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
@@ -19,7 +20,8 @@ class IndexSpec(HashedOnce, Record):
     """One index of a plan: every block that holds the expression's columns gets one.
 
     Attributes:
-        subject: a column, or a function of columns.
+        subject: a column, or a function of columns; or all elements of an array
+            (:mod:`layoutopt.model.predicates.elements`).
         kind: the type of index, by the name that ``plan --index`` takes (:mod:`layoutopt.indexes`).
         parameter: the one number that the type may be tuned by, such as Bloom's share of false positives; None for the
             type's own.
@@ -45,5 +47,5 @@ class IndexSpec(HashedOnce, Record):
 
     def __str__(self) -> str:
         """As ``plan --index`` takes it."""
-        of = f"{describe(self.subject)}:{self.kind}"
+        of = f"{describe(array_of(self.subject) or self.subject)}:{self.kind}"
         return of if self.parameter is None else f"{of}:{self.parameter:g}"

@@ -16,6 +16,7 @@ from layoutopt.model.predicates import (
     Constant,
     Expr,
     InSet,
+    Like,
     Literal,
     Node,
     Or,
@@ -29,6 +30,7 @@ from layoutopt.scan.reasons import Reason, reason_of_problem
 from layoutopt.scan.sizes import MECHANISMS, subsumed_by
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
 from layoutopt.skipping.derived.bounds import bounds_of
+from layoutopt.skipping.derived.elements import literals_of_elements
 
 if TYPE_CHECKING:
     from layoutopt.scan.opened import OpenedTable
@@ -181,6 +183,8 @@ def _expressions(literal: Literal) -> tuple[Expr, ...]:
 def _indexed(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Reason, str] | None:
     """Whether an index is of an expression that the part is about."""
     asked = {expr for literal in literals for expr in _expressions(literal)}
+    nested = (literals_of_elements(each) for each in literals if isinstance(each, InSet | Like))
+    asked |= {each.subject for found in nested for each in found}
     specs = dict.fromkeys(spec for source in table.sources for spec in source.plan.indexes if spec.subject in asked)
     return (Reason.INDEX_EVERYWHERE, f"{', '.join(map(str, specs))} allows a match in every block") if specs else None
 

@@ -64,7 +64,8 @@ class BlockIndex(Protocol):
     """One index of one expression in each of ``n`` blocks: what it proves of the values that stand there.
 
     The invariant: where :meth:`cannot_match` is TRUE, no value of the expression in any row of the block makes the
-    literal TRUE. Of rows where the expression is NULL it says nothing.
+    literal TRUE. Of rows where the expression is NULL it says nothing. Of the elements of an array
+    (:mod:`layoutopt.model.predicates.elements`) a row has many values, or none.
     """
 
     @property

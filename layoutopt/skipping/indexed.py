@@ -11,6 +11,7 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.predicates import And, Call, Const, Expr, InSet, Like, Node
 from layoutopt.skipping.block_statistics import BlockIndex, BlockStatistics
+from layoutopt.skipping.derived.elements import literals_of_elements
 from layoutopt.skipping.derived.pieces import follows_for
 from layoutopt.skipping.derived.texts import implied_beginning
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator, remembered
@@ -40,6 +41,9 @@ class IndexEvaluator:
         of_values = replace(node, null=False) if isinstance(node, InSet) else node
         for index in self._of(node.subject):
             proved |= index.cannot_match(of_values)
+        for of_elements in literals_of_elements(of_values):
+            for index in self._of(of_elements.subject):
+                proved |= index.cannot_match(of_elements)
         if isinstance(of_values, InSet):
             for index, following in self._following(of_values):
                 proved |= index.cannot_match(following)

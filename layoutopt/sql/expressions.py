@@ -100,6 +100,16 @@ def _array_contains(node: exp.Expr, context: Context) -> Subject:
     return Subject(nested.contains(array.expr, value, node.sql("spark")), "boolean")
 
 
+def _map_contains_key(node: exp.Expr, context: Context) -> Subject:
+    keys = exp.MapKeys(this=node.this.copy())
+    return _array_contains(exp.ArrayContains(this=keys, expression=node.args["key"].copy()), context)
+
+
+def _part_of_map(node: exp.Expr, of_map: exp.Expr, context: Context, values: bool = False) -> Subject:
+    found = nested.part_of_map(subject(of_map, context).expr, values, node.sql("spark"))
+    return Subject(found, found.type)
+
+
 def _cast(node: exp.Expr, context: Context) -> Subject:
     return cast_subject(subject(node.this, context), normal_type(spark_type(node.args["to"])), context)
 
@@ -124,6 +134,13 @@ def _argument(node: exp.Expr, kind: str, context: Context) -> Expr:
     if kind == "string" and given.type == "binary":
         raise Unusable("coercion", f"{node.sql('spark')} is binary, where functions of strings mean something else")
     return explicit_cast(cast_subject(given, kind, context))
+
+
+def _by_name(node: exp.Expr, context: Context) -> Subject:
+    name = node.name.casefold()
+    if name == "map_values" and name not in context.udfs and len(node.expressions) == 1:
+        return _part_of_map(node, node.expressions[0], context, values=True)
+    return _user_defined(node, context)
 
 
 def _user_defined(node: exp.Expr, context: Context) -> Subject:
@@ -224,8 +241,10 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _with_arguments(pieces.get_json_object)),
     exp.ArrayMax: _end_of_array("array_max"),
     exp.ArrayMin: _end_of_array("array_min"),
-    exp.Anonymous: _user_defined,
+    exp.Anonymous: _by_name,
     exp.Dot: _field,
     exp.Bracket: _element,
     exp.ArrayContains: _array_contains,
+    exp.MapContainsKey: _map_contains_key,
+    exp.MapKeys: lambda node, context: _part_of_map(node, node.this, context),
 }

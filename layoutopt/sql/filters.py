@@ -29,6 +29,7 @@ from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
 from layoutopt.sql.calls.arithmetic import whole_of_double
 from layoutopt.sql.calls.choices import Choice, choice_in
 from layoutopt.sql.calls.subjects import Context, Operand, Subject, cast_subject, explicit_cast
+from layoutopt.sql.elements import some_element, without_lambda
 from layoutopt.sql.expressions import operand
 from layoutopt.sql.implied import implied_conditions
 from layoutopt.sql.problems import Unusable, UnusableCondition
@@ -115,6 +116,9 @@ class FilterReader:
         choice = choice_in(condition, self._context, lambda node: operand(node, self._context))
         if choice is not None:
             return self._chosen(choice, truth)
+        plain = without_lambda(condition, truth)
+        if plain is not None:
+            return FilterReader(self._context, strict=True).node(plain, truth)
         if condition.args.get("negate") and not isinstance(condition.expression, exp.Any | exp.All):
             truth = not truth  # how sqlglot writes NOT LIKE
         if isinstance(condition, exp.Boolean):
@@ -342,25 +346,8 @@ def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
 
 def _exists(node: exp.Expr, truth: bool, context: Context) -> Node:
     if isinstance(node.expression, exp.Lambda):
-        return _exists_in_array(node, node.expression, truth, context)
+        return some_element(node, truth, context, lambda test, within: FilterReader(within, strict=True).node(test))
     raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
-
-
-def _exists_in_array(node: exp.Expr, test: exp.Lambda, truth: bool, context: Context) -> Node:
-    """``exists(array, x -> x > 5)``: by its largest element, or its smallest; an element that is equal is contained."""
-    body, names = test.this.unnest(), [each.name for each in test.expressions]
-    operator = _OPERATORS.get(type(body))
-    sides = [body.this, body.expression] if operator is not None else []
-    if operator is not None and isinstance(sides[1], exp.Identifier):
-        sides, operator = sides[::-1], _MIRRORED[operator]
-    is_element = [isinstance(side, exp.Identifier) and side.name == names[0] for side in sides]
-    if operator in (None, "<>") or is_element != [True, False] or len(names) != 1 or not (truth or operator == "="):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a plain comparison only")
-    if operator == "=":
-        return _boolean(exp.ArrayContains(this=node.this.copy(), expression=sides[1].copy()), truth, context)
-    end = (exp.ArrayMax if operator in (">", ">=") else exp.ArrayMin)(this=node.this.copy())
-    kinds = {sign: kind for kind, sign in _OPERATORS.items()}
-    return _comparison(kinds[str(operator)](this=end, expression=sides[1].copy()), True, context)
 
 
 def _boolean(node: exp.Expr, truth: bool, context: Context) -> Node:

@@ -1,4 +1,4 @@
-"""Parts of nested values in conditions: fields of structs, values of maps, elements of arrays.
+"""Parts of nested values in conditions: fields of structs, keys and values of maps, elements of arrays.
 
 Each is a call that fails on no row: ``get_field`` (of a struct and a field's name), ``try_element_at`` and ``get``,
 which give NULL where a map lacks the key or an array the place. Spark without ANSI mode gives NULL there too; in ANSI
@@ -7,12 +7,19 @@ mode it may fail, and then the condition is TRUE for no such row either.
 
 from __future__ import annotations
 
+from typing import Final
+
 from layoutopt.model.predicates import Call, Const, Expr
+from layoutopt.model.predicates.elements import keys_of, values_of
 from layoutopt.model.predicates.nodes import GET_FIELD
 from layoutopt.model.types import INTEGER_BITS, nested_parts
+from layoutopt.sql.calls.subjects import const
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant
 from layoutopt.sql.types.rules import is_integer
+
+_COMPARED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "float", "double"})
+"""Types of elements that are compared with constants of the very same type, beside texts and whole numbers."""
 
 
 def field_of(struct: Expr, name: str, text: str) -> Call:
@@ -56,7 +63,21 @@ def contains(array: Expr, value: TypedConstant, text: str) -> Call:
     kind, inner = _parts(array.type, text)
     if kind != "array":
         raise Unusable("unsupported-expression", f"{text} is asked of {array.type}, which is no array")
-    return Call("array_contains", (array, _constant(value, inner[0], text)), "boolean")
+    same_type = value.type == inner[0] and value.type in _COMPARED
+    return Call("array_contains", (array, const(value) if same_type else _constant(value, inner[0], text)), "boolean")
+
+
+def part_of_map(of_map: Expr, values: bool, text: str) -> Call:
+    """A map's keys or its values, as an array; NULL where it is NULL.
+
+    Raises:
+        Unusable: the expression is no map, or its keys or values do not compare byte by byte.
+    """
+    found = values_of(of_map) if values else keys_of(of_map)
+    if found is None:
+        raise Unusable("unsupported-expression", f"{text} is asked of {of_map.type}, which is no map")
+    comparable(nested_parts(found.type)[1][0], text)
+    return found
 
 
 def comparable(type: str, text: str) -> str:
@@ -84,7 +105,10 @@ def _constant(given: TypedConstant, type: str, text: str) -> Const:
         return Const(value, "string")
     if is_integer(type) and is_integer(given.type) and isinstance(value, int) and _fits(value, type):
         return Const(value, type)
-    raise Unusable("coercion", f"{text} compares {type} with {given.type}; only texts and whole numbers are followed")
+    raise Unusable(
+        "coercion",
+        f"{text} compares {type} with {given.type}; only texts, whole numbers and values of the very type are",
+    )
 
 
 def _fits(value: int, type: str) -> bool:

@@ -301,3 +301,27 @@ def types(tmp_path_factory: pytest.TempPathFactory) -> Table:
         write(folder / "rows" / f"{whole}.parquet", rows, 5, store_decimal_as_integer=whole)
     index(folder / "rows", folder / "indexes", [f"{name}:bloom" for name in rows.column_names])
     return opened(folder / "indexes")
+
+
+def test_elements_keys_and_values_of_others_files_skip(tmp_path: Path) -> None:
+    """Also where a file lacks the column, or came later."""
+    ids = list(range(60))
+    tags = [None if i % 7 == 0 else [f"w{i // 10}", None, f"x{i}"] for i in ids]
+    maps = [[(f"k{i // 20}", i)] for i in ids]
+    rows = pa.table({"id": ids, "tags": tags, "m": pa.array(maps, pa.map_(pa.string(), pa.int32()))})
+    write(tmp_path / "t" / "a.parquet", rows)
+    write(tmp_path / "t" / "b.parquet", rows.drop_columns(["tags"]))
+    index(tmp_path / "t", tmp_path / "i", ("tags:value-list", "map_keys(m):bloom"))
+    for text, wanted, groups in [
+        ("array_contains(tags, 'w3')", [i for i in ids if i // 10 == 3 and i % 7], 1),
+        ("exists(tags, x -> x IN ('x8', 'x52'))", [8, 52], 2),
+        ("array_contains(tags, 'never')", [], 0),
+        ("map_contains_key(m, 'k2')", sorted(2 * ids[40:]), 4),
+    ]:
+        table = opened(tmp_path / "i")
+        assert table.sql(f"SELECT id FROM t WHERE {text} ORDER BY id")["id"].to_pylist() == wanted, text
+        assert blocks_read(table, f"SELECT id FROM t WHERE {text}") == (12, groups), text
+    write(tmp_path / "t" / "c.parquet", rows)
+    table = opened(tmp_path / "i")
+    assert table.sql("SELECT id FROM t WHERE array_contains(tags, 'x8')")["id"].to_pylist() == [8, 8]
+    assert blocks_read(table, "SELECT id FROM t WHERE array_contains(tags, 'x8')") == (18, 7)

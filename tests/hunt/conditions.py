@@ -199,9 +199,16 @@ class Conditions:
                 f"get({c}, 0) = 5",
                 f"{c} = array(5)",
                 f"exists({c}, v -> v > 1)",
+                f"exists({c}, v -> v BETWEEN 2 AND 5)",
+                f"arrays_overlap({c}, array(5, 7))",
             ]
         if family == "map<string,int>":
-            return [f"{c}['a'] = 1", f"size({c}) = 0", f"map_contains_key({c}, 'b')"]
+            return [
+                f"{c}['a'] = 1",
+                f"size({c}) = 0",
+                f"map_contains_key({c}, 'b')",
+                f"exists(map_values({c}), v -> v > 1)",
+            ]
         return [f"length({c}) > 1", f"hex({c}) LIKE 'F%'"]
 
 

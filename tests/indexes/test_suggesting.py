@@ -10,7 +10,8 @@ from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 
 SCHEMA = Schema((Column("user", "string"), Column("path", "string"), Column("n", "int"), Column("kind", "string"),
-                 Column("lat", "double"), Column("lon", "decimal(9,6)"), Column("price", "decimal(9,2)")))  # fmt: skip
+                 Column("lat", "double"), Column("lon", "decimal(9,6)"), Column("price", "decimal(9,2)"),
+                 Column("tags", "array<string>"), Column("m", "map<string,int>")))  # fmt: skip
 
 
 def suggested(conditions: list[str], features: FeatureSet | None = None) -> list[tuple[str, float]]:
@@ -55,6 +56,22 @@ def test_distances_pieces_places_and_what_is_computed_ask_for_types_of_their_own
     assert suggested([f"lat BETWEEN {i} AND {i + 1} AND price > {i}" for i in range(8)]) == []
     assert suggested([f"price * n > {i}" for i in range(8)], FeatureSet(()))[0][0].endswith(":gap-list")
     assert suggested([f"n % 7 > {i}" for i in range(8)]) == []
+
+
+def test_elements_of_arrays_and_keys_of_maps_ask_for_indexes_of_them() -> None:
+    """Also where one condition is about several elements, which are of one array."""
+    either = [f"array_contains(tags, 't{i}') OR array_contains(tags, 'u{i}')" for i in range(8)]
+    assert suggested(either, FeatureSet(())) == [("tags:bloom", 8.0)]
+    assert suggested([f"exists(tags, x -> x IN ('t{i}', 'u{i}'))" for i in range(8)], FeatureSet(())) == [
+        ("tags:bloom", 8.0)
+    ]
+    assert suggested([f"NOT array_contains(tags, 't{i}')" for i in range(8)], FeatureSet(())) == []
+    assert suggested([f"array_contains(tags, 't{i}') OR user = '{i}'" for i in range(8)], FeatureSet(())) == []
+    look_ups = dict(suggested([f"m['k{i}'] > {i}" for i in range(8)], FeatureSet(())))
+    assert look_ups == {"map_keys(m):bloom": 8.0}
+    assert suggested([f"exists(map_values(m), v -> v > {i})" for i in range(8)], FeatureSet(())) == [
+        ("map_values(m):gap-list", 8.0)
+    ]
 
 
 def test_what_is_asked_is_told() -> None:

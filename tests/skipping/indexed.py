@@ -12,10 +12,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.indexes.expressions import point_of
+from layoutopt.indexes.asking import indexes_asked
+from layoutopt.indexes.expressions import is_worth_indexing, point_of
+from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import BlockColumn, suits
 from layoutopt.indexes.registry import find_index
 from layoutopt.indexes.stored import StoredIndex
+from layoutopt.model.arrays import Ints
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col, Expr, InSet, Like, Node
 from layoutopt.model.schema import Column, Schema
@@ -37,8 +40,16 @@ EXPRESSIONS: Final = {
         "regexp_extract(s, '^([ab]+)c', 1)",
     ],
     "exists": ["exists(xs, x -> x > {c})", "exists(xs, x -> x <= {c})", "exists(xs, x -> x >= {c})"],
+    "element": [
+        "array_contains(xs, {c})", "exists(xs, x -> x = {c})", "exists(xs, x -> x IN ({c}, 9))", "xs[1] = {c}",
+        "arrays_overlap(xs, array({c}, {d}))", "array_contains(map_values(m), {c})", "map_contains_key(m, '{k}')",
+        "array_contains(map_keys(m), '{k}') AND array_contains(xs, {c})", "exists(xs, x -> x BETWEEN {c} AND {d})",
+        "exists(map_keys(m), k -> k LIKE '{k}_%' OR k LIKE '%{k}')", "exists(xs, x -> x <> {c} AND x < {d})",
+    ],
     "box": ["a BETWEEN {c} AND {d} AND x BETWEEN {e} AND {f}", "a > {c} AND x < {e}", "a = {c} AND x >= {e}"],
 }  # fmt: skip
+_OF_ELEMENTS: Final = ("xs:bloom", "map_keys(m):bloom", "map_values(m):bloom")
+ELEMENTS: Final = tuple(spec.subject for spec in indexes_asked(_OF_ELEMENTS, NESTED))
 BOX: Final = point_of([Col("a", "int"), Col("x", "double")])
 _KINDS: Final = (
     "value-list", "bloom", "hybrid", "gap-list", "prefix", "suffix", "ngrams", "metric-distance", "formatted"
@@ -80,7 +91,7 @@ def indexed_conditions(count: int, seed: int) -> Iterator[tuple[str, Node]]:
 def _condition(rng: random.Random) -> str:
     kind = rng.choice(list(EXPRESSIONS))
     c, e = rng.choice([-150, -3, 0, 1, 2, 5, 40, 99]), rng.choice([-99.5, -0.5, 0.0, 7.25])
-    text = rng.choice(EXPRESSIONS[kind]).format(c=c, d=c + 20, e=f"{e}D", f=f"{e + 30}D")
+    text = rng.choice(EXPRESSIONS[kind]).format(c=c, d=c + 20, e=f"{e}D", f=f"{e + 30}D", k=rng.choice("abz"))
     if kind == "int":
         text += rng.choice([" = {}", " = {}", " <> {}", " IN ({}, 9)", " < {}", " >= {}", " IS NULL"]).format(c)
     if kind == "string":
@@ -91,7 +102,14 @@ def _condition(rng: random.Random) -> str:
         ]).format(value)  # fmt: skip
     if rng.random() < 0.15:
         text = f"({text}) OR a = {c}"
-    return f"NOT ({text})" if rng.random() < 0.1 and kind != "exists" else text
+    return f"NOT ({text})" if rng.random() < 0.1 and kind != "exists" and "->" not in text else text
+
+
+def _of_elements(subject: Expr, kind: str, rows: pa.Table, offsets: Ints) -> BlockIndex:
+    """An index of elements, measured as a load does it."""
+    spec = IndexSpec(subject, kind)
+    stored = measure_indexes([spec], rows, offsets).field(0)
+    return StoredIndex(spec, find_index(kind), len(offsets) - 1, lambda: stored)
 
 
 def with_indexes(
@@ -102,7 +120,8 @@ def with_indexes(
     blocks: Sequence[np.ndarray[Any, Any]],
     kinds: int = 3,
 ) -> BlockStatistics:
-    """The statistics with some types of indexes of each expression that conditions are about, and of two columns."""
+    """The statistics with some types of indexes of each expression that conditions are about, all of elements, and of
+    two columns."""
     rng, offsets = random.Random(len(asked)), np.cumsum([0, *map(len, blocks)])
     places = pa.array(np.concatenate(blocks))
     found: dict[Expr, list[BlockIndex]] = defaultdict(list)
@@ -116,11 +135,15 @@ def with_indexes(
     literals = [literal for node in asked for literal in parts_of(node) if isinstance(literal, InSet | Like)]
     subjects = dict.fromkeys(literal.subject for literal in literals)
     subjects |= {Col("s", "string"): None}  # levenshtein is asked of its own
-    for subject in subjects:
+    for subject in filter(is_worth_indexing, subjects):
         column = table["s"] if subject == Col("s", "string") else values[subject].column
         fitting = [kind for kind in _KINDS if suits(find_index(kind), subject)]
         for kind in fitting if subject == Col("s", "string") else rng.sample(fitting, min(kinds, len(fitting))):
             measure(subject, column, kind)
+    for subject in ELEMENTS:
+        for kind in _KINDS:
+            if suits(find_index(kind), subject):
+                found[subject].append(_of_elements(subject, kind, table.take(places), offsets))
     points = pa.StructArray.from_arrays([table["a"].combine_chunks(), table["x"].combine_chunks()], names=["c0", "c1"])
     measure(BOX, pa.chunked_array([points]), "geo-box")
     return replace(statistics, indexes=found)

@@ -45,6 +45,7 @@ INDEXED = (
     "last_part(name):bloom",
     "split_part(name, '-', 2):formatted",
     "regexp_extract(name, '([0-9]+)$', 1):bloom",
+    "lists['a']:value-list",
 )
 ASKED = (
     "code % 97 = 13",
@@ -55,6 +56,7 @@ ASKED = (
     "last_part(name) = '1501'",
     "split_part(name, '-', 2) IN ('150', '1501')",
     "regexp_extract(name, '([0-9]+)$', 1) = '1501'",
+    "array_contains(lists['a'], 13)",
     "NOT code % 97 <> 39 AND hour(ts) IS NOT NULL",
 )
 
@@ -80,6 +82,7 @@ def rows(session: SparkSession, first: int = 0, count: int = ROWS) -> DataFrame:
         "timestamp'2024-01-01 00:30:00' + make_dt_interval(cast(id % 50 AS int), cast(id div 100 AS int)) AS ts",
         "if(id % 13 = 0, NULL, concat(cast(id % 2 AS string), 'x-', cast(id AS string))) AS name",
         "if(id % 7 = 0, NULL, map('k', if(id % 5 = 0, NULL, cast(id AS int)))) AS m",
+        "if(id % 17 = 0, NULL, map('a', array(cast(id div 50 + 97 * (id % 50) AS int), NULL))) AS lists",
     )
 
 

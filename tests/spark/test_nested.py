@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 ROWS = 800
 TYPE = """
     id int, st struct<a: int, deep: struct<word: string, d: double>>, m map<string, int>, arr array<int>,
-    words array<string>, byid map<int, struct<a: string>>
+    words array<string>, byid map<int, struct<a: string>>, xd array<double>
 """
 CONDITIONS = [
     "st.a = 3", "st.a <> 3", "NOT st.a > 3", "st.a IS NULL", "st.deep.word LIKE 'w1%'", "st['deep'].d > 0.5",
@@ -38,7 +38,18 @@ CONDITIONS = [
     "m['k'] <> 4 OR st.a < 2",
     "array_contains(arr, 3)", "NOT array_contains(arr, 3)", "array_contains(words, 'w2')", "byid[1].a = 'x1'",
     "byid[1].a IS NOT NULL", "element_at(m, 'k') IN (1, 2)", "try_element_at(arr, 2) = 4",
+    "arrays_overlap(arr, array(3, 7))", "NOT arrays_overlap(arr, array(3, 7))", "exists(words, x -> x IN ('w1', 'w2'))",
+    "NOT exists(arr, x -> x IN (3, 7))", "map_contains_key(m, 'k')", "NOT map_contains_key(m, 'k')",
+    "array_contains(map_values(m), 4)", "NOT array_contains(map_values(m), 3)", "exists(map_values(m), v -> 6 < v)",
+    "exists(words, x -> x LIKE '%1')", "exists(words, x -> x LIKE 'w1%' OR x LIKE '%w_2' OR x = 'w7')",
+    "exists(map_keys(m), k -> k LIKE 'z%')", "exists(arr, x -> x BETWEEN 9 AND 10)",
+    "array_contains(xd, 0.0D)", "exists(xd, x -> x = -0.0D)", "NOT array_contains(xd, 0.25D)",
+    "arrays_overlap(array(-1D, 0.25D), xd)",
 ]  # fmt: skip
+
+OF_ELEMENTS = ("arr:value-list", "words:bloom", "map_keys(m):value-list", "map_values(m):gap-list", "xd:hybrid")
+UNSEEN = ["array_contains(arr, 77)", "exists(words, x -> x = 'none')", "m['none'] = 1", "m['k'] = 77",
+          "arrays_overlap(words, array('no', 'none'))", "array_contains(xd, 77D)"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +61,9 @@ def rows(spark: SparkSession) -> DataFrame:
         struct = None if i % 17 == 0 else (None if i % 5 == 0 else i // 40, deep)
         held = None if i % 19 == 0 else {"k": None if i % 6 == 0 else i % 9, "z": 1} if i % 3 else {}
         numbers = None if i % 23 == 0 else [None, i % 11] if i % 2 else [i % 5, 4]
-        return i, struct, held, numbers, [f"w{i % 8}"] if i % 9 else None, {i % 3: (f"x{i % 4}",)} if i % 2 else {}
+        words, of_id = [f"w{i % 8}"] if i % 9 else None, {i % 3: (f"x{i % 4}",)} if i % 2 else {}
+        doubles = [[float("nan")], [-0.0, None], [0.25, 0.0], [], None, [float("inf")]][i % 6]
+        return i, struct, held, numbers, words, of_id, doubles
 
     return spark.createDataFrame([row(i) for i in range(ROWS)], TYPE).coalesce(1)
 
@@ -65,7 +78,8 @@ def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
     counted = rows.select(*differing, *matching).first()
     assert counted is not None
     assert list(counted[: len(pairs)]) == [0] * len(pairs)
-    assert all(0 < n < ROWS for n in counted[len(pairs) :])
+    matches = dict(zip(CONDITIONS, counted[len(pairs) :], strict=True))
+    assert not {text: n for text, n in matches.items() if not 0 < n < ROWS}
 
 
 def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
@@ -76,7 +90,8 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
     document = FeaturesDocument("t", schema, features, found.queries)
     assert any("array_contains" in to_sql(feature.node) for feature in features)
     plan = plan_of(document, block_rows=50)
-    indexes = indexes_asked(("st.a:gap-list", "st.deep.word:value-list", "lower(st.deep.word):bloom"), document.schema)
+    asked = ("st.a:gap-list", "st.deep.word:value-list", "lower(st.deep.word):bloom", *OF_ELEMENTS)
+    indexes = indexes_asked(asked, document.schema)
     load(spark, rows, str(tmp_path / "t"), replace(plan, indexes=indexes))
     table = layoutopt.open_table(str(tmp_path / "t"))
     checked = verify(table)
@@ -86,8 +101,12 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
     register(session, "t", str(tmp_path / "t"))
     enable(session)
     rows.createOrReplaceTempView("nested_rows")
-    by = {"features": 0, "index": 0}
+    by, blocks = {"features": 0, "index": 0}, -(-ROWS // 50)
     try:
+        for text in UNSEEN:
+            assert session.sql(f"SELECT id FROM t WHERE {text}").collect() == []
+            (scan,) = last_scans(session)
+            assert scan.skipped_by["index"].blocks >= blocks - 1, text
         for text in [*CONDITIONS[::3], "st.a = 11", "st.a BETWEEN 300 AND 400", "lower(st.deep.word) = 'zzz'"]:
             answer = session.sql(f"SELECT id FROM t WHERE {text}").collect()
             wanted = spark.sql(f"SELECT id FROM nested_rows WHERE {text}").collect()

@@ -38,6 +38,28 @@ def scan(condition: str, select: str = "SELECT a FROM t") -> TableScan:
         ("element_at(arr, -1) = 5", "try_element_at(arr, -1) = 5", None),
         ("array_contains(words, 'it''s')", "array_contains(words, 'it''s')", None),
         ("NOT array_contains(arr, 5)", "NOT array_contains(arr, 5)", None),
+        ("map_contains_key(m, 'k')", "array_contains(map_keys(m), 'k')", "array_contains(map_keys(`m`), 'k')"),
+        ("NOT map_contains_key(byid, 7)", "NOT array_contains(map_keys(byid), 7)", None),
+        ("array_contains(map_values(m), 3)", "array_contains(map_values(m), 3)", None),
+        ("exists(map_values(st.m), v -> 3 < v)", "array_max(map_values(st.m)) >= 4", None),
+        ("map_values(m)[0] = 1", "get(map_values(m), 0) = 1", None),
+        ("map_keys(m) IS NULL", "map_keys(m) IS NULL", None),
+        ("exists(arr, x -> x IN (5))", "array_contains(arr, 5)", None),
+        (
+            "exists(words, x -> x LIKE '%a_b')",
+            "exists(words, x -> x LIKE '%a_b')",
+            "exists(`words`, x -> `x` LIKE '%a_b')",
+        ),
+        ("exists(words, word -> startswith(word, 'a'))", "exists(words, x -> x LIKE 'a%')", None),
+        (
+            "exists(arr, x -> x > 3 AND x < 9)",
+            "exists(arr, x -> x BETWEEN 4 AND 8)",
+            "exists(`arr`, x -> `x` BETWEEN 4 AND 8)",
+        ),
+        ("exists(arr, x -> x <> 3)", "array_max(arr) >= 4 OR array_min(arr) <= 2", None),
+        ("exists(arr, x -> x = 3 OR x < 0)", "array_contains(arr, 3) OR array_min(arr) <= -1", None),
+        ("arrays_overlap(words, array('b', 'a'))", "array_contains(words, 'a') OR array_contains(words, 'b')", None),
+        ("NOT arrays_overlap(array(5), arr)", "NOT array_contains(arr, 5)", None),
     ],
 )
 def test_parts_are_calls_that_fail_on_no_row(condition: str, shown: str, text: str | None) -> None:
@@ -53,6 +75,14 @@ def test_parts_are_calls_that_fail_on_no_row(condition: str, shown: str, text: s
         "st.none = 1", "st.code = 'abc'", "st.a2 = 1", "m[3] = 1", "byid['x'].a = 'y'", "arr['x'] = 1", "a.b = 1",
         "element_at(arr, 0) = 1", "array_contains(a, 1)", "array_contains(words, 1)", "array_contains(arr, 3000000000)",
         "array_contains(arr, a)", "m[words[0]] = 1", "st = st", "st.b = st.b", "array_contains(arr, NULL)",
+        "map_keys(arr) IS NULL", "map_contains_key(m, 1)", "map_contains_key(m, words[0])", "map_values(m, m) IS NULL",
+        "arrays_overlap(arr, arr)", "arrays_overlap(arr, array(a))", "arrays_overlap(arr, array(1, NULL))",
+        "arrays_overlap(array(1), array(2))", "exists(arr, x -> x IS NULL)", "exists(arr, x -> x % 2 = 1)",
+        "exists(words, x -> x LIKE 'a%' AND x LIKE '%b')", "NOT exists(words, x -> x LIKE 'a%')",
+        "exists(arr, x -> x > 1 AND x < a)", "exists(arr, x -> x > 1 AND st.a < 3)", "exists(a, x -> x LIKE 'b')",
+        "exists(words, x -> x LIKE words[0])", "exists(arr, x -> true)", "exists(words, x -> lower(x) = 'a')",
+        "exists(arr, (x, i) -> x IN (1))", "NOT exists(arr, x -> x > 1)", "exists(arr, x -> x > x)",
+        "exists(words, x -> x IN (SELECT 'a'))", "array_contains(arr, 1.5)", "exists(arr, x -> x IN ('a', 1))",
     ],
 )  # fmt: skip
 def test_what_has_no_exact_meaning_is_left_out(condition: str) -> None:

@@ -37,8 +37,9 @@ def of(name: str, kind: str) -> IndexSpec:
 def test_filters_are_of_what_indexes_for_equality_are_of() -> None:
     field = Call(GET_FIELD, (Col("st", KINDS["st"]), Const("a", "string")), "int")
     lower = Call("lower", (Col("user", "string"),), "string")
+    elements = Call("elements", (Col("user", "array<string>"),), "string")
     indexes = (of("user", "bloom"), of("n", "gap-list"), of("flag", "value-list"), IndexSpec(field, "hybrid"),
-               IndexSpec(lower, "bloom"))  # fmt: skip
+               IndexSpec(lower, "bloom"), IndexSpec(elements, "bloom"))  # fmt: skip
     options = parquet_index_options(plan(*indexes), ROWS, np.array([0, 70, 100]))
     assert set(options) == {"bloom_filter_options"}
     assert set(options["bloom_filter_options"]) == {"user", "st.a"}

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 
 from layoutopt.model.predicates.cnf import Filter
+from layoutopt.model.predicates.elements import EXISTS_LIKE, EXISTS_WITHIN, met_by_some
 from layoutopt.model.predicates.nodes import (
     GET_FIELD,
     And,
@@ -145,6 +146,11 @@ def _expression(x: Expr, style: _Style) -> str:
         return style.constant(x.value, x.type)
     if x.fn == GET_FIELD:
         return style.field(_expression(x.args[0], style), str(cast(Const, x.args[1]).value))
+    test = (
+        met_by_some(x, Col("x", x.args[1].type)) if x.fn in (EXISTS_LIKE, EXISTS_WITHIN) and len(x.args) > 1 else None
+    )
+    if test is not None:
+        return f"exists({_expression(x.args[0], style)}, x -> {_text(test, style)})"
     arguments = ", ".join(_expression(argument, style) for argument in x.args)
     return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{style.function(x.fn)}({arguments})"
 

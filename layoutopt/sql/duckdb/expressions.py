@@ -17,7 +17,7 @@ from sqlglot import exp
 from layoutopt.errors import QueryError
 from layoutopt.model.types import decimal_digits
 from layoutopt.model.udf import Udfs
-from layoutopt.sql.duckdb import types
+from layoutopt.sql.duckdb import arrays, types
 from layoutopt.sql.duckdb.functions import PortableFunction, portable_function
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import rules
@@ -72,8 +72,8 @@ class ExpressionTyper(ABC):
             exp.Year: self._date_part, exp.Month: self._date_part, exp.Day: self._date_part,
             exp.Quarter: self._date_part, exp.Substring: self._substring, exp.DPipe: self._concatenation,
             exp.Count: self._count, exp.Sum: self._sum, exp.Avg: self._average, exp.Min: self._extreme,
-            exp.Max: self._extreme, exp.Exists: lambda _: "boolean", exp.Subquery: self._subquery,
-            exp.Anonymous: self._user_defined,
+            exp.Max: self._extreme, exp.Exists: self._exists, exp.Subquery: self._subquery,
+            exp.Anonymous: self._by_name, exp.MapKeys: self._map_keys, exp.ArrayContains: self._contains,
         }  # fmt: skip
 
     def type_of(self, node: exp.Expr) -> str:
@@ -298,6 +298,32 @@ class ExpressionTyper(ABC):
         if node.expressions:
             return None
         return self._expect(node.this, types.is_portable)
+
+    def _contains(self, node: exp.Expr) -> str | None:
+        """Elements are compared with constants of just their type."""
+        of, text = arrays.element_type(self.type_of(node.this)), _number_text(node.expression)
+        is_text = isinstance(node.expression, exp.Literal) and node.expression.is_string
+        known = is_text if of == "string" else of is not None and text is not None and arrays.fits(text, of)
+        return "boolean" if known else None
+
+    def _exists(self, node: exp.Expr) -> str | None:
+        if not isinstance(node.expression, exp.Lambda):
+            return "boolean"  # of a subquery
+        compared = arrays.compared_end(node)
+        return (
+            None
+            if compared is None
+            else self._contains(exp.ArrayContains(this=node.this, expression=compared.expression))
+        )
+
+    def _map_keys(self, node: exp.Expr) -> str | None:
+        return arrays.part_of_map("map_keys", self.type_of(node.this))
+
+    def _by_name(self, node: exp.Expr) -> str | None:
+        name = node.name.casefold()
+        if name == "map_values" and name not in self._udfs and len(node.expressions) == 1:
+            return arrays.part_of_map(name, self.type_of(node.expressions[0]))
+        return self._user_defined(node)
 
     def _user_defined(self, node: exp.Expr) -> str | None:
         known = self.functions.get(node.name)

@@ -24,6 +24,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import Spark4, parse_statement
 from layoutopt.sql.duckdb import types
+from layoutopt.sql.duckdb.arrays import with_duckdb_arrays, with_plain_arrays
 from layoutopt.sql.duckdb.expressions import refuse, short
 from layoutopt.sql.duckdb.functions import PortableFunction
 from layoutopt.sql.duckdb.typer import MERGED, Typer
@@ -71,6 +72,7 @@ def portable_sql(
     selected = _selected_names(written)
     spelled = _spelled(written, tables.values())
     name_plainly(written)
+    with_plain_arrays(written, udfs)
     tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
     tree = _qualified(written, sql, tables)
     typer = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone, udfs)
@@ -83,6 +85,7 @@ def portable_sql(
     _replace_tables(tree, {name.lower() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     is_flat = sum(1 for _ in tree.find_all(exp.Query)) == 1
+    tree = with_duckdb_arrays(tree)
     return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()))
 
 

@@ -11,6 +11,8 @@ import pytest
 from layoutopt.config.reading import make_settings
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
+from layoutopt.model.predicates import Call, Col, Const, InSet
+from layoutopt.model.values import ValueSet
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.indexes import plan_with_indexes
 from tests.spark.tables import document, is_value
@@ -31,7 +33,7 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     numbers = spark.range(6000, numPartitions=2)
     numbers.selectExpr(
         "cast(id as int) AS id", "cast(id / 1500 as int) AS day", "cast(id % 5 as int) AS kind",
-        "sha1(cast(id AS string)) AS text",
+        "sha1(cast(id AS string)) AS text", "array('common', left(sha1(cast(id AS string)), 8), NULL) AS words",
     ).write.parquet(str(path))  # fmt: skip
     return path
 
@@ -54,6 +56,16 @@ def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source:
     assert plan.predicted["index_saves"] > 0.5
     assert planned(spark, source, log, index_budget="0.01%").indexes == ()
     assert planned(spark, source, log).indexes == ()
+
+
+def test_elements_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
+    schema = schema_of(spark.read.parquet(str(source)))
+    words = Col("words", "array<string>")
+    looked_up = [Const(sha1(b"%d" % i).hexdigest()[:8], "string") for i in range(3, 6000, 147)]
+    holds = [InSet(Call("array_contains", (words, word), "boolean"), ValueSet.point(1)) for word in looked_up]
+    plan = planned(spark, source, document(schema, holds), index_budget="30%")
+    assert {str(index).split(":")[0] for index in plan.indexes} == {"words"}
+    assert plan.predicted["index_saves"] > 0.5
 
 
 def test_what_the_log_foresaw_needs_none(spark: SparkSession, source: Path) -> None:
