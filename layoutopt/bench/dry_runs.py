@@ -107,6 +107,7 @@ def _blocks(plan: Plan, n: int, seed: int) -> pa.Table:
         "bytes": [10_000 * len(plan.schema.columns)] * n,
         "words": words.tolist(),
         "footer": [None] * n,
+        "start": [None] * n,
     }
     schema = block_schema(plan.schema, words.shape[1])
     arrays = [

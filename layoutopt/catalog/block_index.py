@@ -24,6 +24,8 @@ INDEXES = "indexes"
 _MOST_EXPANSION = 256
 _FREE_BYTES = 64 * 2**20
 _LONGEST_TEXT = 8 * 1024
+_LATER = {"footer": pa.string(), "start": pa.int64()}
+"""Columns that tables of older versions lack."""
 
 
 def block_schema(schema: Schema, n_words: int) -> pa.Schema:
@@ -31,7 +33,8 @@ def block_schema(schema: Schema, n_words: int) -> pa.Schema:
 
     ``words`` holds the union vector's bit patterns as ``n_words`` int64; ``stats`` has one child ``c<i>`` for the i-th
     column of ``schema``, null where the block does not hold that column. ``footer`` is the digest of the file's
-    footer, null where unknown.
+    footer, null where unknown. ``start`` is where the block's column chunks begin in its file if they follow each other
+    in the order of the file's columns; null where unknown.
     """
     return pa.schema(
         [
@@ -48,6 +51,7 @@ def block_schema(schema: Schema, n_words: int) -> pa.Schema:
             pa.field("words", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
             pa.field("stats", statistics_type(schema), nullable=False),
             pa.field("footer", pa.string()),
+            pa.field("start", pa.int64()),
         ],
         metadata={"layoutopt.words": str(n_words)},
     )
@@ -91,13 +95,14 @@ def plain_texts(table: pa.Table, where: str) -> pa.Table:
 def checked_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
 
-    Older tables have no ``footer``: it is null then.
+    Older tables have no ``footer`` and no ``start``: they are null then.
 
     Raises:
         CatalogError: a column is missing, of another type, or has impossible values.
     """
-    if "footer" not in table.column_names:
-        table = table.append_column("footer", pa.nulls(table.num_rows, pa.string()))
+    for name, type in _LATER.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, type))
     wanted = [field for field in block_schema(plan.schema, words_for(len(plan.features))) if field.name != "stats"]
     for field in wanted:
         if field.name not in table.column_names:
@@ -122,7 +127,8 @@ def _check_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> None:
     if field.name == "words" and pc.list_flatten(column).null_count:
         raise damaged(where, "a union vector has a null word")
     lowest = {"rows": 1, "block": None}.get(field.name, 0)
-    if pa.types.is_integer(field.type) and lowest is not None and len(column) and pc.min(column).as_py() < lowest:
+    known = len(column) - column.null_count
+    if pa.types.is_integer(field.type) and lowest is not None and known and pc.min(column).as_py() < lowest:
         raise damaged(where, f"its column {field.name} has the value {pc.min(column).as_py()}")
 
 

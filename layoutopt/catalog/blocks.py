@@ -28,7 +28,9 @@ from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.coded_lists import plain_lists
 from layoutopt.catalog.storage.index_files import IndexFile, named_indexes
+from layoutopt.catalog.storage.trimmed_footers import ChunkSizes
 from layoutopt.model.arrays import Bits, Ints, Words
+from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
@@ -204,6 +206,29 @@ class BlockTable:
         """The digest of each of ``files``' footer, None where it is unknown."""
         first = np.unique(self.file, return_index=True)[1]
         return tuple(self.block_index["footer"].take(pa.array(first)).to_pylist())
+
+    @cached_property
+    def row_groups_of(self) -> Ints:
+        """How many blocks each of ``files`` has, int64[files]."""
+        return np.bincount(self.file, minlength=len(self.files))
+
+    def chunk_sizes(self, chosen: Ints) -> ChunkSizes | None:
+        """The sizes of all column chunks of some blocks (indices) of one file; None where they are not known."""
+        starts = self._starts[chosen]
+        sizes = {
+            name: self.column_bytes(name)[chosen] for name in self.schema.names if self.has_column(name)[chosen[0]]
+        }
+        if not len(starts) or (starts < 0).any() or any((of <= 0).any() for of in sizes.values()):
+            return None
+        if (of_tids := self.tid_bytes[chosen]).any():
+            sizes[TID] = of_tids
+        sizes[BLOCK] = self.bytes[chosen] - np.sum(list(sizes.values()), axis=0)
+        return ChunkSizes(starts, sizes)
+
+    @cached_property
+    def _starts(self) -> Ints:
+        """Where each block's column chunks begin in its file, int64[n]; -1 where unknown."""
+        return np.asarray(one_chunk(self.block_index["start"].fill_null(-1)), dtype=np.int64)
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ def blocks_of(footer: Footer, schema: Schema, types: ArrowTypes, *, believed: bo
         "bytes": [sum(group.column(i).total_compressed_size for i in range(group.num_columns)) for group in groups],
         "words": [[_ALL_BITS]] * n,
         "footer": [footer.digest] * n,
+        "start": [None] * n,
     }
     arrays = {name: pa.array(held, form.field(name).type) for name, held in values.items()}
     if not n:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import coded_columns, footer_digest, metadata_of
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
+from layoutopt.catalog.storage.trimmed_footers import UnknownFooterError, template_of
 from layoutopt.catalog.storage.windows import Window, made_ahead, windows_of
 from layoutopt.errors import DataFileError
 from layoutopt.foreign.source_files import SourceFiles
@@ -125,7 +126,7 @@ def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection
     """
     coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
     for read in reads:
-        if not coded or files.local_root is None or read.footer is None:
+        if not coded or files.local_root is None or read.footer is None or read.chunks is not None:
             return frozenset()
         try:
             metadata = _metadata(files, read.path, read.footer, remember=True)
@@ -169,9 +170,35 @@ def _fetched_batches(
 def _local_batches(
     files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
+    trimmed = _trimmed_footer(files, read, names)
+    if trimmed is not None:
+        source = files.open_input(read.path)
+        with pq.ParquetFile(source, metadata=trimmed, page_checksum_verification=True) as parquet:
+            yield from parquet.iter_batches(batch_rows)
+        return
     with open_parquet(files, read.path, read.footer, remember=True, coded=lambda _: list(coded)) as parquet:
         check_row_groups(parquet.metadata, read)
         yield from parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names))
+
+
+def _trimmed_footer(files: TableFiles, read: FileRead, names: Sequence[str]) -> pq.FileMetaData | None:
+    """A footer of the chunks that are read alone, made without decoding the file's; None where that is decoded.
+
+    Raises:
+        DataFileError: the file's footer is not the one that was written.
+    """
+    if read.chunks is None or read.footer is None or files.decryption(read.path) is not None:
+        return None
+    try:
+        template = files.templates.get((read.path, read.footer))
+        if template is None:
+            template = template_of(_checked_footer(files, read.path, read.footer))
+            files.templates.put((read.path, read.footer), template, size=1)
+        return template.footer(names, read.chunks, read.rows)
+    except UnknownFooterError:
+        return None
+    except FileNotFoundError as error:
+        raise missing(read.path) from error
 
 
 def _checked(read: FileRead, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

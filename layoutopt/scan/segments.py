@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.deletes import places_in
+from layoutopt.catalog.storage.trimmed_footers import ChunkSizes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.scan.prune import PrunedPlan
+
+_MANY_CHUNKS: Final = 4_000
+"""Whose footer takes some milliseconds to decode."""
+_FEW: Final = 4
+"""A part of the chunks so small is told by itself."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +26,8 @@ class FileRead:
     """The row groups of one file to read, ascending, with the rows that the catalog says each holds.
 
     ``footer`` is the digest of the file's footer, None where the catalog has none. ``deleted`` has of each row group
-    the places of its deleted rows, a bitmap, None where none is; it is empty where no row group has any.
+    the places of its deleted rows, a bitmap, None where none is; it is empty where no row group has any. ``chunks`` are
+    the sizes of the row groups' column chunks where they, and not the file's footer, tell readers where these are.
     """
 
     path: str
@@ -28,6 +35,7 @@ class FileRead:
     rows: tuple[int, ...]
     footer: str | None = None
     deleted: tuple[bytes | None, ...] = ()
+    chunks: ChunkSizes | None = field(default=None, compare=False)
 
     @cached_property
     def places(self) -> tuple[Ints, ...]:
@@ -56,7 +64,9 @@ class FileRead:
     def only(self, kept: Sequence[int]) -> FileRead:
         """The same of some of the row groups, by their places here."""
         groups, rows = (tuple(values[i] for i in kept) for values in (self.row_groups, self.rows))
-        return replace(self, row_groups=groups, rows=rows, deleted=tuple(self.deleted[i] for i in kept if self.deleted))
+        deleted = tuple(self.deleted[i] for i in kept if self.deleted)
+        chunks = None if self.chunks is None else self.chunks.only(kept)
+        return replace(self, row_groups=groups, rows=rows, deleted=deleted, chunks=chunks)
 
 
 @dataclass(frozen=True)
@@ -99,21 +109,38 @@ def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
 def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
     blocks, choice = pruned.source.blocks, pruned.choice[index]
     mine = members[blocks.layout[members] == choice.layout]
-    return LayoutRead(choice.layout, choice.columns, file_reads(blocks, mine))
+    stored = len(pruned.source.plan.scheme.layouts[choice.layout].columns)
+    return LayoutRead(choice.layout, choice.columns, file_reads(blocks, mine, len(choice.columns) / stored, stored))
 
 
-def file_reads(blocks: BlockTable, chosen: Ints) -> tuple[FileRead, ...]:
-    """The reads of some blocks, by their indices, in the order of files and row groups."""
+def file_reads(blocks: BlockTable, chosen: Ints, share: float = 1.0, stored: int = 0) -> tuple[FileRead, ...]:
+    """The reads of some blocks, by their indices, in the order of files and row groups.
+
+    Args:
+        blocks: all blocks.
+        chosen: the indices.
+        share: of the files' columns, that is read.
+        stored: how many columns the files have.
+    """
     return tuple(
         FileRead(
-            blocks.files[blocks.file[run[0]]],
+            blocks.files[file],
             tuple(blocks.row_group[run].tolist()),
             tuple(blocks.rows[run].tolist()),
-            blocks.footers[blocks.file[run[0]]],
+            blocks.footers[file],
             blocks.deleted_in(run),
+            _chunks_of(blocks, run, share, stored * int(blocks.row_groups_of[file])),
         )
         for run in _runs(chosen, blocks.file[chosen])
+        for file in blocks.file[run[:1]].tolist()
     )
+
+
+def _chunks_of(blocks: BlockTable, run: Ints, share: float, in_file: int) -> ChunkSizes | None:
+    """The sizes of all chunks of some blocks of a file, where it has many chunks of which few are read."""
+    if in_file < _MANY_CHUNKS or share * len(run) * _FEW > blocks.row_groups_of[blocks.file[run[0]]]:
+        return None
+    return blocks.chunk_sizes(run)
 
 
 def _runs(values: Any, labels: Any) -> list[Any]:

@@ -180,22 +180,35 @@ def encoded_bytes(blocks: Sequence[pa.Table], encodings: Encodings, codec: str) 
     with pq.ParquetWriter(sink, blocks[0].schema, **encodings.options(codec)) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=max(1, block.num_rows))
-    return column_bytes(pq.read_metadata(io.BytesIO(sink.getvalue())), blocks[0].schema)
+    return column_bytes(chunks_of(pq.read_metadata(io.BytesIO(sink.getvalue()))), blocks[0].schema)
 
 
-def column_bytes(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Ints]:
-    """The compressed column chunks in bytes: by column the ``int64[row groups]`` of a file with that schema."""
-    leaves = [_leaves(field.type) for field in schema]
-    groups = range(metadata.num_row_groups)
-    sizes = np.zeros((metadata.num_row_groups, sum(leaves)), dtype=np.int64)
-    for group in groups:
+def chunks_of(metadata: pq.FileMetaData) -> Ints:
+    """Where each column chunk begins in a file, and its compressed bytes, int64[row groups, columns of Parquet, 2]."""
+    found = np.zeros((metadata.num_row_groups, metadata.num_columns, 2), dtype=np.int64)
+    for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
-        sizes[group] = [row_group.column(leaf).total_compressed_size for leaf in range(sum(leaves))]
+        chunks = [row_group.column(leaf) for leaf in range(metadata.num_columns)]
+        found[group, :, 0] = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+        found[group, :, 1] = [chunk.total_compressed_size for chunk in chunks]
+    return found
+
+
+def column_bytes(chunks: Ints, schema: pa.Schema) -> dict[str, Ints]:
+    """The compressed bytes of chunks (as of :func:`chunks_of`) by column, the ``int64[row groups]`` of each."""
+    leaves = [_leaves(field.type) for field in schema]
     last = np.cumsum(leaves).tolist()
     return {
-        field.name: sizes[:, stop - count : stop].sum(axis=1)
+        field.name: chunks[:, stop - count : stop, 1].sum(axis=1)
         for field, count, stop in zip(schema, leaves, last, strict=True)
     }
+
+
+def row_group_starts(chunks: Ints) -> list[int | None]:
+    """Where each row group begins, if its chunks (as of :func:`chunks_of`) follow each other; None if they don't."""
+    starts, ends = chunks[:, :, 0], chunks.sum(axis=2)
+    apart = (starts[:, 1:] != ends[:, :-1]).any(axis=1)
+    return [None if gap else int(start) for gap, start in zip(apart, starts[:, 0], strict=True)]
 
 
 def _leaves(type: pa.DataType) -> int:

@@ -33,7 +33,14 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
 from layoutopt.writer.answers import Answer
 from layoutopt.writer.checksum import is_hashable, sums_by_block
-from layoutopt.writer.encodings import Encodings, choose_encodings, column_bytes, estimate_sizes
+from layoutopt.writer.encodings import (
+    Encodings,
+    choose_encodings,
+    chunks_of,
+    column_bytes,
+    estimate_sizes,
+    row_group_starts,
+)
 from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
 from layoutopt.writer.parquet_indexes import parquet_index_options
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
@@ -211,11 +218,15 @@ def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A file of Parquet that was written: where, of how many blocks, one row group each, and its footer's digest."""
+    """A file of Parquet that was written: where, of how many blocks, one row group each, and its footer's digest.
+
+    ``starts`` are where each block's column chunks begin, None where that is not known.
+    """
 
     path: str
     blocks: int
     footer: str | None
+    starts: Sequence[int | None]
 
 
 def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.Table:
@@ -238,7 +249,7 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         none = np.zeros(n_blocks, dtype=np.int64)
         sizes = estimate_sizes(content, routing.offsets, plan.codec) if job.sized else dict.fromkeys(stored, none)
         sums, tid_sums = None, None
-        places = [FilePlace(new_path(), n_blocks, None)]
+        places = [FilePlace(new_path(), n_blocks, None, [None] * n_blocks)]
     else:
         sizes, places = _write_parquet(job, new_path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in stored]
@@ -256,6 +267,7 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         "tid_bytes": sizes.get(TID, np.zeros(n_blocks, dtype=np.int64)),
         "words": list(union_words(segment.words, routing).view(np.int64)),
         "footer": [place.footer for place in places for _ in range(place.blocks)],
+        "start": [start for place in places for start in place.starts],
         "stats": block_statistics(
             content.select(list(file.columns)), routing.offsets, plan.schema, sizes, sums, tid_sums
         ),
@@ -327,8 +339,9 @@ def _write_parquet(
             metadata = writer.writer.metadata
             _sync(file)
         blocks = blocks[written:]
-        sizes.append(column_bytes(metadata, content.schema))
-        places.append(FilePlace(path, written, footer_digest(keeper.footer)))
+        chunks = chunks_of(metadata)
+        sizes.append(column_bytes(chunks, content.schema))
+        places.append(FilePlace(path, written, footer_digest(keeper.footer), row_group_starts(chunks)))
     return {name: np.concatenate([each[name] for each in sizes]) for name in sizes[0]}, places
 
 

@@ -126,6 +126,7 @@ def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int)
         "tid_bytes": [0] * n,
         "words": [[0]] * n,
         "footer": [footer_digest(keeper.footer)] * n,
+        "start": [None] * n,
         "stats": block_statistics(rows, offsets, SCHEMA, dict.fromkeys(SCHEMA.names, np.ones(n, dtype=np.int64)), sums),
     }
     schema = block_schema(SCHEMA, 1)

@@ -77,6 +77,7 @@ def blocks_of(
         "tid_bytes": [0] * n,
         "words": [[5] * words] * n,
         "footer": [FOOTER] * n,
+        "start": [4] * n,
         "stats": block_statistics(table, cuts, plan.schema, column_bytes=numbers, sums=numbers),
     }
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

@@ -229,7 +229,7 @@ def test_impossible_values_are_refused(read: Reader, name: str, values: list[Any
 
 @both_readers
 @pytest.mark.parametrize(
-    "name", [field.name for field in block_schema(SCHEMA, 1) if field.name not in ("stats", "footer")]
+    "name", [field.name for field in block_schema(SCHEMA, 1) if field.name not in ("stats", "footer", "start")]
 )
 def test_a_missing_or_foreign_column_is_refused(read: Reader, name: str) -> None:
     with pytest.raises(CatalogError, match=name):

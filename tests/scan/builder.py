@@ -34,6 +34,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
 from layoutopt.writer.checksum import block_sums, is_hashable
+from layoutopt.writer.encodings import chunks_of, row_group_starts
 from layoutopt.writer.positions import Positions, position_sums, value_hashes
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
@@ -223,14 +224,22 @@ def _write_file(place: Place, building: Building, piece: Piece, rows: pa.Table, 
         for start, size in zip(offsets[:-1].tolist(), sizes.tolist(), strict=True):
             writer.write_table(content.slice(start, size), row_group_size=size)
     blocks = _block_rows(place, plan, piece, path, content, offsets, bits[tids])
-    return _with_footer(blocks, stored) if building.footers else blocks
+    return _with_footer(blocks, stored, place.files.decryption(path)) if building.footers else blocks
 
 
-def _with_footer(blocks: pa.Table, path: Path) -> pa.Table:
+def _with_footer(blocks: pa.Table, path: Path, decryption: Any) -> pa.Table:
+    """The blocks with what a load knows of the file's footer and chunks."""
     digest = footer_digest(footer_at_end(path.read_bytes()))
-    return blocks.set_column(
-        blocks.schema.get_field_index("footer"), "footer", pa.array([digest] * blocks.num_rows, pa.string())
-    )
+    chunks = chunks_of(pq.read_metadata(path, decryption_properties=decryption))
+    known = {
+        "footer": [digest] * blocks.num_rows,
+        "start": row_group_starts(chunks),
+        "bytes": chunks[:, :, 1].sum(axis=1),
+    }
+    for name, values in known.items():
+        place = blocks.schema.get_field_index(name)
+        blocks = blocks.set_column(place, blocks.schema.field(name), pa.array(values, blocks.schema.field(name).type))
+    return blocks
 
 
 def _block_rows(
@@ -265,6 +274,7 @@ def _block_rows(
         "tid_bytes": sizes.get("_tid", np.zeros(n, dtype=int)),
         "words": words.view(np.int64).tolist(),
         "footer": [None] * n,
+        "start": [None] * n,
         "stats": stats,
     }
     if plan.indexes:

@@ -47,6 +47,7 @@ from layoutopt.catalog.storage.listing import StoredFile, modified_of, walk_loca
 from layoutopt.catalog.storage.local_store import LocalStore, absolute, is_url, protocol_of
 from layoutopt.catalog.storage.ranges import FetchedFile, Range
 from layoutopt.catalog.storage.traffic import Traffic
+from layoutopt.catalog.storage.trimmed_footers import Template
 from layoutopt.errors import CatalogError, SettingError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ _MOST_KEPT = 64 << 20
 
 # What never changes is kept for all that open tables in this process: asking a store again takes long.
 _FOOTERS = DecodedFooters()
+_MOST_TEMPLATES = 100_000  # of files; alike ones share theirs
 _CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
 
 
@@ -102,6 +104,11 @@ class TableFiles(KeyedFiles):
     def footers(self) -> DecodedFooters:
         """The data files' footers that were read by now, for who reads the same files many times."""
         return DecodedFooters() if self.local_root is not None else _FOOTERS
+
+    @cached_property
+    def templates(self) -> LastUsed[tuple[str, str], Template]:
+        """By path and digest what checked footers begin with, of files of which few chunks are read."""
+        return LastUsed(_MOST_TEMPLATES)
 
     @cached_property
     def traffic(self) -> Traffic:

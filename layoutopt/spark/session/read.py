@@ -42,6 +42,7 @@ from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
+from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 from layoutopt.sql.references import splice_relations
 
 log = logging.getLogger("layoutopt.spark")
@@ -137,8 +138,8 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     deleted rows, so blocks that have some are read as rows of several layouts are.
     """
     segments = read.segments
-    several = any(len(segment.layouts) > 1 for segment in segments)
-    if read.columns and segments and (several or not read.table.catalog.data.is_plain):
+    by_tasks = not read.table.catalog.data.is_plain or any(len(segment.layouts) > 1 for segment in segments)
+    if read.columns and segments and (by_tasks or are_read_by_tasks(read)):
         return _with_all_columns(spark, read, _by_arrow(spark, read, segments))
     clean, rest = split_by_deletes(read)
     if rest is None:

@@ -30,6 +30,7 @@ from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
 from layoutopt.spark.session.read import null_columns, parquet_files
+from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
@@ -151,10 +152,13 @@ def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) 
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:
-    """The layouts that a scan reads, ascending; None where rows are put together from several, or files need more.
+    """The layouts that a scan reads, ascending; None where tasks of ours read it.
 
-    Those are files of others, and encrypted ones.
+    They do so where rows are put together from several layouts, where files are encrypted or others', and where Spark's
+    own reader takes longer.
     """
     if not read.table.catalog.data.is_plain or any(len(pruned.choice) > 1 for pruned in read.pruned):
+        return None
+    if are_read_by_tasks(read):
         return None
     return read.layouts
