@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from threading import Lock
@@ -23,7 +23,7 @@ from layoutopt.catalog.block_index import (
     damaged,
     plain_texts,
 )
-from layoutopt.catalog.bounds import column_bounds
+from layoutopt.catalog.bounds import LazyBounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.coded_lists import plain_lists
@@ -35,7 +35,7 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
-from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, FeatureBits
+from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits
 
 __all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
 
@@ -338,7 +338,8 @@ class BlockTable:
 
     @cached_property
     def _block_statistics(self) -> BlockStatistics:
-        return BlockStatistics(rows=self.rows, bits=FeatureBits(self.words), bounds=_LazyBounds(self))
+        bounds = LazyBounds(self.schema, self.statistics, self.rows)
+        return BlockStatistics(rows=self.rows, bits=FeatureBits(self.words), bounds=bounds)
 
     def block_statistics(self) -> BlockStatistics:
         """What skipping may ask of these blocks; bounds are made for the columns that are asked for."""
@@ -382,28 +383,6 @@ def _joined(parts: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
         return None  # nobody has it, or another version of its package wrote something else
     (type,) = types
     return pa.concat_arrays([pa.nulls(n, type) if part is None else part for part, n in parts])
-
-
-class _LazyBounds(Mapping[str, ColumnBounds]):
-    """The bounds of a block table's columns by name, each made when it is first asked for."""
-
-    def __init__(self, table: BlockTable) -> None:
-        self._table = table
-        self._made: dict[str, ColumnBounds] = {}
-
-    def __getitem__(self, name: str) -> ColumnBounds:
-        if name not in self._made:
-            column = self._table.schema.get(name)
-            if column is None or column.name != name:
-                raise KeyError(name)
-            self._made[name] = column_bounds(self._table.statistics(name), self._table.rows, column.type)
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table.schema.names)
-
-    def __len__(self) -> int:
-        return len(self._table.schema.names)
 
 
 def _unknown(n: int) -> pa.StructArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,6 +11,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import FLOATS, key_storage
 from layoutopt.catalog.snapshot import Bounds
 from layoutopt.model.arrays import Bits, Ints, Keys
+from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, Key
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS as UNKNOWN
 from layoutopt.skipping.cannot_match import ColumnBounds
@@ -32,6 +35,34 @@ def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
         high = np.where(nans == 0, high, NAN_KEY)
         known |= only_nans
     return ColumnBounds(low=low, high=high, known=known, nulls=nulls, type=type)
+
+
+class LazyBounds(Mapping[str, ColumnBounds]):
+    """The bounds of the columns of n blocks by name, each made when it is first asked for.
+
+    Args:
+        schema: the columns.
+        statistics: the stored statistics of a column, by its name.
+        rows: the blocks' rows, int64[n].
+    """
+
+    def __init__(self, schema: Schema, statistics: Callable[[str], pa.StructArray], rows: Ints) -> None:
+        self._schema, self._statistics, self._rows = schema, statistics, rows
+        self._made: dict[str, ColumnBounds] = {}
+
+    def __getitem__(self, name: str) -> ColumnBounds:
+        if name not in self._made:
+            column = self._schema.get(name)
+            if column is None or column.name != name:
+                raise KeyError(name)
+            self._made[name] = column_bounds(self._statistics(name), self._rows, column.type)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.names)
+
+    def __len__(self) -> int:
+        return len(self._schema.names)
 
 
 def _member(stats: pa.StructArray, name: str, type: pa.DataType) -> pa.Array | None:
