@@ -212,18 +212,12 @@ class BlockTable:
         """How many blocks each of ``files`` has, int64[files]."""
         return np.bincount(self.file, minlength=len(self.files))
 
-    def chunk_sizes(self, chosen: Ints) -> ChunkSizes | None:
-        """The sizes of all column chunks of some blocks (indices) of one file; None where they are not known."""
-        starts = self._starts[chosen]
-        sizes = {
-            name: self.column_bytes(name)[chosen] for name in self.schema.names if self.has_column(name)[chosen[0]]
-        }
-        if not len(starts) or (starts < 0).any() or any((of <= 0).any() for of in sizes.values()):
-            return None
-        if (of_tids := self.tid_bytes[chosen]).any():
-            sizes[TID] = of_tids
-        sizes[BLOCK] = self.bytes[chosen] - np.sum(list(sizes.values()), axis=0)
-        return ChunkSizes(starts, sizes)
+    def chunk_sizes(self, chosen: Ints) -> ChunkSizes:
+        """The sizes of all column chunks of some blocks, by their indices."""
+        names = [name for name in self.schema.names if self.has_column(name)[chosen].any()]
+        sizes = [*(self.column_bytes(name)[chosen] for name in names), self.tid_bytes[chosen]]
+        sizes.append(self.bytes[chosen] - np.sum(sizes, axis=0))
+        return ChunkSizes((*names, TID, BLOCK), self._starts[chosen], np.stack(sizes, axis=1))
 
     @cached_property
     def _starts(self) -> Ints:

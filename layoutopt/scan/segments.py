@@ -65,7 +65,7 @@ class FileRead:
         """The same of some of the row groups, by their places here."""
         groups, rows = (tuple(values[i] for i in kept) for values in (self.row_groups, self.rows))
         deleted = tuple(self.deleted[i] for i in kept if self.deleted)
-        chunks = None if self.chunks is None else self.chunks.only(kept)
+        chunks = None if self.chunks is None else self.chunks.only(np.array(kept, dtype=np.int64))
         return replace(self, row_groups=groups, rows=rows, deleted=deleted, chunks=chunks)
 
 
@@ -109,38 +109,47 @@ def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
 def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
     blocks, choice = pruned.source.blocks, pruned.choice[index]
     mine = members[blocks.layout[members] == choice.layout]
-    stored = len(pruned.source.plan.scheme.layouts[choice.layout].columns)
-    return LayoutRead(choice.layout, choice.columns, file_reads(blocks, mine, len(choice.columns) / stored, stored))
+    reads = file_reads(blocks, mine)
+    if len(mine):
+        stored = len(pruned.source.plan.scheme.layouts[choice.layout].columns)
+        reads = tuple(_with_chunks(reads, blocks, mine, len(choice.columns) / stored, stored))
+    return LayoutRead(choice.layout, choice.columns, reads)
 
 
-def file_reads(blocks: BlockTable, chosen: Ints, share: float = 1.0, stored: int = 0) -> tuple[FileRead, ...]:
-    """The reads of some blocks, by their indices, in the order of files and row groups.
+def file_reads(blocks: BlockTable, chosen: Ints) -> tuple[FileRead, ...]:
+    """The reads of some blocks, by their indices, in the order of files and row groups."""
+    reads = []
+    for run in _runs(chosen, blocks.file[chosen]):
+        file = int(blocks.file[run[0]])
+        rows, groups = tuple(blocks.rows[run].tolist()), tuple(blocks.row_group[run].tolist())
+        reads.append(FileRead(blocks.files[file], groups, rows, blocks.footers[file], blocks.deleted_in(run)))
+    return tuple(reads)
+
+
+def _with_chunks(
+    reads: Sequence[FileRead], blocks: BlockTable, chosen: Ints, share: float, stored: int
+) -> list[FileRead]:
+    """The reads of some blocks, those of files with many chunks of which few are read with their sizes.
 
     Args:
+        reads: of the blocks.
         blocks: all blocks.
-        chosen: the indices.
+        chosen: the indices of those that are read, in the reads' order.
         share: of the files' columns, that is read.
         stored: how many columns the files have.
     """
-    return tuple(
-        FileRead(
-            blocks.files[file],
-            tuple(blocks.row_group[run].tolist()),
-            tuple(blocks.rows[run].tolist()),
-            blocks.footers[file],
-            blocks.deleted_in(run),
-            _chunks_of(blocks, run, share, stored * int(blocks.row_groups_of[file])),
-        )
-        for run in _runs(chosen, blocks.file[chosen])
-        for file in blocks.file[run[:1]].tolist()
-    )
-
-
-def _chunks_of(blocks: BlockTable, run: Ints, share: float, in_file: int) -> ChunkSizes | None:
-    """The sizes of all chunks of some blocks of a file, where it has many chunks of which few are read."""
-    if in_file < _MANY_CHUNKS or share * len(run) * _FEW > blocks.row_groups_of[blocks.file[run[0]]]:
-        return None
-    return blocks.chunk_sizes(run)
+    ends = np.cumsum([len(read.rows) for read in reads], dtype=np.int64)
+    in_file = blocks.row_groups_of[blocks.file[chosen[ends - 1]]]
+    read_of = np.diff(ends, prepend=0)
+    few = (in_file * stored >= _MANY_CHUNKS) & (share * read_of * _FEW <= in_file)
+    if not few.any():
+        return list(reads)
+    sizes = blocks.chunk_sizes(chosen)
+    found = []
+    for read, is_few, count, end in zip(reads, few.tolist(), read_of.tolist(), ends.tolist(), strict=True):
+        of = sizes.only(slice(end - count, end))
+        found.append(replace(read, chunks=of) if is_few and (of.starts >= 0).all() else read)
+    return found
 
 
 def _runs(values: Any, labels: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -38,37 +38,43 @@ class UnknownFooterError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class ChunkSizes:
-    """How large the column chunks of some row groups of a file are, which follow each other in each row group.
+    """How large the column chunks of some row groups are, which follow each other in each row group.
 
     Attributes:
-        starts: where each row group's first chunk begins, ``int64[row groups]``.
-        sizes: by the names of all columns of the file their chunks' bytes, each ``int64[row groups]``.
+        names: of columns, in any order, all that the files may have.
+        starts: where each row group's first chunk begins in its file, ``int64[row groups]``; -1 where unknown.
+        sizes: the chunks' bytes, ``int64[row groups, names]``; 0 where a file lacks the column, or that is unknown.
     """
 
+    names: tuple[str, ...]
     starts: Ints
-    sizes: Mapping[str, Ints]
+    sizes: Ints
 
-    def only(self, kept: Sequence[int]) -> ChunkSizes:
+    def only(self, kept: Ints | slice) -> ChunkSizes:
         """The same of some of the row groups, by their places here."""
-        at = np.array(kept, dtype=np.int64)
-        return ChunkSizes(self.starts[at], {name: of[at] for name, of in self.sizes.items()})
+        return ChunkSizes(self.names, self.starts[kept], self.sizes[kept])
 
     def places(self, order: Sequence[str], names: Sequence[str]) -> tuple[Ints, Ints]:
         """Where the chunks of some columns begin and end, each ``int64[row groups, names]``.
 
         Args:
-            order: the file's columns as they follow each other.
+            order: all columns of the row groups' file as they follow each other.
             names: those wanted.
 
         Raises:
             UnknownFooterError: the file has other columns than those whose sizes are known.
         """
-        if set(order) != self.sizes.keys():
+        known = self.sizes > 0
+        if set(order) != {
+            name for name, of in zip(self.names, (self.sizes.max(axis=0) > 0).tolist(), strict=True) if of
+        }:
             raise UnknownFooterError("it is of other columns")
-        ends = self.starts[:, None] + np.cumsum([self.sizes[name] for name in order], axis=0).T
-        at = [order.index(name) for name in names]
-        chosen = ends[:, at]
-        return chosen - np.array([self.sizes[name] for name in names]).T, chosen
+        at = [self.names.index(name) for name in order]
+        if not known[:, at].all() or (self.starts < 0).any():
+            raise UnknownFooterError("not all of its chunks are known")
+        ends = self.starts[:, None] + np.cumsum(self.sizes[:, at], axis=1)
+        wanted = [order.index(name) for name in names]
+        return (ends - self.sizes[:, at])[:, wanted], ends[:, wanted]
 
 
 @dataclass(frozen=True, eq=False)
