@@ -126,7 +126,7 @@ def write_alone(
     before = catalog.blocks(entry)
     load_id = fresh_load_id(catalog.snapshot, np.unique(before.block_id).tolist())
     kept = in_layouts(before, alone.kept)
-    discarded = partial(discarded_after, files=catalog.files, load_id=load_id, keys=[entry.key])
+    discarded = partial(discarded_after, spark=place.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
     with discarded(ANY):
         with watch.stage("write", f"writing {len(alone.written)} layouts", load_id=load_id) as counts:
             written, words, segments = _written(place, alone, kept, load_id, in_task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Final
 
 import fsspec
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from layoutopt.catalog.checks import Content, TidSums
@@ -38,6 +40,7 @@ from layoutopt.writer.task import WriteJob, write_segment
 _NUMBER_BITS = 40
 _MARKS = 1 << 23
 ANY: Final = (BaseException,)
+_LONGEST_WAIT: Final = 4.0  # seconds; Spark ends a Python worker two seconds after it gave its task up
 REFUSED: Final = (CommitConflictError, PlanError, SchemaError)
 """How a commit is refused for certain. After any other failure the snapshot may exist, and name the load's files."""
 
@@ -129,7 +132,7 @@ def check_block_numbers(plan: Plan, segments: int) -> None:
 
 @contextmanager
 def discarded_after(
-    failures: tuple[type[BaseException], ...], files: TableFiles, load_id: str, keys: Iterable[str]
+    failures: tuple[type[BaseException], ...], spark: SparkSession, files: TableFiles, load_id: str, keys: Iterable[str]
 ) -> Iterator[None]:
     """Remove what a load wrote to partitions where what is done within fails in one of these ways.
 
@@ -137,6 +140,7 @@ def discarded_after(
 
     Args:
         failures: :data:`ANY` before the commit, :data:`REFUSED` while committing.
+        spark: the session whose tasks write.
         files: the table's.
         load_id: the load's.
         keys: of the partitions.
@@ -144,11 +148,21 @@ def discarded_after(
     try:
         yield
     except failures:
+        _wait_for_tasks(spark)
         for key in keys:
             with suppress(OSError):
                 filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
                 filesystem.rm(path, recursive=True)
         raise
+
+
+def _wait_for_tasks(spark: SparkSession) -> None:
+    """Wait some seconds while tasks run: where one of a job has failed, Spark lets others end, which write files."""
+    until = time.monotonic() + _LONGEST_WAIT
+    with suppress(Py4JError, OSError):  # Java may have ended
+        tracker = spark.sparkContext._jsc.sc().statusTracker()
+        while any(one.numRunningTasks() for one in tracker.getExecutorInfos()) and time.monotonic() < until:
+            time.sleep(0.05)
 
 
 def first_block(load_id: str) -> int:

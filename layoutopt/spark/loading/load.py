@@ -154,7 +154,7 @@ def load(
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     by_key = _by_key(names, basis, segments)
     one = Loading(spark, rows, name, plan, files, fresh_load_id(base), segments, by_key, names, basis)
-    discarded = partial(discarded_after, files=one.files, load_id=one.load_id, keys=one.values)
+    discarded = partial(discarded_after, spark=spark, files=one.files, load_id=one.load_id, keys=one.values)
     with discarded(ANY):
         with watch.stage("write", f"writing {len(segments)} segments", load_id=one.load_id) as counts:
             written = write(one, in_task)
