@@ -118,6 +118,7 @@ class FilterReader:
             return self._chosen(choice, truth)
         plain = without_lambda(condition, truth)
         if plain is not None:
+            _check_order(plain, self._context)
             return FilterReader(self._context, strict=True).node(plain, truth)
         if condition.args.get("negate") and not isinstance(condition.expression, exp.Any | exp.All):
             truth = not truth  # how sqlglot writes NOT LIKE
@@ -145,6 +146,22 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     """The conditions that are joined by AND at the top, left to right."""
     condition = condition.unnest()
     return _operands(condition) if isinstance(condition, exp.And) else [condition]
+
+
+def _check_order(plain: exp.Expr, context: Context) -> None:
+    """Refuse the largest element in place of all where elements are compared in another order than their own.
+
+    ``exists(texts, x -> x > 5)`` compares numbers: of ``array('10', '3')`` the largest text is '3'.
+
+    Raises:
+        Unusable: they are.
+    """
+    if not isinstance(plain, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return
+    end, other = (operand(side, context).type for side in (plain.this, plain.expression))
+    kind = compared_type(end, other, ansi=context.settings.ansi)
+    if kind != end and not (is_number(end) and is_number(kind)) and (end, kind) != ("date", "timestamp"):
+        raise Unusable("coercion", f"{plain.sql('spark')} compares {end} as {kind}, in another order")
 
 
 def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:

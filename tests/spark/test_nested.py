@@ -42,7 +42,8 @@ CONDITIONS = [
     "NOT exists(arr, x -> x IN (3, 7))", "map_contains_key(m, 'k')", "NOT map_contains_key(m, 'k')",
     "array_contains(map_values(m), 4)", "NOT array_contains(map_values(m), 3)", "exists(map_values(m), v -> 6 < v)",
     "exists(words, x -> x LIKE '%1')", "exists(words, x -> x LIKE 'w1%' OR x LIKE '%w_2' OR x = 'w7')",
-    "exists(map_keys(m), k -> k LIKE 'z%')", "exists(arr, x -> x BETWEEN 9 AND 10)",
+    "exists(arr, x -> x > '7')", "exists(arr, x -> x < 0.5)", "exists(map_keys(m), k -> k LIKE 'z%')",
+    "exists(arr, x -> x BETWEEN 9 AND 10)",
     "array_contains(xd, 0.0D)", "exists(xd, x -> x = -0.0D)", "NOT array_contains(xd, 0.25D)",
     "arrays_overlap(array(-1D, 0.25D), xd)",
 ]  # fmt: skip
