@@ -148,18 +148,20 @@ def discarded_after(
     try:
         yield
     except failures:
-        _wait_for_tasks(spark)
-        for key in keys:
-            with suppress(OSError):
-                filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
-                filesystem.rm(path, recursive=True)
+        try:
+            _wait_for_tasks(spark)
+        finally:
+            for key in keys:
+                with suppress(OSError):
+                    filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
+                    filesystem.rm(path, recursive=True)
         raise
 
 
 def _wait_for_tasks(spark: SparkSession) -> None:
     """Wait some seconds while tasks run: where one of a job has failed, Spark lets others end, which write files."""
     until = time.monotonic() + _LONGEST_WAIT
-    with suppress(Py4JError, OSError):  # Java may have ended
+    with suppress(AttributeError, Py4JError, OSError):  # the session may have been stopped, Java may have ended
         tracker = spark.sparkContext._jsc.sc().statusTracker()
         while any(one.numRunningTasks() for one in tracker.getExecutorInfos()) and time.monotonic() < until:
             time.sleep(0.05)
