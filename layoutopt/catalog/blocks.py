@@ -213,11 +213,17 @@ class BlockTable:
         return np.bincount(self.file, minlength=len(self.files))
 
     def chunk_sizes(self, chosen: Ints) -> ChunkSizes:
-        """The sizes of all column chunks of some blocks, by their indices."""
-        names = [name for name in self.schema.names if self.has_column(name)[chosen].any()]
-        sizes = [*(self.column_bytes(name)[chosen] for name in names), self.tid_bytes[chosen]]
-        sizes.append(self.bytes[chosen] - np.sum(sizes, axis=0))
-        return ChunkSizes((*names, TID, BLOCK), self._starts[chosen], np.stack(sizes, axis=1))
+        """The sizes of all column chunks of some blocks, by their indices; of columns that any of them has."""
+        sizes = self._chunk_sizes[chosen]
+        stored = np.flatnonzero(sizes.any(axis=0))
+        names = (*self.schema.names, TID, BLOCK)
+        return ChunkSizes(tuple(names[i] for i in stored.tolist()), self._starts[chosen], sizes[:, stored])
+
+    @cached_property
+    def _chunk_sizes(self) -> Ints:
+        """The bytes of each block's chunks: of the schema's columns, tids and blocks, int64[n, columns + 2]."""
+        sizes = [*map(self.column_bytes, self.schema.names), self.tid_bytes]
+        return np.stack([*sizes, self.bytes - np.sum(sizes, axis=0)], axis=1)
 
     @cached_property
     def _starts(self) -> Ints:

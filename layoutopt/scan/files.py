@@ -172,7 +172,10 @@ def _local_batches(
 ) -> Iterator[pa.RecordBatch]:
     trimmed = _trimmed_footer(files, read, names)
     if trimmed is not None:
-        source = files.open_input(read.path)
+        try:
+            source = files.open_input(read.path)
+        except FileNotFoundError as error:
+            raise missing(read.path) from error
         with pq.ParquetFile(source, metadata=trimmed, page_checksum_verification=True) as parquet:
             yield from parquet.iter_batches(batch_rows)
         return

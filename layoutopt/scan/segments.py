@@ -13,12 +13,15 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.deletes import places_in
 from layoutopt.catalog.storage.trimmed_footers import ChunkSizes
 from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.types import nested_parts
 from layoutopt.scan.prune import PrunedPlan
 
 _MANY_CHUNKS: Final = 4_000
 """Whose footer takes some milliseconds to decode."""
+_MANY_ROW_GROUPS: Final = 50
+"""Of fewer, it takes longer to look up the sizes of all columns' chunks than to decode the footer."""
 _FEW: Final = 4
-"""A part of the chunks so small is told by itself."""
+"""Of the chunks a fourth at most, or fewer still, are told one by one."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
     blocks, choice = pruned.source.blocks, pruned.choice[index]
     mine = members[blocks.layout[members] == choice.layout]
     reads = file_reads(blocks, mine)
-    if len(mine):
+    columns = [blocks.schema.get(name) for name in choice.columns]
+    if len(mine) and not any(column is not None and nested_parts(column.type)[1] for column in columns):
         stored = len(pruned.source.plan.scheme.layouts[choice.layout].columns)
         reads = tuple(_with_chunks(reads, blocks, mine, len(choice.columns) / stored, stored))
     return LayoutRead(choice.layout, choice.columns, reads)
@@ -141,7 +145,8 @@ def _with_chunks(
     ends = np.cumsum([len(read.rows) for read in reads], dtype=np.int64)
     in_file = blocks.row_groups_of[blocks.file[chosen[ends - 1]]]
     read_of = np.diff(ends, prepend=0)
-    few = (in_file * stored >= _MANY_CHUNKS) & (share * read_of * _FEW <= in_file)
+    many = (in_file * stored >= _MANY_CHUNKS) & (in_file >= _MANY_ROW_GROUPS)
+    few = many & (share * read_of * _FEW <= in_file)
     if not few.any():
         return list(reads)
     sizes = blocks.chunk_sizes(chosen)

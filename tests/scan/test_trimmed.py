@@ -38,6 +38,7 @@ def forced() -> Iterator[None]:
     """Every file has many chunks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "_MANY_CHUNKS", 0)
+        patch.setattr(segments, "_MANY_ROW_GROUPS", 0)
         patch.setattr(segments, "_FEW", 0)
         yield
 
@@ -108,6 +109,14 @@ def test_a_file_that_was_changed_is_not_read(table: Table) -> None:
         open_table(table.catalog.files.root).sql(SQL)
 
 
+def test_a_file_that_is_gone_is_missing_also_once_it_was_read(table: Table) -> None:
+    table.sql(SQL)
+    for file in (file for read in table.scan(SQL).reads for file in files_of(read)):
+        (Path(table.catalog.files.root) / file.path).unlink(missing_ok=True)
+    with pytest.raises(DataFileError, match="missing"):
+        table.sql(SQL)
+
+
 def test_a_page_that_was_damaged_is_not_read(table: Table) -> None:
     (first, *_) = (file for read in table.scan(SQL).reads for file in files_of(read))
     path = Path(table.catalog.files.root) / first.path
@@ -132,11 +141,15 @@ def test_a_catalog_that_says_other_places_gives_no_rows(table: Table, monkeypatc
         open_table(table.catalog.files.root).sql(SQL)
 
 
-@pytest.mark.parametrize(("many", "few", "known"), [(0, 0, True), (10**6, 0, False), (0, 10**6, False)])
+@pytest.mark.parametrize(
+    ("many", "groups", "few", "known"),
+    [(0, 0, 0, True), (10**6, 0, 0, False), (0, 10**6, 0, False), (0, 0, 10**6, False)],
+)
 def test_only_few_chunks_of_many_are_told_one_by_one(
-    table: Table, monkeypatch: pytest.MonkeyPatch, many: int, few: int, known: bool
+    table: Table, monkeypatch: pytest.MonkeyPatch, many: int, groups: int, few: int, known: bool
 ) -> None:
     monkeypatch.setattr(segments, "_MANY_CHUNKS", many)
+    monkeypatch.setattr(segments, "_MANY_ROW_GROUPS", groups)
     monkeypatch.setattr(segments, "_FEW", few)
     reads = [file for read in table.scan(SQL).reads for file in files_of(read)]
     assert {file.chunks is not None for file in reads} == {known}

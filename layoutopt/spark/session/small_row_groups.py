@@ -23,14 +23,16 @@ _FILE: Final = 1e-3
 _VALUE: Final = 20e-9
 """Seconds more for a value that they read."""
 
-_MOST: Final = 0.75
-"""Of the files it has to be known where their chunks are; others have small footers, or are of older versions."""
+_KNOWN_SHARE: Final = 0.75
+"""Of more of the files than this it has to be known where their chunks are; older versions' tables don't say."""
 
 
 def are_read_by_tasks(read: TableRead) -> bool:
     """Whether the surviving rows of a read, each of one layout, are to be read by tasks of ours."""
+    if read.table.catalog.data.local_root is None:  # of a store's files tasks of ours decode footers, too
+        return False
     work = work_of(read.pruned)
     if work.footer_chunks * _FOOTER_CHUNK < _TASKS + work.files * _FILE + work.values * _VALUE:
         return False
     known = [file.chunks is not None for of in read.segments for layout in of.layouts for file in layout.files]
-    return sum(known) > _MOST * len(known)
+    return sum(known) > _KNOWN_SHARE * len(known)

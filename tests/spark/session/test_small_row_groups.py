@@ -34,6 +34,7 @@ def table(tmp_path: Path) -> Table:
 def dear_footers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_row_groups, "_FOOTER_CHUNK", 1.0)
     monkeypatch.setattr(segments, "_MANY_CHUNKS", 0)
+    monkeypatch.setattr(segments, "_MANY_ROW_GROUPS", 0)
     monkeypatch.setattr(segments, "_FEW", 0)
 
 
