@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from layoutopt.errors import PlanError, SchemaError
 from layoutopt.model.records import As, Form, Record
-from layoutopt.model.types import leaf_paths, type_name
+from layoutopt.model.types import leaf_paths, quoted, type_name, type_sql
 
 
 @dataclass(frozen=True)
@@ -108,3 +108,12 @@ class Schema(Record):
             return super().from_json(value)
         except PlanError as error:
             raise SchemaError(str(error)) from error
+
+
+def schema_ddl(columns: Iterable[Column]) -> str:
+    """Columns as Spark's schemas are written.
+
+    >>> schema_ddl([Column("a b", "int"), Column("c", "decimal(5,2)")])
+    '`a b` int, `c` decimal(5,2)'
+    """
+    return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)

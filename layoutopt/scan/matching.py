@@ -26,6 +26,7 @@ from layoutopt.model.predicates import (
     Like,
     Node,
     Or,
+    columns_of,
 )
 from layoutopt.model.values import key_kind
 
@@ -61,6 +62,15 @@ def combined(node: And | Or, parts: Sequence[Bits | None]) -> Bits | None:
     if len(known) < len(parts):
         return None
     result: Bits = (np.logical_and if isinstance(node, And) else np.logical_or).reduce(known)
+    return result
+
+
+def may_match(parts: Sequence[Node], rows: Rows) -> Bits:
+    """The rows that no part of an AND is known to leave out, bool[n]; none by one about columns not in ``rows``."""
+    keyed, names = KeyedRows(rows), set(rows.schema.names)
+    found = [matching_rows(part, keyed) for part in parts if columns_of(part) <= names]
+    known = [part for part in found if part is not None]
+    result: Bits = np.logical_and.reduce([np.ones(rows.num_rows, dtype=np.bool_), *known])
     return result
 
 

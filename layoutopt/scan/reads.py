@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
-from layoutopt.model.predicates import Filter, disjunction
+from layoutopt.model.predicates import TRUE, Filter, Node, conjuncts, disjunction
 from layoutopt.model.schema import Column
+from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
 from layoutopt.scan.files import BATCH_ROWS, coded_in_all, open_parquet
+from layoutopt.scan.matching import may_match
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, read_segments
-from layoutopt.scan.segments import SegmentRead, segments_to_read
+from layoutopt.scan.reconstruct import check_late
+from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
 from layoutopt.sql.scans import TableScan
+
+_MOST_THREADS: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +116,40 @@ class TableRead:
             with open_parquet(data, file.path, file.footer) as parquet:
                 schema = _with_field(schema, parquet.schema_arrow.field(column.name))
         return schema
+
+
+def rows_at_once(read: TableRead) -> pa.Table:
+    """All rows for which no part of the filter is known not to be TRUE, in the table's order, read by several threads.
+
+    Args:
+        read: reads columns of which each has an Arrow type of its own (:func:`~layoutopt.scan.arrow_types.arrow_type`).
+
+    Raises:
+        DataFileError: a data file is missing or damaged.
+        SkippingError: skipping is checked, and a row that matches is left out.
+    """
+    segments = by_file(read.segments)
+    if len(segments) < 2:
+        found = [_rows_of(read, segment) for segment in segments]
+    else:
+        with ThreadPoolExecutor(min(len(segments), os.cpu_count() or 1, _MOST_THREADS)) as threads:
+            found = list(threads.map(lambda segment: _rows_of(read, segment), segments))
+    return pa.concat_tables([read.arrow_schema().empty_table(), *found])
+
+
+def _rows_of(read: TableRead, segment: SegmentRead) -> pa.Table:
+    condition = read.scan.filter.root
+    batches = read_segments(read.table.catalog.data, [segment], read.columns, condition=condition)
+    return pa.Table.from_batches(_left(batches, condition), read.arrow_schema())
+
+
+def _left(batches: Iterator[pa.RecordBatch], condition: Node) -> Iterator[pa.RecordBatch]:
+    parts = conjuncts(condition)
+    for batch in batches:
+        kept = batch.filter(pa.array(may_match(parts, batch))) if condition != TRUE else batch
+        if switch.is_on():
+            check_late(pa.Table.from_batches([kept]), pa.Table.from_batches([batch]), condition)
+        yield kept
 
 
 def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:

@@ -23,7 +23,7 @@ from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.matching import matching_rows, may_match
 from layoutopt.scan.segments import LayoutRead, SegmentRead
 
 _NOTHING = pa.table({})
@@ -101,10 +101,7 @@ def _tested(files: TableFiles, rows: _Rows, columns: Sequence[Column], parts: Se
     if len(filtering) < len(names) or not parts:  # the text's columns have its filter's, but who calls may want fewer
         return rows
     values = _read_columns(files, rows.read, filtering)
-    keep = np.ones(len(rows.tids), dtype=np.bool_)
-    for part in parts:
-        matching = matching_rows(part, values)
-        keep &= True if matching is None else matching
+    keep = may_match(parts, values)
     return replace(rows, of=rows.tids[keep], values=values.filter(pa.array(keep)))
 
 

@@ -109,6 +109,17 @@ def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
     return segments
 
 
+def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
+    """Segments of which each is read from one layout, cut into one for each file; others as they are."""
+    if any(len(segment.layouts) > 1 for segment in segments):
+        return list(segments)
+    return [
+        replace(segment, layouts=(replace(segment.layouts[0], files=(file,)),))
+        for segment in segments
+        for file in segment.layouts[0].files
+    ]
+
+
 def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
     blocks, choice = pruned.source.blocks, pruned.choice[index]
     mine = members[blocks.layout[members] == choice.layout]

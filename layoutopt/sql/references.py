@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import Final
 
 from sqlglot import exp
 
@@ -58,6 +59,7 @@ class References:
         kind: what the statement is.
         tables: the references, in the order of the text, those to common tables included.
         common: the folded names of the statement's common tables (WITH).
+        explicit: whether it names every column that it takes of a table: nothing depends on which others are there.
         view: of CREATE VIEW, the view's name; None where it is qualified.
         view_columns: the names that CREATE VIEW gives the columns; none where it leaves them.
     """
@@ -65,6 +67,7 @@ class References:
     kind: Kind
     tables: tuple[Reference, ...]
     common: frozenset[str]
+    explicit: bool = False
     view: str | None = None
     view_columns: tuple[str, ...] = ()
 
@@ -84,12 +87,39 @@ def references_of(sql: str) -> References:
     found = [_reference(table) for table in read.find_all(exp.Table)]
     common = frozenset(entry.alias.lower() for entry in tree.find_all(exp.CTE))
     tables = tuple(sorted((each for each in found if each is not None), key=lambda each: each.span))
+    explicit = _names_its_columns(read)
     if kind is not Kind.VIEW:
-        return References(kind, tables, common)
+        return References(kind, tables, common, explicit)
     name = tree.find(exp.Table)
     columns = [] if name is None or not isinstance(name.parent, exp.Schema) else name.parent.expressions
     plain = name.name if name is not None and len(name.parts) == 1 else None
-    return References(kind, tables, common, plain, tuple(column.name for column in columns))
+    return References(kind, tables, common, explicit, plain, tuple(column.name for column in columns))
+
+
+_PLAIN: Final = (exp.Select, exp.SetOperation, exp.Subquery)
+"""The queries that take the columns that they name, and no others."""
+
+
+def _names_its_columns(tree: exp.Expr) -> bool:
+    """Whether a query, with all queries in it, has no ``*`` but in ``count(*)``, nor what implies one."""
+    return not any(_takes_unnamed(node) for node in tree.walk())
+
+
+def _takes_unnamed(node: exp.Expr) -> bool:
+    match node:
+        case exp.Select():
+            return not node.expressions
+        case exp.SetOperation():
+            return bool(node.args.get("by_name"))
+        case exp.Star():
+            return not isinstance(node.parent, exp.Count)
+        case exp.Join():
+            return bool(node.method)  # NATURAL: by all columns that both have
+        case exp.TableAlias():
+            return bool(node.columns) and isinstance(node.parent, exp.Table)  # names for all, by their places
+        case _:
+            others = exp.Pivot | exp.Command | exp.QueryTransform
+            return isinstance(node, others) or (isinstance(node, exp.Query) and not isinstance(node, _PLAIN))
 
 
 def tables_named(sql: str, dialect: str = "spark") -> list[str]:

@@ -125,6 +125,7 @@ def test_a_newer_snapshot_is_read(session: SparkSession, path: Path, rows: pa.Ta
     assert session.table("t").count() == 100
 
 
+@pytest.mark.left_to_spark
 @pytest.mark.parametrize("sql", [AIR, "SELECT * FROM t"])
 def test_a_plan_fails_clearly_once_its_files_are_deleted(sql: str, session: SparkSession, path: Path) -> None:
     session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
@@ -239,6 +240,7 @@ def test_spark_s_own_errors_name_what_was_written(session: SparkSession) -> None
         session.sql("SELEC * FROM t")
 
 
+@pytest.mark.left_to_spark
 def test_only_the_files_with_surviving_blocks_are_opened(session: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     build(tmp_path / "hundreds", rows.sort_by("id"), building(SCHEMA, CONDITIONS, segment_rows=100))
     register(session, "t", str(tmp_path / "hundreds"))

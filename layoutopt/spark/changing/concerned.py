@@ -15,13 +15,14 @@ from layoutopt.catalog.checks import Content
 from layoutopt.catalog.retention.publications import publications
 from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import SettingError
+from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quoted
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Scan
 from layoutopt.spark.changing.found import Placed, rows_with_places
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.source import measure_content
-from layoutopt.spark.session.read import reads_in_session, schema_ddl, with_functions
+from layoutopt.spark.session.read import reads_in_session, with_functions
 
 
 def matching(place: Place, where: str) -> DataFrame:

@@ -19,7 +19,7 @@ from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.model.columns import PLACE, TID
 from layoutopt.model.predicates import Node
-from layoutopt.model.schema import Column
+from layoutopt.model.schema import Column, schema_ddl
 from layoutopt.model.types import quoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan
@@ -29,7 +29,7 @@ from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import hash_column
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
-from layoutopt.spark.session.read import schema_ddl, segment_numbers
+from layoutopt.spark.session.read import segment_numbers
 
 SEGMENT_NUMBER: Final = "_w_segment"
 """Of a row with its place: the number of its segment among those that are read."""

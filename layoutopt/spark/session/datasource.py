@@ -21,12 +21,11 @@ from pyspark.sql.types import StructType
 from layoutopt.errors import SettingError
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.predicates import TRUE
-from layoutopt.model.schema import Column, Schema
+from layoutopt.model.schema import Column, Schema, schema_ddl
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.segments import SegmentRead, segments_to_read
+from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.workers import own_python
-from layoutopt.spark.session.read import by_file, schema_ddl
 
 _MOST_PARTITIONS: Final = 64
 

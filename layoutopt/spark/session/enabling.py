@@ -10,21 +10,26 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.model.feature import Settings
+from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
+from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
 from layoutopt.scan.reads import TableRead, merge_mentions, split_by_deletes
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.sessions import Meaning, session_meaning
+from layoutopt.spark.session.by_driver import driver_relation, driver_rows, is_read_by_driver
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.datasource import register_format
 from layoutopt.spark.session.listing import put_back, take_lists
@@ -48,12 +53,14 @@ from layoutopt.spark.session.tables import (
 from layoutopt.sql.parameters import Arguments, bind
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.references import Kind, Span, references_of, splice_relations
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import TableScan, scans_of
 
 _ENABLING = threading.Lock()
+_TEXTS: Final = 256
+"""So many texts a process remembers what tables are mentioned in."""
 
 
-def enable(spark: SparkSession) -> None:
+def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
     """Let `spark.sql` and `spark.table` of this session skip on optimised tables.
 
     These are the tables given a name by :func:`layoutopt.spark.register`, and those called by their path, which stands
@@ -64,8 +71,11 @@ def enable(spark: SparkSession) -> None:
 
     Args:
         spark: a classic session (Spark Connect has no plans that files could be taken from).
+        by_driver: whether this process reads what little a selective query leaves (16 MB at most) by itself, as soon as
+            `spark.sql` is called; otherwise all is read by Spark's tasks, when an action runs.
     """
     with _ENABLING:
+        session_tables(spark).by_driver = by_driver
         if "sql" in vars(spark):
             return
         register_format(spark)
@@ -147,13 +157,16 @@ def _formatted(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Ite
         formatter.clear()
 
 
+MakeRows: TypeAlias = Callable[[], DataFrame]
+
+
 @dataclass(frozen=True, eq=False)
 class Rewritten:
-    """A text to run instead: the views in it, what they skip, and whether that needs no check any more."""
+    """A text to run instead: what makes the views in it, what they skip, and whether that needs no check any more."""
 
     text: str
     metrics: tuple[ScanMetrics, ...]
-    views: Mapping[str, TableRead] = field(default_factory=dict)
+    views: Mapping[str, MakeRows] = field(default_factory=dict)
     decided: bool = True
 
 
@@ -191,8 +204,8 @@ def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> 
 def _run_with_views(spark: SparkSession, rewritten: Rewritten, args: Any) -> DataFrame:
     made = []
     try:
-        for view, read in rewritten.views.items():
-            read_to_dataframe(spark, read).createTempView(view)
+        for view, rows in rewritten.views.items():
+            rows().createTempView(view)
             made.append(view)
         return SparkSession.sql(spark, rewritten.text, args)
     finally:
@@ -213,14 +226,15 @@ def rewrite(
         return _left_whole(spark, named, why)
     try:
         bound = bind(named.expanded, args or {})
-        schemas = {name: entry.table.schema for name, entry in named.tables.items()}
-        scans = merge_mentions(scans_of(bound.sql, schemas, settings=meaning.settings, udfs=declared(spark)))
+        schemas = tuple((name, entry.table.schema) for name, entry in named.tables.items())
+        scans = _mentions(bound.sql, schemas, meaning.settings, tuple(declared(spark).items()))
     except StatementError as error:
         return _left_whole(spark, named, str(error))
-    replaceable = {each.span for each in references_of(named.expanded).tables if each.replaceable}
+    references = references_of(named.expanded)
+    replaceable = {each.span for each in references.tables if each.replaceable}
     metrics = []
     reads: list[TableRead] = []
-    views: dict[str, TableRead] = {}
+    views: dict[str, MakeRows] = {}
     relations: dict[Span, str] = {}
     for scan in scans:
         entry = named.tables[scan.table]
@@ -228,7 +242,7 @@ def rewrite(
         reads.append(read)
         span = None if scan.span is None else bound.original(scan.span)
         if span in replaceable:
-            relations[span] = _relation(spark, known, entry, read, views)
+            relations[span] = _relation(spark, known, entry, read, views, references.explicit)
             metrics.append(ScanMetrics.of(entry.name, read))
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
@@ -236,21 +250,36 @@ def rewrite(
     return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views, decided)
 
 
+@lru_cache(maxsize=_TEXTS)
+def _mentions(
+    sql: str, schemas: tuple[tuple[str, Schema], ...], settings: Settings, udfs: tuple[tuple[str, Udf], ...]
+) -> tuple[TableScan, ...]:
+    """The mentions of tables in a text; what comes again, as a dashboard's does, is not read again."""
+    return tuple(merge_mentions(scans_of(sql, dict(schemas), settings=settings, udfs=dict(udfs))))
+
+
 def _relation(
-    spark: SparkSession, known: SessionTables, entry: Registered, read: TableRead, views: dict[str, TableRead]
+    spark: SparkSession,
+    known: SessionTables,
+    entry: Registered,
+    read: TableRead,
+    views: dict[str, MakeRows],
+    explicit: bool,
 ) -> str:
     """What to put in the place of a table's name; a view that has to be made for it is added to ``views``."""
+    view = f"_layoutopt_{uuid.uuid4().hex}"
+    if known.by_driver and is_read_by_driver(read):
+        views[view] = partial(driver_rows, spark, read)
+        return driver_relation(read, view, explicit)
     layouts = layouts_read(read)
     if layouts is None:
-        view = f"_layoutopt_{uuid.uuid4().hex}"
-        views[view] = read
+        views[view] = partial(read_to_dataframe, spark, read)
         return quoted(view)
     clean, rest = split_by_deletes(read) if read.columns else (read, None)
     relation = relation_of(spark, clean, layout_views(spark, known, entry, layouts))
     if rest is None:
         return relation
-    view = f"_layoutopt_{uuid.uuid4().hex}"
-    views[view] = rest
+    views[view] = partial(read_to_dataframe, spark, rest)
     return f"(SELECT * FROM {quoted(view)} UNION ALL SELECT * FROM {relation})"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
@@ -25,7 +25,8 @@ from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.schema import Column as SchemaColumn
-from layoutopt.model.types import quoted, type_sql
+from layoutopt.model.schema import schema_ddl
+from layoutopt.model.types import quoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
@@ -33,17 +34,19 @@ from layoutopt.scan.files import footer_of
 from layoutopt.scan.foreign.rows import live_rows
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.reads import TableRead, split_by_deletes
-from layoutopt.scan.segments import SegmentRead
+from layoutopt.scan.segments import SegmentRead, by_file
 from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.functions import declare, declared, is_registered
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
+from layoutopt.spark.session.absent import null_columns, or_null
+from layoutopt.spark.session.by_driver import driver_relation, driver_rows, is_read_by_driver
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
 from layoutopt.spark.session.small_row_groups import are_read_by_tasks
-from layoutopt.sql.references import splice_relations
+from layoutopt.sql.references import Span, references_of, splice_relations
 
 log = logging.getLogger("layoutopt.spark")
 
@@ -106,17 +109,24 @@ def with_functions(spark: SparkSession, table: Table) -> Table:
 
 def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> DataFrame:
     """What Spark makes of a scan's text over views of what its mentions read."""
-    views: dict[tuple[int, int], str] = {}
+    views: list[str] = []
+    relations: dict[Span, str] = {}
     try:
         for one in reads:
             if one.scan.span is None:
                 raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
-            views[one.scan.span] = f"_layoutopt_{uuid.uuid4().hex}"
-            read_to_dataframe(spark, one).createTempView(views[one.scan.span])
-        return spark.sql(splice_relations(scan.sql, {span: quoted(view) for span, view in views.items()}))
+            view = f"_layoutopt_{uuid.uuid4().hex}"
+            relations[one.scan.span] = quoted(view)
+            if is_read_by_driver(one):
+                driver_rows(spark, one).createTempView(view)
+                relations[one.scan.span] = driver_relation(one, view, references_of(scan.sql).explicit)
+            else:
+                read_to_dataframe(spark, one).createTempView(view)
+            views.append(view)
+        return spark.sql(splice_relations(scan.sql, relations))
     finally:
         # spark.sql() has resolved the views: the DataFrame needs their names no more.
-        for view in views.values():
+        for view in views:
             spark.catalog.dropTempView(view)
 
 
@@ -171,16 +181,7 @@ def _counted(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
     present = {column.name for column in read.columns}
-    return projected(spark, rows, [_or_null(column, present) for column in read.table.schema.columns])
-
-
-def null_columns(columns: Sequence[SchemaColumn]) -> list[str]:
-    """Columns that nothing reads, as texts of a SELECT list: they are NULL."""
-    return [f"CAST(NULL AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in columns]
-
-
-def _or_null(column: SchemaColumn, present: Collection[str]) -> str:
-    return quoted(column.name) if column.name in present else null_columns([column])[0]
+    return projected(spark, rows, [or_null(column, present) for column in read.table.schema.columns])
 
 
 def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where: str = "") -> DataFrame:
@@ -210,7 +211,7 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
     rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
     present = {column.name for column in read.columns}
     texts = [
-        readable(read.table, column, read.layouts) if column.name in present else _or_null(column, present)
+        readable(read.table, column, read.layouts) if column.name in present else or_null(column, present)
         for column in read.table.schema.columns
     ]
     return projected(spark, rows, texts, chosen.condition)
@@ -219,9 +220,7 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
 def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
     """Tasks put rows of segments together by tid, or read files of others, or encrypted ones."""
     data = read.table.catalog.data
-    if all(len(segment.layouts) == 1 for segment in segments):
-        segments = by_file(segments)
-    return in_workers(spark, data, segments, read.columns, read.scan.filter.root)
+    return in_workers(spark, data, by_file(segments), read.columns, read.scan.filter.root)
 
 
 def in_workers(
@@ -251,15 +250,6 @@ def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:
     return min(len(segments), max(cores, min(4 * cores, rows // _ROWS_A_TASK)))
 
 
-def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
-    """Segments of one layout, cut into one for each file: what tasks share."""
-    return [
-        replace(segment, layouts=(replace(segment.layouts[0], files=(file,)),))
-        for segment in segments
-        for file in segment.layouts[0].files
-    ]
-
-
 def _segment_reader(
     files: TableFiles, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
 ) -> Task:
@@ -278,8 +268,3 @@ def _segment_reader(
 def _files(files: TableFiles) -> TableFiles:
     """A table's files, whose footers a worker knows from one task to the next: decoding them takes longer than rows."""
     return files
-
-
-def schema_ddl(columns: Sequence[SchemaColumn]) -> str:
-    """Columns as Spark's schemas are written."""
-    return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)

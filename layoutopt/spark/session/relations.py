@@ -26,10 +26,11 @@ from layoutopt.model.values.constants import text_sql
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
+from layoutopt.spark.session.absent import null_columns
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
-from layoutopt.spark.session.read import null_columns, parquet_files
+from layoutopt.spark.session.read import parquet_files
 from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 
 _FILE: Final = "_w_file"  # no table has names that begin so

@@ -83,6 +83,8 @@ class SessionTables:
     of_thread: threading.local = field(default_factory=threading.local)
     lists_before: str | None = None
     """The session's setting for lists before it was enabled, if that was changed."""
+    by_driver: bool = True
+    """Whether the driver reads what little a query leaves."""
 
     def remember(self, scans: tuple[ScanMetrics, ...]) -> None:
         """Note what this thread's last query skipped."""

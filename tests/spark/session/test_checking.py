@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,19 @@ TEXTS = [
 @pytest.fixture(autouse=True)
 def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(switch.SWITCH, "1")
+
+
+@pytest.fixture
+def misreading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From when it is called, texts are misread: in place of what was remembered, which is forgotten afterwards."""
+
+    def begin() -> None:
+        session_sql._mentions.cache_clear()
+        monkeypatch.setattr(session_sql, "scans_of", misread)
+        monkeypatch.setattr(table, "scans_of", misread)
+
+    yield begin
+    session_sql._mentions.cache_clear()
 
 
 @pytest.fixture
@@ -85,7 +98,7 @@ def test_the_data_source_skips_nothing_by_it(spark: SparkSession, forged: Table)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("layouts", [None, GROUPS], ids=["sop", "gsop"])
 def test_a_text_that_is_misread_is_found(
-    enabled: SparkSession, tmp_path: Path, text: str, layouts: Any, monkeypatch: pytest.MonkeyPatch
+    enabled: SparkSession, tmp_path: Path, text: str, layouts: Any, misreading: Callable[[], None]
 ) -> None:
     plan = building(SCHEMA, CONDITIONS, layouts=layouts, blocking=by_position(5))
     laid_out = build(tmp_path, some_rows().sort_by("id"), plan)
@@ -93,8 +106,7 @@ def test_a_text_that_is_misread_is_found(
     rows = enabled.sql(text).count()
     scan = laid_out.scan(text)
     assert scan.to_spark(enabled).count() == rows
-    monkeypatch.setattr(session_sql, "scans_of", misread)
-    monkeypatch.setattr(table, "scans_of", misread)
+    misreading()
     with pytest.raises(SkippingError):
         enabled.sql(text)
     with pytest.raises(SkippingError):

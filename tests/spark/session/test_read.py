@@ -130,6 +130,7 @@ def pushed_filters(frame: DataFrame) -> str:
     return " ".join(line.split("PushedFilters:")[1].split("ReadSchema")[0] for line in lines)
 
 
+@pytest.mark.left_to_spark
 def test_filters_on_floats_with_nans_are_not_pushed_to_files(
     spark: SparkSession, tmp_path: Path, rows: pa.Table
 ) -> None:
@@ -139,6 +140,7 @@ def test_filters_on_floats_with_nans_are_not_pushed_to_files(
     assert "id" in pushed
 
 
+@pytest.mark.left_to_spark
 def test_filters_on_floats_without_nans_are_pushed_and_zeros_have_no_sign(spark: SparkSession, tmp_path: Path) -> None:
     """Parquet's reader finds 0.0 and -0.0 different, in dictionaries alone; a block each has the one or the other."""
     numbers = np.repeat([0.0, -0.0, 1.5, -1.5, float("inf")], 30)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.left_to_spark
 def test_a_few_files_asked_for_together_have_a_view_of_their_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_files_whose_chunks_are_not_known_are_left_to_spark(tmp_path: Path) -> N
     assert not are_read_by_tasks(read_of(older))
 
 
+@pytest.mark.left_to_spark
 @pytest.mark.spark
 @pytest.mark.usefixtures("dear_footers")
 @pytest.mark.parametrize("gone", [(), range(0, 300, 5)])

@@ -1,0 +1,82 @@
+"""All surviving rows at once: just those that match, whatever the layouts, by however many threads."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.errors import DataFileError, SkippingError
+from layoutopt.scan import reads
+from layoutopt.scan.reads import rows_at_once
+from layoutopt.scan.table import Table
+from tests.effort import examples
+from tests.scan.builder import Building, build, building
+from tests.scan.deleting import delete_ids, kept
+from tests.scan.generated import buildings, conditions
+from tests.scan.layouts import GROUPS
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+
+SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20 AND score > 0"
+
+
+@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
+    return build(tmp_path / "t", some_rows(), made)
+
+
+def at_once_of(table: Table, sql: str) -> pa.Table:
+    (read,) = table.scan(sql).reads
+    return rows_at_once(read)
+
+
+def test_rows_that_do_not_match_are_left_out(table: Table) -> None:
+    found = at_once_of(table, SQL)
+    assert set(found.column_names) == {"id", "kind", "price", "score"}
+    assert found.num_rows == len(expected(SQL, some_rows())) > 0
+    assert same(expected(SQL, found), expected(SQL, some_rows()))
+
+
+@settings(max_examples=examples(60))
+@given(buildings(), conditions, st.integers(0, 3), st.sampled_from(["id", "id, price, kind", "score, seen, day", "*"]))
+def test_no_row_that_matches_is_missing(plan: Building, condition: str, seed: int, what: str) -> None:
+    rows = some_rows(60, seed)
+    sql = f"SELECT {what} FROM t WHERE {condition}"
+    with tempfile.TemporaryDirectory() as folder:
+        table = build(Path(folder), rows, replace(plan, footers=True))
+        found = at_once_of(table, sql)
+        assert same(expected(sql, found), expected(sql, rows))
+        assert found.num_rows <= sum(read.rows for read in table.scan(sql).reads)
+
+
+def test_deleted_rows_stay_deleted(table: Table) -> None:
+    gone = set(range(0, 300, 7))
+    changed = delete_ids(table.catalog.files.root, gone)
+    assert same(expected(SQL, at_once_of(changed, SQL)), expected(SQL, kept(some_rows(), gone)))
+
+
+def test_nothing_left_has_the_same_columns(table: Table) -> None:
+    found, none = at_once_of(table, SQL), at_once_of(table, SQL.replace("'air'", "'no such kind'"))
+    assert none.num_rows == 0
+    assert none.schema == found.schema
+
+
+def test_a_file_that_is_gone_is_named(table: Table) -> None:
+    scan = table.scan(SQL)
+    for path in table.data_files(0):
+        Path(path).unlink()
+    with pytest.raises(DataFileError, match="missing"):
+        rows_at_once(scan.reads[0])
+
+
+def test_a_row_that_is_lost_is_noticed_where_skipping_is_checked(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "may_match", lambda parts, rows: np.zeros(rows.num_rows, dtype=np.bool_))
+    with pytest.raises(SkippingError):
+        at_once_of(table, SQL)

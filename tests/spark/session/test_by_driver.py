@@ -1,0 +1,183 @@
+"""What the driver reads at once: small scans of plain types, with the same answers and the session as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from layoutopt import spark as skipping
+from layoutopt.errors import DataFileError
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.session import by_driver
+from layoutopt.spark.session.by_driver import driver_rows, is_read_by_driver
+from tests.scan.builder import build, building
+from tests.scan.deleting import delete_ids, kept
+from tests.scan.layouts import GROUPS
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.spark.tables import document, every_type, plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.by_driver
+SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20"
+
+
+@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
+    return build(tmp_path / "t", some_rows(), made)
+
+
+@pytest.fixture
+def session(spark: SparkSession, table: Table) -> Iterator[SparkSession]:
+    found = spark.newSession()
+    skipping.register(found, "t", table.catalog.files.root)
+    skipping.enable(found)
+    yield found
+    skipping.disable(found)
+
+
+def read_of(table: Table, sql: str = SQL) -> TableRead:
+    (read,) = table.scan(sql).reads
+    return read
+
+
+def plan_text(session: SparkSession, sql: str) -> str:
+    return str(session.sql(sql)._jdf.queryExecution().executedPlan().toString())
+
+
+def test_only_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_read_by_driver(read_of(table))
+    assert not is_read_by_driver(read_of(table, "SELECT count(*) FROM t"))  # of which the catalog knows all
+    for name in ("_MOST_VALUES", "_MOST_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(by_driver, name, 0)
+            assert not is_read_by_driver(read_of(table))
+
+
+@pytest.mark.parametrize(
+    ("type", "taken"),
+    [
+        ("bigint", True), ("double", True), ("string", True), ("binary", True), ("decimal(38,10)", True),
+        ("timestamp", True), ("timestamp_ntz", True), ("date", True), ("boolean", True), ("char(3)", False),
+        ("varchar(9)", False), ("string collate UTF8_LCASE", False), ("array<int>", False), ("struct<a:int>", False),
+        ("void", False),
+    ],
+)  # fmt: skip
+def test_only_types_that_arrow_and_spark_take_for_the_same(type: str, taken: bool) -> None:
+    assert by_driver.is_the_same_to_both(type) == taken
+
+
+@pytest.mark.spark
+def test_answers_are_the_same_and_no_task_reads_a_file(session: SparkSession) -> None:
+    assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
+    found = plan_text(session, SQL)
+    assert "arrow" in found
+    assert "FileScan" not in found
+    assert "MapInArrow" not in found
+    nothing = SQL.replace("'air'", "'no such kind'")
+    assert session.sql(nothing).toArrow().num_rows == 0
+
+
+@pytest.mark.spark
+def test_who_does_not_want_that_leaves_it_to_tasks(session: SparkSession) -> None:
+    skipping.enable(session, by_driver=False)
+    assert "ExistingRDD" not in plan_text(session, SQL)
+    assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
+    skipping.enable(session)
+    assert "ExistingRDD" in plan_text(session, SQL)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM (SELECT * FROM t WHERE kind = 'air' UNION ALL SELECT * FROM t WHERE price > 90) q",
+        "SELECT kind FROM (SELECT * FROM t WHERE id < 40 UNION SELECT * FROM t WHERE year = 1995) q",
+        "SELECT a.* FROM t AS a NATURAL JOIN (SELECT id, kind FROM t WHERE id < 50) AS b WHERE a.price > 20",
+        "SELECT n.id FROM t AS n(id, d, k, p, s, w, y) WHERE k = 'air'",
+        "SELECT kind, count(*) AS n FROM t WHERE price > 50 GROUP BY ALL",
+    ],
+)
+def test_columns_have_their_places_where_these_count(session: SparkSession, sql: str) -> None:
+    found = sorted(map(repr, session.sql(sql).collect()))
+    skipping.disable(session)
+    assert found == sorted(map(repr, session.sql(sql).collect()))
+    skipping.enable(session)
+
+
+@pytest.mark.spark
+def test_deleted_rows_stay_deleted(spark: SparkSession, table: Table) -> None:
+    gone = set(range(0, 300, 7))
+    changed = delete_ids(table.catalog.files.root, gone)
+    found = changed.scan(SQL).to_spark(spark)
+    assert "MapInArrow" not in found._jdf.queryExecution().executedPlan().toString()
+    assert same(found.toArrow().to_pylist(), expected(SQL, kept(some_rows(), gone)))
+
+
+@pytest.mark.spark
+def test_rows_are_those_of_when_the_text_was_given(session: SparkSession, table: Table) -> None:
+    before = session.sql(SQL)
+    delete_ids(table.catalog.files.root, range(0, 300, 7))
+    assert before.count() == len(expected(SQL, some_rows())) > session.sql(SQL).count()
+
+
+@pytest.mark.spark
+def test_a_file_that_is_gone_is_said_at_once(session: SparkSession, table: Table) -> None:
+    for layout in range(len(table.catalog.plans and next(iter(table.catalog.plans.values())).scheme.layouts)):
+        for path in table.data_files(layout):
+            Path(path).unlink()
+    with pytest.raises(DataFileError, match="missing"):
+        session.sql(SQL)
+
+
+@pytest.mark.spark
+def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = spark.newSession()
+    session.conf.set(by_driver.LOCAL_ROWS, "1mb")
+    before = session.conf.getAll
+    driver_rows(session, read_of(table))
+    assert session.conf.getAll == before
+
+    def fails(*_: object) -> None:
+        assert session.conf.getAll != before
+        raise RuntimeError
+
+    read = read_of(table)
+    monkeypatch.setattr(type(session), "createDataFrame", fails)
+    with pytest.raises(RuntimeError):
+        driver_rows(session, read)
+    assert session.conf.getAll == before
+
+
+@pytest.mark.spark
+def test_rows_are_dealt_out_to_tasks(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert driver_rows(spark, read_of(table))._jdf.rdd().getNumPartitions() == 1
+    monkeypatch.setattr(by_driver, "_ROWS_A_TASK", 5)
+    assert driver_rows(spark, read_of(table))._jdf.rdd().getNumPartitions() == 2  # the cores that there are
+    monkeypatch.setattr(by_driver, "_BYTES_A_TASK", 200)
+    found = driver_rows(spark, read_of(table))
+    assert found._jdf.rdd().getNumPartitions() > 2
+    assert same(found.select("id", "price").toArrow().to_pylist(), expected(SQL, some_rows()))
+
+
+@pytest.mark.spark
+def test_every_type_arrives_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    rows = every_type(spark, 90)
+    schema = schema_of(rows)
+    load(spark, rows, str(tmp_path / "t"), plan_of(document(schema, []), partition_by="year"))
+    plain = [column.name for column in schema.columns if by_driver.is_the_same_to_both(column.type)]
+    assert len(plain) > 12
+    sql = f"SELECT {', '.join(plain)} FROM t WHERE year IS NULL OR year > 0"
+    read = read_of(open_table(str(tmp_path / "t")), sql)
+    assert is_read_by_driver(read)
+    found = driver_rows(spark, read).select(plain)
+    assert found.schema.simpleString() == rows.select(plain).schema.simpleString()
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.select(plain).collect()))
