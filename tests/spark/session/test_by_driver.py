@@ -100,7 +100,7 @@ def test_who_does_not_want_that_leaves_it_to_tasks(session: SparkSession) -> Non
     "sql",
     [
         "SELECT id FROM (SELECT * FROM t WHERE kind = 'air' UNION ALL SELECT * FROM t WHERE price > 90) q",
-        "SELECT kind FROM (SELECT * FROM t WHERE id < 40 UNION SELECT * FROM t WHERE year = 1995) q",
+        "SELECT price FROM (SELECT * FROM t WHERE id < 40 UNION ALL SELECT * FROM t WHERE year = 1995) q",
         "SELECT a.* FROM t AS a NATURAL JOIN (SELECT id, kind FROM t WHERE id < 50) AS b WHERE a.price > 20",
         "SELECT n.id FROM t AS n(id, d, k, p, s, w, y) WHERE k = 'air'",
         "SELECT kind, count(*) AS n FROM t WHERE price > 50 GROUP BY ALL",
