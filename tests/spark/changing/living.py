@@ -21,6 +21,7 @@ from layoutopt.config.changing import (
     UpdateSettings,
 )
 from layoutopt.config.settings import LoadSettings
+from layoutopt.events import Stages, silent
 from layoutopt.evolve.mixed import mixed
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -33,7 +34,6 @@ from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rows import delete_by, update_by
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.core.stages import Stages, silent
 from layoutopt.spark.loading.loads import load_by
 from tests.spark.tables import document, is_value, plan_of
 
