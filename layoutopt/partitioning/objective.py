@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -108,16 +108,11 @@ def objective_of(
         rows: how many rows are partitioned together.
         others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
     """
-    skip_sets, has_skip_set = _skip_sets(tuple(queries), features)
+    counted = np.flatnonzero(weights > 0)  # of others nothing needs to be known
+    skip_sets, has_skip_set = skip_set_table([queries[i] for i in counted.tolist()], features)
     n_features = len(features)
     if others is not None:
         skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
-        has_skip_set = np.hstack([has_skip_set, others])
+        has_skip_set = np.hstack([has_skip_set, others[counted]])
         n_features += others.shape[1]
-    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
-
-
-@lru_cache(maxsize=32)
-def _skip_sets(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[SkipSet, ...], Bits]:
-    """Remembered, since a process routes many segments of one plan."""
-    return skip_set_table(queries, features)
+    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights[counted], rows)

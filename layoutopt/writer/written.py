@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from layoutopt.catalog.checks import Content, TidSums
 from layoutopt.catalog.storage.index_encoding import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
-from layoutopt.writer.answers import answers_of
+from layoutopt.writer.answers import Answer
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Written:
 
 
 def collected(
-    plan: Plan, keys: Sequence[str], numbers: Sequence[int], result: pa.Table | None, observed: Content
+    plan: Plan, keys: Sequence[str], numbers: Sequence[int], answers: Iterable[Answer], observed: Content
 ) -> Written:
     """The tasks' answers put together, in the order of the segments.
 
@@ -38,13 +38,13 @@ def collected(
         plan: what they went by.
         keys: each segment's partition key.
         numbers: each segment's number in its partition.
-        result: the answers, rows of :data:`~layoutopt.writer.answers.RESULT_SCHEMA`; None where there was no segment.
+        answers: by segments, as :func:`~layoutopt.writer.answers.answers_of` gives them.
         observed: the source's content as it was read.
     """
     empty, of_none = split_indexes(blocks_with_indexes(plan).empty_table())
     tables, indexes, joined = [empty], [of_none], dict.fromkeys(keys, 0)
     positions: dict[tuple[str, int, int], Mapping[str, int]] = {}
-    for answer in () if result is None else answers_of(result):
+    for answer in answers:
         tables.append(answer.blocks)
         indexes.append(answer.indexes)
         key, number = keys[answer.segment], numbers[answer.segment]

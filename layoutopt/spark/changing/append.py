@@ -6,7 +6,7 @@ newest plan. Then what appends left is joined, once several times as many rows h
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
+from layoutopt.direct.append import AppendReport
 from layoutopt.errors import AlreadyLoadedError, LayoutoptError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.publish.publishing import published_after
@@ -25,30 +26,6 @@ from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.source_files import check_reachable, source_partitions
-from layoutopt.writer.load_report import LoadReport
-
-
-@dataclass(frozen=True)
-class AppendReport:
-    """What an append did.
-
-    Attributes:
-        table: its path.
-        batch: what was appended.
-        load: the commit; None where the batch was there already.
-        joined: the commit in which small entries of the partitions concerned were joined; None where none was.
-        not_joined: why they could not be, though the batch is in the table; None where they could.
-    """
-
-    table: str
-    batch: str
-    load: LoadReport | None
-    joined: LoadReport | None = None
-    not_joined: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return asdict(self)
 
 
 def append_by(

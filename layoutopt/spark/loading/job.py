@@ -27,7 +27,7 @@ from layoutopt.spark.core.segments import Segment, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.source import content_columns, content_of
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.writer.answers import RESULT_SCHEMA
+from layoutopt.writer.answers import RESULT_SCHEMA, answers_of
 from layoutopt.writer.load_ids import check_block_numbers, first_block, remove_load
 from layoutopt.writer.task import WriteJob, write_segment
 from layoutopt.writer.written import Written, collected
@@ -123,7 +123,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
     keys = tuple(one.names.key(segment.value) for segment in one.segments)
     numbers = tuple(segment.number for segment in one.segments)
     if not one.segments:
-        return collected(plan, keys, numbers, None, Content(0, dict.fromkeys(plan.schema.names, 0)))
+        return collected(plan, keys, numbers, (), Content(0, dict.fromkeys(plan.schema.names, 0)))
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
@@ -140,7 +140,7 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
     with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):
         result = _job(one, job, observation).toArrow()
         observed = content_of(observation.get, plan.schema.names)
-    return collected(plan, keys, numbers, result, observed)
+    return collected(plan, keys, numbers, answers_of(result), observed)
 
 
 def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:
