@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.checks import Content, check_content, check_partitions, check_positions
-from layoutopt.catalog.commit import CommitHook, comes_beside, commit_load
+from layoutopt.catalog.commit import comes_beside, commit_load
 from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
@@ -26,6 +26,7 @@ from layoutopt.events import Stages
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.arrays import Ints, Words
+from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.writer.gather import POOL, GatheredSegment
@@ -64,18 +65,18 @@ class FewToWrite:
 
 
 def check_plan_needs_no_spark(plan: Plan) -> None:
-    """Refuse a plan with indexes of expressions that only Spark computes.
+    """Refuse a plan with indexes of expressions that only Spark computes, or made for sessions with other settings.
 
     Raises:
-        NeedsSparkError: it has one.
+        NeedsSparkError: it is one.
     """
+    if plan.settings != Settings():
+        raise NeedsSparkError(f"the table is for sessions with {plan.settings}")
     if left_to_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("the table has an index of an expression that only Spark computes")
 
 
-def write_few(
-    catalog: Catalog, plan: Plan, few: FewToWrite, watch: Stages, at: CommitHook = lambda point: None
-) -> LoadReport:
+def write_few(catalog: Catalog, plan: Plan, few: FewToWrite, watch: Stages) -> LoadReport:
     """Write rows and commit them.
 
     Args:
@@ -83,7 +84,6 @@ def write_few(
         plan: what the rows are laid out by.
         few: the rows.
         watch: times the stages.
-        at: called at the commit's points; for tests.
 
     Raises:
         NeedsSparkError: a feature, or a partition's size, is none for this process; nothing was written.
@@ -99,10 +99,9 @@ def write_few(
     with watch.stage("features", "evaluating features"):
         words = vectors_of(plan.features.features, few.rows, plan.schema)
     load_id = fresh_load_id(snapshot)
-    job = _job(files, plan, few, tuple(values), load_id)
     with _removed_after(ANY, files, load_id, values):
         with watch.stage("write", f"writing {len(values)} segments", load_id=load_id) as counts:
-            written = _written(job, few, words)
+            written = _written(_job(files, plan, few, tuple(values), load_id), few, words)
             counts["blocks"] = written.blocks.num_rows
         scalars = {key: names.scalar(value) for key, value in values.items()}
         with watch.stage("check", "comparing with the source"):
@@ -114,7 +113,7 @@ def write_few(
     with _removed_after(REFUSED, files, load_id, values), watch.stage("commit", "committing") as counts:
         made = commit_load(
             files, snapshot, plan, load_id, entries, written.blocks, indexes=written.indexes,
-            operation=few.operation, batch=few.batch, marks=few.marks, at=at,
+            operation=few.operation, batch=few.batch, marks=few.marks,
         )  # fmt: skip
         counts["snapshot"] = made.number
     return load_report(load_id, made, plan, tuple(values), len(values), written, watch.seconds)

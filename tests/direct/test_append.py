@@ -21,6 +21,7 @@ from layoutopt.direct.append import append_few
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, TableError
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
+from layoutopt.model.feature import Settings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
 from layoutopt.scan.table import open_table
@@ -203,6 +204,8 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
         writing.check_plan_needs_no_spark(replace(plan, indexes=(reversed_kind,)))
+    with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
+        writing.check_plan_needs_no_spark(replace(plan, settings=Settings(time_zone="Europe/Berlin")))
     table, rows = Table(tmp_path, None, None), some_rows(12)
     few = writing.FewToWrite("rows", rows, 12, {1994: np.arange(12)}, APPEND)
     with pytest.raises(NeedsSparkError, match="more rows than a segment"):
