@@ -104,15 +104,18 @@ def objective_of(
     Args:
         queries: the training queries.
         features: bit ``i`` is feature ``i``.
-        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``.
+        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``; what these skip by is
+            not looked for.
         rows: how many rows are partitioned together.
         others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
     """
-    counted = np.flatnonzero(weights > 0)  # of others nothing needs to be known
-    skip_sets, has_skip_set = skip_set_table([queries[i] for i in counted.tolist()], features)
+    counted = np.flatnonzero(weights > 0)
+    skip_sets, of_counted = skip_set_table([queries[i] for i in counted.tolist()], features)
+    has_skip_set = np.zeros((len(queries), len(skip_sets)), dtype=np.bool_)
+    has_skip_set[counted] = of_counted
     n_features = len(features)
     if others is not None:
         skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
-        has_skip_set = np.hstack([has_skip_set, others[counted]])
+        has_skip_set = np.hstack([has_skip_set, others])
         n_features += others.shape[1]
-    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights[counted], rows)
+    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
