@@ -82,9 +82,9 @@ def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> FewR
         counted += tables[-1].num_rows
         if _source_file(path) != file:
             raise NeedsSparkError(f"{str(path)!r} is being changed")
-    rows = pa.concat_tables(tables)
     if not counted:
         raise NeedsSparkError(f"{source!r} has no rows")
+    rows = pa.concat_tables(tables)
     file_of = np.repeat(np.arange(len(files)), [table.num_rows for table in tables])
     places = dict(_places(rows, partition_by, schema))
     partitions = tuple(
