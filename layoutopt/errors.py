@@ -14,6 +14,7 @@
     │   ├── PublicationError      a table can't be shown at a place, or as a table of another format
     │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
     │       └── MissingPartitionError  the source has no rows (yet) for a partition (exit 1)
+    ├── NeedsSparkError           what is asked for can't be done without Spark; caught, and done with it
     └── TableError                the table itself
         ├── NotATableError        the path holds something else, or nothing
         │   └── SourceIndexError    the path holds the indexes of files that somebody else keeps
@@ -87,6 +88,10 @@ class MissingPartitionError(SourceError):
     """The source has no rows for a partition that was asked for; they may come."""
 
     exit_code = 1
+
+
+class NeedsSparkError(LayoutoptError):
+    """What is asked for can't be done without Spark, or not surely as Spark does it; who catches this starts it."""
 
 
 class TableError(LayoutoptError):

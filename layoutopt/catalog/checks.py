@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import ContentMismatchError
 
 TidSums = Mapping[tuple[str, int, int], Mapping[str, int]]
@@ -60,6 +62,41 @@ def check_positions(expected: TidSums, written: TidSums, place: str) -> None:
             raise ContentMismatchError(
                 f"in segment {segment} of partition {partition!r} layout {layout} has {', '.join(differing)} at other "
                 f"row positions than {place}; nothing was committed, load again and report it if it happens twice"
+            )
+
+
+def check_partitions(
+    entries: Sequence[PartitionEntry],
+    names: PartitionNames,
+    values: Mapping[str, PlainValue],
+    counted: Mapping[str, int],
+    source: str,
+) -> None:
+    """Refuse partitions that have other rows than were counted, or rows of another value than they stand for.
+
+    What stands in the rows is taken from them as they were written, not from how partitions were named.
+
+    Args:
+        entries: as they were measured.
+        names: of the partitions.
+        values: what each stands for, by its key.
+        counted: the rows of each in the source, by its key, where they are known.
+        source: names it in messages.
+
+    Raises:
+        ContentMismatchError: names the partition.
+    """
+    for entry in entries:
+        said = f"partition {names.shown(values[entry.key])} of {source}"
+        if counted.get(entry.key, entry.rows) != entry.rows:
+            raise ContentMismatchError(
+                f"{said} has {counted[entry.key]} rows but {entry.rows} were written; nothing was committed, "
+                "load again, from a source that nobody changes meanwhile"
+            )
+        if not names.is_of(entry, values[entry.key]):
+            raise ContentMismatchError(
+                f"{said} got rows of other partitions; nothing was committed, load again and report it if it happens "
+                "twice"
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,14 @@ def written_content(table: BlockTable) -> Content:
     rows = _rows(table, blocks)
     sums = {name: _checksum(table, name, _complete(table, name, blocks, rows)) for name in table.schema.names}
     return Content(rows, {name: value for name, value in sums.items() if value is not None})
+
+
+def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
+    """What the entries hold together without deleted rows, of the columns that all of them have a checksum of."""
+    sums = [entry.live_checksums for entry in entries]
+    common = [name for name in sums[0] if all(name in of_entry for of_entry in sums)]
+    rows = sum(entry.live_rows for entry in entries)
+    return Content(rows, {name: sum(of_entry[name] for of_entry in sums) for name in common})
 
 
 def written_rows(table: BlockTable) -> int:

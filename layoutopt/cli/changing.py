@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,9 +18,11 @@ from layoutopt.config.changing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+    from layoutopt.events import Stages
     from layoutopt.spark.changing.rewrite import ChangeReport
+    from layoutopt.writer.load_report import LoadReport
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings
 
@@ -29,13 +32,30 @@ verbs = typer.Typer()
 @add_verb(verbs, AppendSettings, example="layoutopt append tables/events late.parquet --batch-id 2026-02-01")
 def append(settings: AppendSettings, session: Session) -> None:
     """Add late rows to the partitions they belong to, each batch once however often this is retried."""
+    from layoutopt.cli.startup import start_quickly
+
+    start_quickly()
+    from layoutopt.direct.append import append_few
+    from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
     from layoutopt.report.changes import print_append
-    from layoutopt.spark.changing.append import append_by
 
     with session.working("appending") as work, event_log(settings.log_json) as log:
-        report = append_by(start_spark(session, table=settings.table_path), settings, work.say, log)
+        try:
+            report = append_few(settings, partial(_join_many, session), work.say, log)
+        except NeedsSparkError as reason:
+            from layoutopt.spark.changing.append import append_by
+
+            log.write("spark", reason=str(reason))
+            report = append_by(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
+
+
+def _join_many(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Join small entries of many rows by Spark."""
+    from layoutopt.spark.changing.joining import join_small
+
+    return join_small(start_spark(session, table=path), path, keys, watch)
 
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')

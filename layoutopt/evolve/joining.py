@@ -7,8 +7,13 @@ those that came later are together several times as large, and is then joined wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
+
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+
+JOIN: Final = "join"
+"""The operation of a snapshot in which entries were joined."""
 
 SMALLER: Final = 0.36
 """An entry with at most this share of the rows that came later is joined: four of one size, if they differ a little.
@@ -37,3 +42,13 @@ def joined_from(rows: Sequence[int]) -> int | None:
             first = place
         later += rows[place]
     return first
+
+
+def small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:
+    """The entries of some partitions that are to be joined."""
+    found: list[PartitionEntry] = []
+    for key in keys:
+        entries = () if snapshot is None else snapshot.by_key.get(key, ())
+        first = joined_from([entry.live_rows for entry in entries])
+        found += () if first is None else entries[first:]
+    return found

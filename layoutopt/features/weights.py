@@ -33,10 +33,14 @@ def _feature_shares(features: FeatureSet, queries: tuple[Query, ...]) -> Floats:
     relation = Implications(predicates)
     shares = np.zeros((len(queries), len(features)))
     members = [[place[p] for p in feature.predicates] for feature in features]
+    single = [i for i, of_feature in enumerate(members) if len(of_feature) == 1]
+    places = [members[i][0] for i in single]
+    joined = [(i, of_feature) for i, of_feature in enumerate(members) if len(of_feature) > 1]
     for row, query in zip(shares, queries, strict=True):
         implied, covered = relation.implied(query.filter.root), relation.shares(query.filter.root)
-        for i, of_feature in enumerate(members):
-            row[i] = covered[of_feature[0]] if len(of_feature) == 1 else float(implied[of_feature].all())
+        row[single] = covered[places]
+        for i, of_feature in joined:
+            row[i] = float(implied[of_feature].all())
     shares.setflags(write=False)
     return shares
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -104,20 +104,18 @@ def objective_of(
     Args:
         queries: the training queries.
         features: bit ``i`` is feature ``i``.
-        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``.
+        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``; what these skip by is
+            not looked for.
         rows: how many rows are partitioned together.
         others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
     """
-    skip_sets, has_skip_set = _skip_sets(tuple(queries), features)
+    counted = np.flatnonzero(weights > 0)
+    skip_sets, of_counted = skip_set_table([queries[i] for i in counted.tolist()], features)
+    has_skip_set = np.zeros((len(queries), len(skip_sets)), dtype=np.bool_)
+    has_skip_set[counted] = of_counted
     n_features = len(features)
     if others is not None:
         skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
         has_skip_set = np.hstack([has_skip_set, others])
         n_features += others.shape[1]
     return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
-
-
-@lru_cache(maxsize=32)
-def _skip_sets(queries: tuple[Query, ...], features: FeatureSet) -> tuple[tuple[SkipSet, ...], Bits]:
-    """Remembered, since a process routes many segments of one plan."""
-    return skip_set_table(queries, features)

@@ -13,9 +13,9 @@ from layoutopt.report.texts import format_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.direct.append import AppendReport
     from layoutopt.foreign.refreshing import RefreshReport
     from layoutopt.publish.publishing import PublishReport
-    from layoutopt.spark.changing.append import AppendReport
     from layoutopt.spark.changing.optimize import OptimizeReport
     from layoutopt.spark.changing.rewrite import ChangeReport
 

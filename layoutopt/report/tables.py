@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from layoutopt.catalog.retention.vacuum import VacuumReport
     from layoutopt.model.layout import Plan
-    from layoutopt.spark.loading.load import LoadReport
     from layoutopt.spark.loading.loads import LoadsReport
+    from layoutopt.writer.load_report import LoadReport
 
 _MOST_NAMED = 20
 _MOST_CHANGED = 4

@@ -10,7 +10,7 @@ vectors, Eq. 3.1) holds for skip sets as it stands; a skip set of one member is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -115,7 +115,7 @@ def skip_set_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tupl
     Returns:
         The distinct skip sets in order of (size, members), and a bool matrix of shape (queries, skip sets).
     """
-    finder = SkipSetFinder(features)
+    finder = _finder(features)
     of_query = [finder.skip_sets(query.filter.root) for query in queries]
     table = sorted({c for skip_sets in of_query for c in skip_sets}, key=lambda c: (len(c), sorted(c)))
     place = {skip_set: i for i, skip_set in enumerate(table)}
@@ -123,6 +123,12 @@ def skip_set_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tupl
     for q, skip_sets in enumerate(of_query):
         matrix[q, [place[c] for c in skip_sets]] = True
     return tuple(table), matrix
+
+
+@lru_cache(maxsize=64)
+def _finder(features: FeatureSet) -> SkipSetFinder:
+    """Remembered, since a process routes many segments of one plan, and searches ask of the same features again."""
+    return SkipSetFinder(features)
 
 
 def membership(skip_sets: Sequence[SkipSet], n_features: int) -> Singles:

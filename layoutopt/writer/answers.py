@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -51,10 +51,15 @@ class Answer:
     also: bytes | None = None
     indexes: PackedIndexes = ()
 
+    def split(self) -> Answer:
+        """The same with the indexes encoded, apart from the blocks."""
+        blocks, indexes = split_indexes(self.blocks)
+        return replace(self, blocks=blocks, indexes=indexes)
+
     def encoded(self) -> pa.RecordBatch:
         """One row of :data:`RESULT_SCHEMA`."""
-        blocks, indexes = split_indexes(self.blocks)
-        values = [self.segment, self.rows, self.joined_vectors, stream_of(blocks), indexes, self.tid_sums, self.also]
+        of = self.split()
+        values = [of.segment, of.rows, of.joined_vectors, stream_of(of.blocks), of.indexes, of.tid_sums, of.also]
         arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 

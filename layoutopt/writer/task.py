@@ -115,7 +115,7 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
     try:
         segment = gather_segment(job.plan, batches, whole=job.only is None)
         if segment is not None:
-            yield _answer(job, segment).encoded()
+            yield answer_of(job, segment).encoded()
     except OSError as error:
         reason = error.strerror or str(error)
         raise carried(
@@ -178,7 +178,8 @@ def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, in
     return pa.concat_tables([empty, *(table for table, _ in written)]), max((count for _, count in written), default=0)
 
 
-def _answer(job: WriteJob, segment: GatheredSegment) -> Answer:
+def answer_of(job: WriteJob, segment: GatheredSegment) -> Answer:
+    """Write a segment's files, and say what was measured of them; raises what writing them does."""
     blocks, joined = write_layouts(job, segment)
     if job.at is not None:
         job.at("segment-written")

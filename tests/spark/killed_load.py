@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from layoutopt.catalog.commit import CRASH_POINTS
 from layoutopt.cli.app import main
-from layoutopt.spark.core.stages import Stages
+from layoutopt.events import Stages
 from layoutopt.spark.loading import load, loads
 
 SEGMENTS_FIRST = 4

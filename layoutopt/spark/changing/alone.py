@@ -23,6 +23,7 @@ from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, ContentMismatchError
+from layoutopt.events import Stages
 from layoutopt.evolve.carrying import as_rows, in_layouts
 from layoutopt.evolve.mixed import carried
 from layoutopt.features.weights import feature_shares
@@ -41,13 +42,13 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import feature_words
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.sessions import compiled_in_parts
-from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.spark.loading.job import ANY, REFUSED, check_block_numbers, discarded_after, first_block, fresh_load_id
-from layoutopt.spark.loading.load import LoadReport
+from layoutopt.spark.loading.job import discarded_after
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.answers import RESULT_SCHEMA, Answer, answers_of
 from layoutopt.writer.gather import GatheredSegment
+from layoutopt.writer.load_ids import ANY, REFUSED, check_block_numbers, first_block, fresh_load_id
+from layoutopt.writer.load_report import LoadReport
 from layoutopt.writer.task import WriteJob, write_segment
 
 

@@ -6,8 +6,7 @@ newest plan. Then what appends left is joined, once several times as many rows h
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
@@ -15,40 +14,18 @@ from pyspark.sql.types import StringType
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
+from layoutopt.direct.append import AppendReport
 from layoutopt.errors import AlreadyLoadedError, LayoutoptError, MissingPartitionError
-from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.publish.publishing import published_after
 from layoutopt.sources.opening import pinned
+from layoutopt.sources.partitions import batch_of
 from layoutopt.spark.changing.joining import join_small
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.core.source import conformed, open_source
-from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import LoadReport, load
-from layoutopt.spark.loading.source_files import SourcePartition, check_reachable, source_partitions
-
-
-@dataclass(frozen=True)
-class AppendReport:
-    """What an append did.
-
-    Attributes:
-        table: its path.
-        batch: what was appended.
-        load: the commit; None where the batch was there already.
-        joined: the commit in which small entries of the partitions concerned were joined; None where none was.
-        not_joined: why they could not be, though the batch is in the table; None where they could.
-    """
-
-    table: str
-    batch: str
-    load: LoadReport | None
-    joined: LoadReport | None = None
-    not_joined: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return asdict(self)
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.source_files import check_reachable, source_partitions
 
 
 def append_by(
@@ -83,7 +60,7 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         if by is not None and isinstance(rows.schema[by].dataType, StringType):  # others lose no row in Python
             check_reachable(rows, settings.source, by, partitions)
         snapshot = table.catalog.snapshot
-        batch = settings.batch_id or _batch_of(partitions)
+        batch = settings.batch_id or batch_of(partitions)
         names = PartitionNames.of(plan.schema, by, snapshot)
         basis = Basis(
             snapshot,
@@ -109,9 +86,3 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
     except LayoutoptError as error:  # the rows are there: whoever took this for their failure might append them again
         return replace(done, not_joined=str(error))
     return replace(done, joined=joined)
-
-
-def _batch_of(partitions: tuple[SourcePartition, ...]) -> str:
-    """The name of a batch that nobody named: a digest of the files that it came from."""
-    files = sorted({file for partition in partitions for file in partition.files}, key=lambda file: file.uri)
-    return hashlib.sha256("".join(f"{file}\n" for file in files).encode()).hexdigest()[:32]

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.checks import Content
+from layoutopt.events import Stages
 from layoutopt.spark.changing.found import FoundIn
 from layoutopt.spark.changing.marking import MarkReport, marks_of
 from layoutopt.spark.changing.opened import Place
-from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import LoadReport, load
+from layoutopt.spark.loading.load import load
+from layoutopt.writer.load_report import LoadReport
 
 
 def put_beside(

@@ -13,6 +13,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from layoutopt.errors import PlanError
+from layoutopt.events import Progress
 from layoutopt.features.choose import mine_all
 from layoutopt.inspect.entry_bytes import EntryBytes, entry_bytes, shares
 from layoutopt.methods.proposals import BOTH, CUTS, FEATURES, PlanRequest
@@ -22,7 +23,6 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.stages import Progress
 from layoutopt.spark.loading.same_rows import rows_of_entries
 from layoutopt.spark.planning.plan import plan_and_rehearse
 from layoutopt.spark.planning.row_order import NONE

@@ -7,19 +7,17 @@ from collections.abc import Collection
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.deletes import Marks
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
-from layoutopt.evolve.joining import joined_from
+from layoutopt.events import Stages
+from layoutopt.evolve.joining import JOIN, small_entries
 from layoutopt.spark.changing.opened import Place, open_to_change
-from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import LoadReport, load
-from layoutopt.spark.loading.same_rows import content_of_entries, rows_of_entries
-
-JOIN = "join"
-"""The operation of a snapshot in which entries were joined."""
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.writer.load_report import LoadReport
 
 
 def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
@@ -40,11 +38,11 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
     """
     files = TableFiles(path)
     check_is_table(files)
-    if not _small_entries(latest_snapshot(files), keys):  # as mostly: no plan and no block is read for that
+    if not small_entries(latest_snapshot(files), keys):  # as mostly: no plan and no block is read for that
         return None
     table, plan = open_to_change(spark, path)
     snapshot = table.catalog.snapshot
-    entries = _small_entries(snapshot, keys)
+    entries = small_entries(snapshot, keys)
     if not entries:
         return None
     live = [entry for entry in entries if entry.live_rows]
@@ -63,13 +61,3 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         return load(spark, rows_of_entries(spark, table, entries), path, plan, basis=basis, stages=watch)
     except CommitConflictError:
         return None
-
-
-def _small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:
-    """The entries of some partitions that are to be joined."""
-    found: list[PartitionEntry] = []
-    for key in keys:
-        entries = () if snapshot is None else snapshot.by_key.get(key, ())
-        first = joined_from([entry.live_rows for entry in entries])
-        found += () if first is None else entries[first:]
-    return found

@@ -18,6 +18,7 @@ from layoutopt.catalog.snapshot import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError
+from layoutopt.events import Stages
 from layoutopt.model.arrays import Ints
 from layoutopt.model.columns import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
@@ -26,7 +27,6 @@ from layoutopt.scan.segments import FileRead, file_reads
 from layoutopt.spark.changing.found import FoundIn
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.core.workers import Batches, map_in_workers
 
 _MARKED = "work int, layout int, block bigint, rows bigint, places binary"

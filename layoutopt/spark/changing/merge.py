@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.config.changing import MergeSettings
 from layoutopt.errors import SourceError
-from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.model.types import quoted
 from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changing.beside import put_beside
@@ -26,7 +26,6 @@ from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conformed, open_source
-from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.same_rows import rows_of_entries
 from layoutopt.sql.parameters import literal_of
 

@@ -15,11 +15,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.fields import parse_age
 from layoutopt.errors import CommitConflictError, SettingError
-from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.evolve.candidates import Candidate, best_first, regained, within
 from layoutopt.evolve.when import Rule
 from layoutopt.inspect.losses import Prospect, prospects
@@ -32,9 +33,8 @@ from layoutopt.spark.changing.levels import Level, Parts, parts_of
 from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import rewrite
 from layoutopt.spark.changing.target import Target, target_of
-from layoutopt.spark.core.stages import Progress, Stages, silent
-from layoutopt.spark.loading.load import LoadReport
-from layoutopt.spark.loading.same_rows import content_of_entries, rows_of_entries
+from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.writer.load_report import LoadReport
 
 LEAST_GAIN: Final = 0.05
 """A gain below this share of what is read of a partition is within the error of the rehearsal, and none."""

@@ -13,15 +13,16 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.checks import Content
+from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.retention.vacuum import VacuumReport
 from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.events import Stages
 from layoutopt.spark.changing.marking import MarkReport
 from layoutopt.spark.changing.opened import Place
-from layoutopt.spark.core.stages import Stages
 from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import LoadReport, load
-from layoutopt.spark.loading.same_rows import content_of_entries
+from layoutopt.spark.loading.load import load
+from layoutopt.writer.load_report import LoadReport
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.changing import DeleteSettings, UpdateSettings
 from layoutopt.errors import PublicationError, SettingError
-from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quoted
 from layoutopt.publish.publishing import published_after
@@ -38,7 +38,6 @@ from layoutopt.spark.changing.marking import deleted_share, mark_deleted
 from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.same_rows import rows_of_entries
 
 

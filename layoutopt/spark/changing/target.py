@@ -12,6 +12,7 @@ from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.documents import read_plan
 from layoutopt.config.fields import parse_age
 from layoutopt.errors import SchemaError, SettingError
+from layoutopt.events import Progress
 from layoutopt.inspect.entry_bytes import EntryBytes, entry_bytes
 from layoutopt.inspect.losses import DatedLog
 from layoutopt.model.arrays import Floats
@@ -20,7 +21,6 @@ from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
 from layoutopt.spark.changing.fresh import fresh_plan
 from layoutopt.spark.core.functions import check_plan
-from layoutopt.spark.core.stages import Progress
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.decay import decayed, times_of
 from layoutopt.workload.log import read_log

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -12,14 +10,14 @@ from pyspark.sql.types import StructType
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.checks import Content, check_content, check_positions
 from layoutopt.catalog.entries import written_content, written_positions
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import ContentMismatchError
 from layoutopt.scan.segments import LayoutRead, SegmentRead, file_reads
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import checksum_column, measure_content
-from layoutopt.spark.loading.job import Loading, Written
+from layoutopt.spark.loading.job import Loading
 from layoutopt.spark.session.read import STRICT, in_workers
 from layoutopt.writer.checksum import is_hashable
+from layoutopt.writer.written import Written
 
 
 def check_written(one: Loading, written: Written) -> None:
@@ -69,26 +67,3 @@ def _rows_written(one: Loading, blocks: pa.Table, fields: StructType) -> DataFra
     files = file_reads(table, np.lexsort((table.row_group, table.file)))
     segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in files]
     return in_workers(one.spark, one.files, segments, one.plan.schema.select(fields.names).columns)
-
-
-def check_partitions(one: Loading, entries: Sequence[PartitionEntry]) -> None:
-    """Refuse partitions that have other rows than the caller counted, or rows of another value than they stand for.
-
-    What stands in the rows is taken from them as they were written, not from how partitions were named.
-
-    Raises:
-        ContentMismatchError: names the partition.
-    """
-    for entry in entries:
-        said = f"partition {one.names.shown(one.values[entry.key])} of {one.source_name}"
-        counted = one.basis.rows.get(entry.key, entry.rows)
-        if counted != entry.rows:
-            raise ContentMismatchError(
-                f"{said} has {counted} rows but {entry.rows} were written; nothing was committed, "
-                "load again, from a source that nobody changes meanwhile"
-            )
-        if not one.names.is_of(entry, one.values[entry.key]):
-            raise ContentMismatchError(
-                f"{said} got rows of other partitions; nothing was committed, load again and report it if it happens "
-                "twice"
-            )

@@ -7,19 +7,20 @@ visible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.catalog.checks import check_partitions
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError, ContentMismatchError
+from layoutopt.events import Progress, Stages, silent
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
@@ -39,52 +40,14 @@ from layoutopt.spark.core.source import (
     conformed,
     open_source,
 )
-from layoutopt.spark.core.stages import Progress, Stages, silent
-from layoutopt.spark.loading.check import check_partitions, check_written
-from layoutopt.spark.loading.job import (
-    ANY,
-    REFUSED,
-    Basis,
-    Loading,
-    Written,
-    discarded_after,
-    entries_of,
-    fresh_load_id,
-    write,
-)
+from layoutopt.spark.loading.check import check_written
+from layoutopt.spark.loading.job import Basis, Loading, discarded_after, entries_of, write
+from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
+from layoutopt.writer.load_report import LoadReport, load_report
+from layoutopt.writer.written import Written
 
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """What a load did.
-
-    Attributes:
-        load_id: its name in the table's files.
-        snapshot: the snapshot that it made.
-        partitions: the keys of the partitions that it replaced, sorted.
-        rows, segments, blocks, files: how many.
-        bytes: the compressed column chunks written, over all layouts.
-        notes: sentences on what a user should know, such as vectors beyond ``max_vectors``.
-        seconds: by stage.
-    """
-
-    load_id: str
-    snapshot: int
-    partitions: tuple[str, ...]
-    rows: int
-    segments: int
-    blocks: int
-    files: int
-    bytes: int
-    notes: tuple[str, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return asdict(self)
 
 
 def load(
@@ -161,11 +124,11 @@ def load(
             counts["blocks"] = written.blocks.num_rows
         with watch.stage("check", "comparing with the source"):
             check_written(one, written)
-            check_partitions(one, entries_of(one, written.blocks))
+            check_partitions(entries_of(one, written.blocks), names, one.values, basis.rows, name)
     with discarded(REFUSED), watch.stage("commit", "committing") as counts:
         snapshot = _commit(one, base, written, whole_table, at)
         counts["snapshot"] = snapshot.number
-    return replace(_report(one, snapshot, written), seconds=dict(watch.seconds))
+    return load_report(one.load_id, snapshot, plan, tuple(one.values), len(segments), written, watch.seconds)
 
 
 def _cut(rows: DataFrame, name: str, plan: Plan, cutter: Cutter, known: Sequence[Chunk] | None) -> tuple[Segment, ...]:
@@ -226,26 +189,4 @@ def _commit(one: Loading, base: Snapshot | None, written: Written, whole_table: 
         batch=one.basis.batch,
         marks=one.basis.marks,
         at=at,
-    )
-
-
-def _report(one: Loading, snapshot: Snapshot, written: Written) -> LoadReport:
-    blocks = written.blocks
-    rows = sum(entry.rows for entry in snapshot.partitions if entry.load_id == one.load_id)
-    notes = [
-        f"partition {key} has {count} feature vectors beyond max_vectors={one.plan.max_vectors}; their rows were put "
-        "with the nearest vectors'"
-        for key, count in sorted(written.joined.items())
-        if count
-    ]
-    return LoadReport(
-        load_id=one.load_id,
-        snapshot=snapshot.number,
-        partitions=tuple(sorted(one.values)),
-        rows=rows,
-        segments=len(one.segments),
-        blocks=blocks.num_rows,
-        files=len(blocks["file"].unique()),
-        bytes=int(pa.compute.sum(blocks["bytes"]).as_py() or 0),
-        notes=tuple(notes),
     )

@@ -29,28 +29,28 @@ from layoutopt.errors import (
     PlanError,
     SettingError,
 )
-from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publications_of, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.opening import pinned
+from layoutopt.sources.partitions import SourcePartition
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, partition_values
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
-from layoutopt.spark.core.stages import Progress, Stages, silent
 from layoutopt.spark.loading.encrypting import check_encryption
 from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import LoadReport, load
+from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.same_rows import holds_same_rows
 from layoutopt.spark.loading.source_files import (
-    SourcePartition,
     between,
     check_reachable,
     read_partition,
     source_partitions,
 )
+from layoutopt.writer.load_report import LoadReport
 
 _GLOB = re.compile(r"[*?\[\]{}\\,]")  # a path with one of these is a pattern to Spark
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField
 
-from layoutopt.catalog.checks import Content
+from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import SchemaError
 from layoutopt.model.predicates import TRUE, Filter
@@ -44,14 +44,6 @@ def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entries:
         return False
     there = rows_of_entries(spark, table, entries).select(*[quoted(name) for name in source.columns])
     return _sum_of_rows(source) == _sum_of_rows(there)
-
-
-def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
-    """What the entries hold together without deleted rows, of the columns that all of them have a checksum of."""
-    sums = [entry.live_checksums for entry in entries]
-    common = [name for name in sums[0] if all(name in of_entry for of_entry in sums)]
-    rows = sum(entry.live_rows for entry in entries)
-    return Content(rows, {name: sum(of_entry[name] for of_entry in sums) for name in common})
 
 
 def rows_of_entries(spark: SparkSession, table: Table, entries: Sequence[PartitionEntry]) -> DataFrame:

@@ -6,9 +6,7 @@ is read for it, and nothing at all where partitions are folders.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -22,41 +20,12 @@ from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.sources.opening import open_snapshot
+from layoutopt.sources.partitions import SourceFile, SourcePartition
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.core.source import open_source, parquet_reader
 from layoutopt.spark.core.table_sources import FILE, snapshot_rows
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of the source: its URI, its size in bytes, and when it was changed (microseconds since 1970)."""
-
-    uri: str
-    size: int
-    modified: int
-
-
-@dataclass(frozen=True)
-class SourcePartition:
-    """A partition as the source has it.
-
-    Attributes:
-        value: of the partition column, plain; None is NULL, or that the table has no partitions.
-        files: those that hold rows of it, sorted.
-        rows: how many it has.
-    """
-
-    value: PlainValue
-    files: tuple[SourceFile, ...]
-    rows: int = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """The digest of the files, 64 hexadecimal digits."""
-        lines = [f"{file.uri}\n{file.size}\n{file.modified}\n" for file in self.files]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def source_partitions(

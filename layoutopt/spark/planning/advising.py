@@ -24,6 +24,7 @@ from layoutopt.advise.some_statements import some_statements
 from layoutopt.config.advising import AdviseSettings
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError
+from layoutopt.events import Progress, silent
 from layoutopt.features.choose import default_excluded, default_threshold, mine_all
 from layoutopt.features.splits import FEWEST, can_be_split, splits
 from layoutopt.methods.proposals import FEATURES
@@ -41,7 +42,6 @@ from layoutopt.sources.snapshot import SnapshotFile, ending, source_name
 from layoutopt.sources.some_files import some_files
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of
-from layoutopt.spark.core.stages import Progress, silent
 from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.spark.planning.hold_out import Fold, evaluation_on, resampled, weight_of
 from layoutopt.spark.planning.layouts_tried import ORDERS, THRESHOLD, LayoutsTried, try_layouts

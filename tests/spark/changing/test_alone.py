@@ -20,6 +20,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.config.changing import DeleteSettings, OptimizeSettings
 from layoutopt.errors import CommitConflictError, ContentMismatchError
+from layoutopt.events import Stages, silent
 from layoutopt.evolve.mixed import mixed
 from layoutopt.inspect.verify import verify
 from layoutopt.model.feature import Feature, FeatureSet
@@ -34,8 +35,8 @@ from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.changing.optimize import OptimizeReport, optimize_by
 from layoutopt.spark.changing.rows import delete_by
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.core.stages import Stages, silent
-from layoutopt.spark.loading.load import LoadReport, load
+from layoutopt.spark.loading.load import load
+from layoutopt.writer.load_report import LoadReport
 from tests.spark.changing.living import Living, begun
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 

@@ -44,8 +44,9 @@ from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rows import delete_by, update_by
-from layoutopt.spark.loading.load import LoadReport, load
+from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.loads import load_by
+from layoutopt.writer.load_report import LoadReport
 from tests.spark.changing.living import COLUMNS, SCHEMES, Living
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 
 from layoutopt.catalog.paths import load_folder
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.spark.loading.job import ANY, discarded_after
+from layoutopt.spark.loading.job import discarded_after
+from layoutopt.writer.load_ids import ANY
 
 
 @pytest.mark.parametrize("stopped", [SimpleNamespace(_jsc=None), SimpleNamespace()])

@@ -1,0 +1,186 @@
+"""The few rows of a source of plain Parquet, read in this process just as Spark would read them, or not at all.
+
+Whatever Spark reads by rules of its own (folders of partitions, other schemas, calendars of older versions, nested
+types) is left to it: such a source raises :class:`~layoutopt.errors.NeedsSparkError` before anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.catalog.storage.local_store import absolute, is_url
+from layoutopt.errors import NeedsSparkError, SchemaError
+from layoutopt.model.arrays import Ints
+from layoutopt.model.schema import Schema
+from layoutopt.scan.arrow_types import any_arrow_type
+from layoutopt.sources.partitions import SourceFile, SourcePartition
+from layoutopt.sources.snapshot import source_name
+from layoutopt.sql.collations import collations_of
+from layoutopt.sql.schema import arrow_type_name
+from layoutopt.writer.checksum import is_hashable
+
+MOST_ROWS: Final = 100_000
+"""Of more rows a Spark job is no longer what takes longest."""
+
+MOST_BYTES: Final = 1 << 28
+"""Of rows in memory, as Arrow has them."""
+
+MOST_PARTITIONS: Final = 32
+"""Of more partitions Spark writes several at once."""
+
+# A path of other characters is spelled in more than one way as a URI.
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
+_PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
+# So Spark says in a footer what other readers don't know: texts padded with blanks, and the calendar before 1582.
+_OWN_RULES: Final = (b"CHAR_VARCHAR", b"legacyDateTime", b"legacyINT96", b"spark.version=1.", b"spark.version=2.")
+
+
+@dataclass(frozen=True, eq=False)
+class FewRows:
+    """Rows that were read.
+
+    Attributes:
+        rows: under the schema's columns, in the order of files' paths and of their rows.
+        counted: how many the footers say that there are.
+        partitions: those that the rows lie in, each with the files that have rows of it, NULL first.
+        places: of each partition the places of its rows, ``int64[k]``, by its value.
+    """
+
+    rows: pa.Table
+    counted: int
+    partitions: tuple[SourcePartition, ...]
+    places: Mapping[PlainValue, Ints]
+
+
+def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> FewRows:
+    """Read a source.
+
+    Args:
+        source: a path.
+        schema: the columns that it has to have.
+        partition_by: the partition column, None for none.
+
+    Raises:
+        NeedsSparkError: it has no rows, too many, or Spark might read it otherwise.
+    """
+    files = [(path, _source_file(path)) for path in _paths(source)]
+    tables, counted = [], 0
+    for path, file in files:
+        try:
+            tables.append(_read(path, schema, MOST_ROWS - counted))
+        except (OSError, pa.ArrowException, SchemaError) as error:
+            raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
+        counted += tables[-1].num_rows
+        if _source_file(path) != file:
+            raise NeedsSparkError(f"{str(path)!r} is being changed")
+    if not counted:
+        raise NeedsSparkError(f"{source!r} has no rows")
+    rows = pa.concat_tables(tables)
+    file_of = np.repeat(np.arange(len(files)), [table.num_rows for table in tables])
+    places = dict(_places(rows, partition_by, schema))
+    partitions = tuple(
+        SourcePartition(value, tuple(files[number][1] for number in np.unique(file_of[at]).tolist()), len(at))
+        for value, at in places.items()
+    )
+    return FewRows(rows, counted, partitions, places)
+
+
+def _paths(source: str) -> list[Path]:
+    """The files of a source, sorted: one, or those of a folder that has no folders."""
+    if source_name(source) is not None or is_url(source):
+        raise NeedsSparkError(f"{source!r} is no path of this machine")
+    root = Path(absolute(source))
+    shown = [path for path in root.iterdir() if _is_shown(path.name)] if root.is_dir() else [root]
+    for path in shown:
+        plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
+        if not plain or not path.name.endswith(".parquet") or not path.is_file():
+            raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by a plain name")
+    return sorted(shown)
+
+
+def _is_shown(name: str) -> bool:
+    """Whether readers look at a file; Spark's rule."""
+    return not name.startswith(".") and (not name.startswith("_") or "=" in name)
+
+
+def _source_file(path: Path) -> SourceFile:
+    """The file as Spark tells of it: to the millisecond."""
+    status = path.stat()
+    return SourceFile(f"file:{path}", status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)
+
+
+def _read(path: Path, schema: Schema, most: int) -> pa.Table:
+    """All rows of a file, with its footer's word for how many they are."""
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        found = file.schema_arrow
+        collated = collations_of(found)
+        types = {field.name: arrow_type_name(field.type, collated.get(field.name, {}), field.name) for field in found}
+        if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
+            raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
+        said = b" ".join(key + b"=" + value for key, value in (file.metadata.metadata or {}).items())
+        if any(rule in said for rule in _OWN_RULES):
+            raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
+        if file.metadata.num_rows > most:
+            raise NeedsSparkError(f"there are more than {MOST_ROWS} rows")
+        groups, taken = [], 0
+        for group in range(file.metadata.num_row_groups):
+            groups.append(_typed(file.read_row_group(group), schema))
+            taken += groups[-1].nbytes
+            if taken > MOST_BYTES:
+                raise NeedsSparkError(f"the rows of {str(path)!r} take more than {MOST_BYTES} bytes")
+        rows = pa.concat_tables([_empty(schema), *groups])
+        if rows.num_rows != file.metadata.num_rows:
+            raise NeedsSparkError(f"{str(path)!r} has other rows than its footer says")
+        return rows
+
+
+def _empty(schema: Schema) -> pa.Table:
+    return pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.columns]).empty_table()
+
+
+def _typed(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The schema's columns of a row group, in its order and types."""
+    arrays = [rows[column.name].cast(any_arrow_type(column.type)) for column in schema.columns]
+    return pa.Table.from_arrays(arrays, schema=_empty(schema).schema)
+
+
+def check_columns(schema: Schema, partition_by: str | None) -> None:
+    """Refuse a table with columns whose checksums or partitions only Spark knows.
+
+    Raises:
+        NeedsSparkError: it has one.
+    """
+    for column in schema.columns:
+        if not is_hashable(column.type):
+            raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
+    if partition_by is not None and schema.find(partition_by).type not in _PARTITION_TYPES:
+        raise NeedsSparkError(f"partitions are by a {schema.find(partition_by).type}")
+
+
+def _places(rows: pa.Table, partition_by: str | None, schema: Schema) -> Iterator[tuple[PlainValue, Ints]]:
+    """The partitions' values, plain, with the places of their rows; NULL first, then in order."""
+    if partition_by is None:
+        yield None, np.arange(rows.num_rows)
+        return
+    column = rows[partition_by].combine_chunks()
+    if schema.find(partition_by).type == "date":
+        column = column.cast(pa.int32())
+    coded = column.dictionary_encode(null_encoding="encode")
+    try:
+        values: list[PlainValue] = coded.dictionary.to_pylist()
+    except UnicodeDecodeError as error:
+        raise NeedsSparkError("a partition's value is no UTF-8") from error
+    if len(values) > MOST_PARTITIONS:
+        raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
+    codes = np.asarray(coded.indices)
+    for code in sorted(range(len(values)), key=lambda code: (values[code] is not None, values[code] or 0)):
+        yield values[code], np.flatnonzero(codes == code)

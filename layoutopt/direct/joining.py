@@ -1,0 +1,106 @@
+"""What appends left of a partition joined, without Spark where that is few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.catalog.deletes import Marks
+from layoutopt.catalog.entries import content_of_entries
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.direct.few_rows import MOST_ROWS, check_columns
+from layoutopt.direct.writing import FewToWrite, check_plan_needs_no_spark, write_few
+from layoutopt.errors import CommitConflictError, NeedsSparkError
+from layoutopt.events import Stages
+from layoutopt.evolve.joining import JOIN, small_entries
+from layoutopt.inspect.status import current_plan
+from layoutopt.model.arrays import Ints
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.scan.arrow_types import any_arrow_type
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table, open_own_table
+from layoutopt.sql.scans import TableScan
+from layoutopt.writer.load_report import LoadReport
+
+
+def join_few(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Join small entries of some partitions, in one commit, by the table's newest plan.
+
+    Args:
+        path: of the table.
+        keys: of the partitions.
+        watch: times the stages.
+
+    Returns:
+        The commit; None where none is to be joined, or somebody else changed one meanwhile: theirs counts.
+
+    Raises:
+        NeedsSparkError: they have too many rows, or something that only Spark knows; nothing was written.
+        ContentMismatchError: what was written is not what the entries have.
+        LayoutoptError: as :func:`~layoutopt.direct.writing.write_few`.
+    """
+    files = TableFiles(path)
+    check_is_table(files)
+    if not small_entries(latest_snapshot(files), keys):  # as mostly: no plan and no block is read for that
+        return None
+    table = open_own_table(path)
+    catalog = table.catalog
+    entries = small_entries(catalog.snapshot, keys)
+    if not entries:
+        return None
+    plan = current_plan(catalog)
+    check_plan_needs_no_spark(plan)
+    check_columns(plan.schema, plan.partition_by)
+    live = [entry for entry in entries if entry.live_rows]
+    counted = sum(entry.live_rows for entry in live)
+    if not catalog.files.is_plain or not 0 < counted <= MOST_ROWS:
+        raise NeedsSparkError(f"{counted} rows are to be joined")
+    rows, places = _rows_of(table, plan, live)
+    few = FewToWrite(
+        f"the table {path!r}",
+        rows,
+        counted,
+        places,
+        JOIN,
+        content=content_of_entries(entries),
+        marks=Marks({}, {}, replaced=frozenset(entry.name for entry in entries)),
+    )
+    try:
+        return write_few(catalog, plan, few, watch)
+    except CommitConflictError:
+        return None
+
+
+def _rows_of(table: Table, plan: Plan, entries: Collection[PartitionEntry]) -> tuple[pa.Table, dict[PlainValue, Ints]]:
+    """The rows of entries, and the places of each partition's among them."""
+    names = PartitionNames.of(plan.schema, plan.partition_by, table.catalog.snapshot)
+    of_value: dict[PlainValue, list[PartitionEntry]] = {}
+    for entry in entries:
+        told = names.value_of(entry)
+        if not told:
+            raise NeedsSparkError(f"the catalog does not tell the value of partition {entry.key!r}")
+        of_value.setdefault(told[0], []).append(entry)
+    tables: list[pa.Table] = []
+    places: dict[PlainValue, Ints] = {}
+    before = 0
+    for value, chosen in of_value.items():
+        tables.append(_read(table, plan, chosen))
+        places[value] = np.arange(before, before + tables[-1].num_rows)
+        before += tables[-1].num_rows
+    return pa.concat_tables(tables), places
+
+
+def _read(table: Table, plan: Plan, entries: Collection[PartitionEntry]) -> pa.Table:
+    """All rows of some entries under the plan's columns."""
+    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
+    read = TableRead(table, scan, table.all_rows_of(list(entries), scan.columns))
+    form = pa.schema([(column.name, any_arrow_type(column.type)) for column in read.columns])
+    batches = [batch.cast(form) for batch in read_segments(table.catalog.files, read.segments, read.columns)]
+    return pa.Table.from_batches(batches, form).select(list(plan.schema.names))
