@@ -101,7 +101,7 @@ def test_all_rows_are_the_sources(folders: list[Folder]) -> None:
 
 
 @pytest.mark.unshadowed("compares what is skipped with the rows itself")
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(100))
 @given(which=st.sampled_from([0, 1]), filter=expressions([n for n in SCHEMA.names if n not in NESTED]))
 def test_generated_filters(folders: list[Folder], which: int, filter: Any) -> None:
     folders[which].check(filter)
