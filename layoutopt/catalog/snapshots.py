@@ -179,8 +179,8 @@ INDEX_FORMAT: Final = "layoutopt-index"
 def not_a_table(root: str, source: str) -> SourceIndexError:
     """The error for who asks for a table and names the indexes of a source."""
     return SourceIndexError(
-        f"{root!r} holds the indexes of {source!r}, which `query`, `explain`, `files`, `refresh`, `vacuum` and Spark "
-        "sessions take; this asks for a table of layoutopt's own",
+        f"{root!r} holds the indexes of {source!r}, which `query`, `explain`, `files`, `serve`, `refresh`, `vacuum` "
+        "and Spark sessions take; this asks for a table of layoutopt's own",
         source,
     )
 

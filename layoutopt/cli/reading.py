@@ -63,7 +63,9 @@ def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
     from layoutopt.cli.startup import keep_what_is_loaded
 
     if settings.engine == "spark":
-        return scan.to_spark(start_spark(session, table=settings.table_path)).toArrow()
+        from layoutopt.spark.core.variants import with_binaries
+
+        return with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))).toArrow()
     keep_what_is_loaded()
     return scan.to_arrow(settings.engine)
 

@@ -31,7 +31,7 @@ _TAGS: Final = ("ETag", "etag", "md5Hash", "generation", "version_id", "checksum
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A file of the source, and what tells it from others that may stand there later."""
+    """A file of the source, and what tells it from others that may stand there later, its size in bytes first."""
 
     file: SnapshotFile
     mark: str

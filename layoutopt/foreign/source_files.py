@@ -36,11 +36,13 @@ class SourceFiles(TableFiles):
         held: the files by key.
         schema: the source's columns.
         state: a digest of what was listed, which is another one once the source has changed.
+        marks: what tells a file from others that may stand there later, by key.
     """
 
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
     schema: Schema = field(default_factory=lambda: Schema(()), compare=False)
     state: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def keys(self) -> None:
@@ -58,7 +60,12 @@ class SourceFiles(TableFiles):
 
     def only(self, paths: Iterable[str]) -> SourceFiles:
         """Some of the files, for a task elsewhere."""
-        return replace(self, held={path: self.held[path] for path in paths})
+        return replace(self, held={path: self.held[path] for path in paths}, marks={})
+
+    def listed_size(self, path: str) -> int:
+        """The size of a file in bytes, as its store told when it was listed; 0 where it did not."""
+        size = self.marks[path].partition(" ")[0]
+        return int(size) if size.isdecimal() else 0
 
     def check_plain(self) -> None:
         """Refuse files of which a reader of plain Parquet would read other rows than there are.
@@ -88,14 +95,16 @@ def source_files(listed: Iterable[Listed], schema: Schema) -> SourceFiles:
     Raises:
         SourceError: they lie in several stores.
     """
-    held = {file_key(one.file.path): one.file for one in listed}
+    keyed = {file_key(one.file.path): one for one in listed}
+    held = {key: one.file for key, one in keyed.items()}
     places = [local_path(file.path) for file in held.values()]
     stores = {protocol_of(place): place for place in places}
     if len(stores) > 1:
         first, second = sorted(stores.values())[:2]
         raise SourceError(f"{first!r} and {second!r} are files of one source in two stores, which is not read")
     root = places[0].rsplit("/", 1)[0] if places else "."
-    return SourceFiles(root or "/", held=held, schema=schema)
+    marks = {key: one.mark for key, one in keyed.items()}
+    return SourceFiles(root or "/", held=held, schema=schema, marks=marks)
 
 
 def stored_names(file: SnapshotFile, schema: Schema, held: Sequence[str]) -> dict[str, str]:

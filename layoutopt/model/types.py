@@ -11,6 +11,8 @@ from typing import Final
 
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 """The types of whole numbers, narrowest first, with their width in bits."""
+VARIANT: Final = "variant"
+"""The type of values of any form, which files have as two binaries: ``struct<value:binary,metadata:binary>``."""
 _DEEPEST: Final = 50
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)", re.ASCII)
 # `decimal(15,2)`, `interval day to second`, `string collate UTF8_LCASE`: words, and numbers in brackets.
@@ -100,6 +102,8 @@ def leaf_paths(name: str, type: str) -> list[str]:
     ['a.b.c', 'a.d.key_value.key', 'a.d.key_value.value.list.element']
     """
     kind, parts = nested_parts(type)
+    if type == VARIANT:
+        return [f"{name}.value", f"{name}.metadata"]
     if not parts:
         return [name]
     if kind == "array":

@@ -65,7 +65,7 @@ _SIMPLE: Final = {
 }
 _FLOATS: Final = {"float": "<f", "double": "<d"}
 _INTEGERS: Final = {"tinyint": "<i", "smallint": "<i", "int": "<i", "date": "<i"}
-_FIRST_RESERVED: Final = 1_000_000_001
+FIRST_RESERVED: Final = 1_000_000_001
 """Field ids of what files hold beside the table's columns: mapped, as readers demand, and none of its columns."""
 
 
@@ -120,8 +120,8 @@ def spelled(schema: Schema) -> str:
 
 def name_mapping(schema: IcebergSchema, hidden: Schema) -> str:
     """Which column of a file without ids is which of the table; hidden ones and our own are mapped to nothing."""
-    ours = [MappedField(field_id=_FIRST_RESERVED + n, names=[name]) for n, name in enumerate(sorted(RESERVED))]
-    others = create_mapping_from_schema(iceberg_schema(hidden, _FIRST_RESERVED + len(ours))).root
+    ours = [MappedField(field_id=FIRST_RESERVED + n, names=[name]) for n, name in enumerate(sorted(RESERVED))]
+    others = create_mapping_from_schema(iceberg_schema(hidden, FIRST_RESERVED + len(ours))).root
     return NameMapping([*create_mapping_from_schema(schema).root, *others, *ours]).model_dump_json()
 
 

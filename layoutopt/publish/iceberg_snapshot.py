@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 from typing import Final
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO, OutputFile, load_file_io
 from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
@@ -125,6 +125,32 @@ class ManifestFolder:
     _lists: dict[str, str] = field(default_factory=dict)
     _locks: defaultdict[str, Lock] = field(default_factory=lambda: defaultdict(Lock))
 
+    def output(self, name: str) -> OutputFile:
+        """A file of the folder to write to."""
+        where = self.files.full_path(name)
+        return _io(where).new_output(where)
+
+    def once(
+        self, name: str, id: int, sequence: int, manifests: Callable[[ManifestFolder, str], Sequence[ManifestFile]]
+    ) -> str:
+        """The path or URL of a manifest list, which is written when it is first asked for.
+
+        Args:
+            name: of what it lists, and of nothing else.
+            id, sequence: of its snapshot in Iceberg.
+            manifests: writes what it lists into this folder, under names that begin so.
+
+        Raises:
+            OSError: the folder can't be written.
+        """
+        with self._locks[name]:
+            if name not in self._lists:
+                written, file = manifests(self, name), f"snap-{name}.avro"
+                with write_manifest_list(_FORMAT, self.output(file), id, None, sequence, _CODEC) as writer:
+                    writer.add_manifests(list(written))
+                self._lists[name] = self.files.full_path(file)
+            return self._lists[name]
+
     def manifest_list(self, catalog: Catalog, view: View) -> str:
         """The path or URL of a snapshot's manifest list, which is written when it is first asked for.
 
@@ -140,11 +166,10 @@ class ManifestFolder:
 
     def _write_list(self, name: str, catalog: Catalog, view: View) -> str:
         manifests = [self._manifest(catalog, view, entry) for entry in catalog.partitions]
-        where = self.files.full_path(name)
         id = snapshot_id(catalog.snapshot.number)
-        with write_manifest_list(_FORMAT, _io(where).new_output(where), id, None, id, _CODEC) as writer:
+        with write_manifest_list(_FORMAT, self.output(name), id, None, id, _CODEC) as writer:
             writer.add_manifests([manifest for manifest in manifests if manifest is not None])
-        return where
+        return self.files.full_path(name)
 
     def _manifest(self, catalog: Catalog, view: View, entry: PartitionEntry) -> ManifestFile | None:
         """The manifest of one load of a partition; None where the view has no file of it."""
@@ -155,10 +180,8 @@ class ManifestFolder:
         if not files:
             return None
         sizes, schema = sizes_of(catalog, files), _schema(view)
-        where, id = self.files.full_path(f"{name}.avro"), snapshot_id(catalog.snapshot.number)
-        with write_manifest(
-            _FORMAT, UNPARTITIONED_PARTITION_SPEC, schema, _io(where).new_output(where), id, _CODEC
-        ) as writer:
+        id, output = snapshot_id(catalog.snapshot.number), self.output(f"{name}.avro")
+        with write_manifest(_FORMAT, UNPARTITIONED_PARTITION_SPEC, schema, output, id, _CODEC) as writer:
             for path, file in sorted(files.items()):
                 data = data_file(file, catalog.files.full_path(path), sizes[path][0], view.columns, schema, Record())
                 entry_of = ManifestEntry.from_args(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column
-from layoutopt.model.types import decimal_digits, nested_parts, struct_fields
+from layoutopt.model.types import VARIANT, decimal_digits, nested_parts, struct_fields
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -63,6 +63,8 @@ def nested_type(type_name: str) -> pa.DataType:
         return pa.map_(nested_type(parts[0]), nested_type(parts[1]))
     if kind == "struct":
         return pa.struct([(name, nested_type(type)) for name, type in struct_fields(type_name)])
+    if type_name == VARIANT:
+        return pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
     found = pa.string() if type_name.startswith("string collate ") else arrow_type(type_name)
     if found is None:
         raise SchemaError(f"there is no Arrow type for {type_name!r}; leave the column out of the query")

@@ -115,7 +115,7 @@ class _Endpoints:
 
     async def plan(self, request: Request) -> Response:
         namespace, name = _namespace(request), request.path_params["table"]
-        wanted = scan_request(await self._body(request))
+        wanted = scan_request(await self._body(request), request.headers.get("user-agent", ""))
         shown, planned = await self._in_thread(lambda: self._catalog.plan(namespace, name, wanted), "plan")
         request.scope["layoutopt.said"].update(
             table=".".join((*namespace, name)),

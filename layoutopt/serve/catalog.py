@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from layoutopt.errors import QueryError
-from layoutopt.publish.iceberg_snapshot import ManifestFolder, metadata_json, snapshot_of
-from layoutopt.serve.filters import Json, condition_of, residual_of
+from layoutopt.model.schema import Column
+from layoutopt.publish.iceberg_snapshot import ManifestFolder, snapshot_of
+from layoutopt.serve.filters import Json, columns_in, condition_of, residual_of
 from layoutopt.serve.planning import Planned
 from layoutopt.serve.refusals import bad_request, no_such_namespace
 from layoutopt.serve.requests import ScanRequest
-from layoutopt.serve.tables import Shown, Tables
+from layoutopt.serve.shown import Shown
+from layoutopt.serve.tables import Tables
 
 _ENDPOINTS: Final = (
     "GET /v1/{prefix}/namespaces",
@@ -85,11 +87,7 @@ class RestCatalog:
             OSError: its manifests can't be written.
         """
         shown = self.tables.find(namespace, name)
-        listed = [*self.tables.older(namespace, name, shown), shown]
-        snapshots = [
-            (each.table.catalog, self.manifests.manifest_list(each.table.catalog, each.view)) for each in listed
-        ]
-        metadata = metadata_json(snapshots, shown.view)
+        metadata = shown.metadata(self.manifests, self.tables.older(namespace, name, shown))
         return b'{"config":' + json.dumps(_SERVER_PLANS).encode() + b',"metadata":' + metadata.encode() + b"}"
 
     def exists(self, namespace: Namespace, name: str) -> None:
@@ -112,11 +110,27 @@ class RestCatalog:
                 case_sensitive=request.case_sensitive,
                 deepest=self.deepest,
             )
-            return shown, shown.planner.plan(condition, residual_of(request.filter))
+            if request.by_pyiceberg:
+                _check_selected(request, shown.constants)
+            return shown, shown.planner.plan(condition, residual_of(request.filter), request.by_pyiceberg)
         except QueryError as error:
             raise bad_request(str(error)) from error
         except RecursionError as error:
             raise bad_request("the filter is nested too deep; flatten it") from error
+
+
+def _check_selected(request: ScanRequest, constants: Sequence[Column]) -> None:
+    """Refuse what pyiceberg would lose rows of: a filter about a column that files lack, which it does not ask for."""
+    if request.select is None:
+        return
+    asked = {name.lower() for name in request.select}
+    lacking = {column.name.lower() for column in constants} - asked
+    lost = next((term for term in columns_in(request.filter) if term.lower() in lacking), None)
+    if lost is not None:
+        raise bad_request(
+            f"pyiceberg takes {lost!r}, which files don't hold, for NULL in a filter unless it is selected; add it to "
+            "selected_fields"
+        )
 
 
 def namespace_of(text: str) -> Namespace:

@@ -9,7 +9,7 @@ table has none. What can't be judged (transforms, fields of structs, types of ex
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -48,11 +48,13 @@ class Target:
     Attributes:
         columns: by their names.
         may_be_null, may_be_nan: whether a column may have a NULL, or a NaN, in some row.
+        unjudged: columns whose comparisons are taken for TRUE: readers differ in what they make of the literals.
     """
 
     columns: Mapping[str, Column]
     may_be_null: Callable[[str], bool] = lambda name: True
     may_be_nan: Callable[[str], bool] = lambda name: True
+    unjudged: frozenset[str] = frozenset()
 
     def column(self, name: str, case_sensitive: bool) -> Column | None:
         """The column of a name; None for a field of a struct.
@@ -98,9 +100,30 @@ def residual_of(filter: Json) -> Json:
         return True
     if _is_readable(filter):
         return filter
-    column = next(_terms(filter), None)
-    if column is None:
-        return filter
+    column = next(columns_in(filter), None)
+    return filter if column is None else _always(column)
+
+
+def residual_without(residual: Json, columns: Collection[str]) -> Json:
+    """What is left to apply to the rows of a file that lacks some columns, whose values are told beside: no more.
+
+    Some readers take a column that a file lacks for NULL when they look which of its row groups may match. They all
+    apply the filter itself to rows, with the values that they were told.
+
+    Args:
+        residual: as :func:`residual_of` gives it.
+        columns: in small letters.
+    """
+    named = next((term for term in columns_in(residual) if term.lower() in columns), None)
+    if named is None:
+        return residual
+    if residual.get("type") != "and":
+        return _always(named)
+    return {**residual, **{side: residual_without(residual.get(side), columns) for side in ("left", "right")}}
+
+
+def _always(column: str) -> Json:
+    """A filter that every row meets, and that nobody takes for none."""
     return {"type": "or", "left": {"type": "is-null", "term": column}, "right": {"type": "not-null", "term": column}}
 
 
@@ -130,7 +153,7 @@ class _Translation:
     def _literal(self, filter: Mapping[str, Json], kind: str, negated: bool) -> Node:
         name = _reference(_part(filter, "term"))
         column = None if name is None else self.target.column(name, self.case_sensitive)
-        if column is None or self.literals > MOST_LITERALS:
+        if column is None or column.name in self.target.unjudged or self.literals > MOST_LITERALS:
             return TRUE
         wanted = _OPPOSITE[kind] if negated else kind
         subject = Col(column.name, normal_type(column.type))  # as the filters of a log have it
@@ -249,14 +272,14 @@ def _is_readable(filter: Json) -> bool:
     return filter is not None and not (isinstance(filter, float) and not math.isfinite(filter))
 
 
-def _terms(filter: Json) -> Iterator[str]:
+def columns_in(filter: Json) -> Iterator[str]:
     """The columns that a filter is about, so far as terms are names."""
     if isinstance(filter, Mapping):
         for name, part in filter.items():
             if name == "term" and isinstance(part, str):
                 yield part
             else:
-                yield from _terms(part)
+                yield from columns_in(part)
 
 
 def _short(value: object) -> str:

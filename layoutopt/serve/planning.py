@@ -19,10 +19,12 @@ from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import Node, describe
 from layoutopt.publish.contents import View, sizes_of
+from layoutopt.publish.foreign.told import FileTold, SourceTold
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import prune_checked
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
+from layoutopt.serve.answers import Answers
 from layoutopt.serve.filters import Json, Target
 from layoutopt.skipping.cannot_match import FeatureIndex, cannot_match
 
@@ -72,10 +74,16 @@ class _PlanFiles:
 
 
 class Planner:
-    """Plans the scans of one view of a table at one snapshot; several threads may ask at once."""
+    """Plans the scans of one view of a table at one snapshot; several threads may ask at once.
 
-    def __init__(self, table: OpenedTable, view: View) -> None:
-        self.table, self.view = table, view
+    Args:
+        table: the table.
+        view: of the table.
+        source: of files that somebody else keeps, what is told of these.
+    """
+
+    def __init__(self, table: OpenedTable, view: View, source: SourceTold | None = None) -> None:
+        self.table, self.view, self.source = table, view, source
         self._lock = Lock()
         self._asked = 0
         self._indexes: tuple[FeatureIndex | None, ...] | None = None
@@ -84,7 +92,8 @@ class Planner:
     def target(self) -> Target:
         """What filters of the view are about."""
         columns = {column.name: column for column in self.view.columns.columns}
-        return Target(columns, cache(self._may_be_null), cache(self._may_be_nan))
+        unjudged = frozenset() if self.source is None else self.source.rounded
+        return Target(columns, cache(self._may_be_null), cache(self._may_be_nan), unjudged)
 
     def _may_be_null(self, name: str) -> bool:
         catalog = self.table.catalog
@@ -107,41 +116,33 @@ class Planner:
         return tuple(found)
 
     @cached_property
-    def _tasks(self) -> tuple[list[bytes], ...]:
-        """Of each plan's files what the answer says of each, up to the filter that is left to apply."""
+    def _answers(self) -> Answers:
+        """What answers say of each plan's files, up to the filter that is left to apply."""
         paths = [path for plan in self._plans for path in plan.paths]
-        sizes = sizes_of(self.table.catalog, paths)
-        return tuple(
-            [self._task(path, sizes[path][0], rows) for path, rows in zip(plan.paths, plan.rows.tolist(), strict=True)]
-            for plan in self._plans
-        )
+        told = self._told(paths) if self.source is None else self.source.files
+        files = [[told[path] for path in plan.paths] for plan in self._plans]
+        return Answers(files, [plan.rows.tolist() for plan in self._plans], self.source)
 
-    def _task(self, path: str, size: int, rows: int) -> bytes:
-        file = {
-            "spec-id": 0,
-            "partition": [],
-            "content": "data",
-            "file-path": self.table.catalog.data.full_path(path),
-            "file-format": "parquet",
-            "file-size-in-bytes": size,
-            "record-count": rows,
-        }
-        return b'{"data-file":' + json.dumps(file).encode()
+    def _told(self, paths: Sequence[str]) -> dict[str, FileTold]:
+        catalog = self.table.catalog
+        sizes = sizes_of(catalog, paths)
+        return {path: FileTold(catalog.data.full_path(path), sizes[path][0]) for path in paths}
 
-    def plan(self, condition: Node, residual: Json = True) -> Planned:
+    def plan(self, condition: Node, residual: Json = True, days: bool = False) -> Planned:
         """Plan a scan.
 
         Args:
             condition: what holds for every row that a reader may take for matching.
             residual: the filter as clients apply it to the rows of each file, in Iceberg's JSON.
+            days: whether dates are told as days since 1970, not as texts.
 
         Raises:
             CatalogError: a file of the catalog is missing or damaged, or a data file is missing.
             QueryError: the answer would be too large.
             SkippingError: skipping is checked, and a row that matches would be left out.
         """
-        rest = b',"residual-filter":' + json.dumps(residual).encode() + b"}"
-        features = self._features(len(rest))
+        asked = len(json.dumps(residual))
+        features = self._features(asked)
         partitions_out = self.table.partitions_out(condition)
         kept = [
             _kept(plan, condition, partitions_out, known) for plan, known in zip(self._plans, features, strict=True)
@@ -149,13 +150,11 @@ class Planner:
         if switch.is_on():
             self._check(condition, kept)
         count = sum(map(len, kept))
-        if count * len(rest) > _LARGEST_ANSWER:
+        if count * asked > _LARGEST_ANSWER:
             raise QueryError(
-                f"the filter has {len(rest)} bytes and would go back with each of {count} files; shorten its lists"
+                f"the filter has {asked} bytes and would go back with each of {count} files; shorten its lists"
             )
-        tasks = [self._tasks[number][place] for number, places in enumerate(kept) for place in places.tolist()]
-        body = b'{"status":"completed","plan-tasks":[],"delete-files":[],"file-scan-tasks":['
-        body += (rest + b",").join(tasks) + (rest if tasks else b"") + b"]}"
+        body = self._answers.body([places.tolist() for places in kept], residual, days)
         return Planned(
             tuple(path for plan, places in zip(self._plans, kept, strict=True) for path in _at(plan.paths, places)),
             body,

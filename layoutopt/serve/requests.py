@@ -20,15 +20,25 @@ class ScanRequest:
         snapshot: Iceberg's id of a snapshot, None for the newest.
         filter: Iceberg's expression as JSON, None for none.
         case_sensitive: whether names are to be written as the table has them.
+        select: the columns that are asked for, None for all.
+        by_pyiceberg: whether it is pyiceberg that asks. It compares what it is told of a date with its own dates, which
+            are days since 1970, where the specification has texts; and it takes a column that a file lacks for NULL in
+            filters, whatever it is told, unless the column is asked for.
     """
 
     snapshot: int | None = None
     filter: Json = None
     case_sensitive: bool = True
+    select: tuple[str, ...] | None = None
+    by_pyiceberg: bool = False
 
 
-def scan_request(body: bytes) -> ScanRequest:
+def scan_request(body: bytes, client: str = "") -> ScanRequest:
     """The request that a body is. What it has beside, such as the columns, changes nothing in what is planned.
+
+    Args:
+        body: of the request.
+        client: as the client calls itself.
 
     Raises:
         RefusedError: it is no such request, or of a kind that is not planned here.
@@ -52,7 +62,11 @@ def scan_request(body: bytes) -> ScanRequest:
         )
     if not isinstance(sensitive, bool):
         raise bad_request(f"case-sensitive is {sensitive!r:.80}; send true or false")
-    return ScanRequest(snapshot, found.get("filter"), sensitive)
+    select = found.get("select")
+    if select is not None and not (isinstance(select, list) and all(isinstance(name, str) for name in select)):
+        raise bad_request(f"the select {select!r:.80} is no list of columns; send one")
+    chosen = None if select is None else tuple(select)
+    return ScanRequest(snapshot, found.get("filter"), sensitive, chosen, client.startswith("PyIceberg/"))
 
 
 def _is_whole(value: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import Lock
 from typing import Final
 
@@ -17,18 +16,27 @@ from layoutopt.errors import (
     CatalogError,
     EncryptedTableError,
     EncryptionKeyError,
+    LayoutoptError,
     NotATableError,
     PublicationError,
+    SchemaError,
     SettingError,
+    SourceError,
+    SourceIndexError,
 )
 from layoutopt.publish.contents import View, views_of
 from layoutopt.scan.opened import OpenedTable
-from layoutopt.serve.planning import Planner
 from layoutopt.serve.refusals import bad_request, no_such_table
+from layoutopt.serve.shown import Shown, ShownTable
+from layoutopt.serve.sources import ServedSource
 
 DEFAULT_NAMESPACE: Final = ("default",)
 _NAMED: Final = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 _VIEW: Final = re.compile(r"(.+)_layout_(0|[1-9][0-9]{0,5})", re.DOTALL)
+_UNSHOWN: Final = (
+    NotATableError, CatalogError, PublicationError, EncryptedTableError, EncryptionKeyError, SourceError, SchemaError,
+    SettingError,
+)  # fmt: skip
 _KEPT: Final = 4
 """So many snapshots of a table are kept open beside its history, those asked for last."""
 
@@ -60,24 +68,6 @@ def tables_named(places: Iterable[str]) -> dict[Identifier, str]:
             )
         found[name] = path
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """One table of Iceberg's: a view of a table's snapshot.
-
-    Attributes:
-        table: at the snapshot.
-        view: what of it is shown.
-    """
-
-    table: OpenedTable
-    view: View
-
-    @cached_property
-    def planner(self) -> Planner:
-        """What plans its scans."""
-        return Planner(self.table, self.view)
 
 
 @dataclass(eq=False)
@@ -121,7 +111,7 @@ class ServedTable:
             found = self._opened.pop(key, None)
             if found is None:
                 table = OpenedTable(Catalog.open(self.root, number))
-                found = tuple(Shown(table, view) for view in views_of(table.catalog))
+                found = tuple(ShownTable(table, view) for view in views_of(table.catalog))
             self._opened[key] = found
             while len(self._opened) > self.kept:
                 del self._opened[next(iter(self._opened))]
@@ -141,7 +131,7 @@ class Tables:
     named: Mapping[Identifier, str]
     folder: str | None = None
     history: int = 0
-    _served: dict[str, ServedTable] = field(default_factory=dict)
+    _served: dict[str, ServedTable | ServedSource] = field(default_factory=dict)
     _listed: dict[Identifier, str] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -151,8 +141,13 @@ class Tables:
             NotATableError: a path holds no table, or the folder is none.
             CatalogError: a table is of a version that can't be read.
             EncryptedTableError: a table is encrypted.
+            PublicationError, SourceError, SchemaError: files of others can't be read, or shown.
         """
         for path in self.named.values():
+            served = self._table(path)
+            if isinstance(served, ServedSource):
+                served.shown()
+                continue
             files = TableFiles(path)
             check_is_table(files)
             files.check_plain()
@@ -187,7 +182,7 @@ class Tables:
             try:
                 for shown in self._table(root).shown():
                     found.append((namespace, _name_of(name, shown.view)))
-            except (NotATableError, CatalogError, PublicationError, EncryptedTableError, EncryptionKeyError):
+            except _UNSHOWN:
                 continue  # who asks for it by its name is told why
         return sorted(found)
 
@@ -215,11 +210,13 @@ class Tables:
         """
         before = than.table.catalog.snapshot.number
         for found, table in self._called(namespace, name) if self.history else ():
+            if isinstance(table, ServedSource):
+                return []
             numbers = sorted(number for number in table.snapshots() if number < before)[-self.history :]
             return [each for number in numbers for each in _shown(table, number) if _name_of(found, each.view) == name]
         return []
 
-    def _called(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable]]:
+    def _called(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable | ServedSource]]:
         """The tables that a name may mean, with their own: of that name, or one of which it is a layout.
 
         The folder is looked at only for a name that was not seen there before: that costs many requests to a store.
@@ -231,7 +228,14 @@ class Tables:
             known = self.roots()
         return [(each, self._table(known[namespace, each])) for each in own if (namespace, each) in known]
 
-    def _table(self, root: str) -> ServedTable:
+    def _table(self, root: str) -> ServedTable | ServedSource:
+        if root not in self._served:
+            try:
+                check_is_table(TableFiles(root))
+            except SourceIndexError as found:
+                self._served[root] = ServedSource(root, found.source)
+            except LayoutoptError:  # who asks for it is told
+                return ServedTable(root)
         return self._served.setdefault(root, ServedTable(root, _KEPT + self.history))
 
 

@@ -44,7 +44,7 @@ def iceberg_snapshot(name: SourceName) -> SourceSnapshot:
         SourceError: it can't be read, has equality deletes, or columns renamed within structs.
         SchemaError: a column's type can't be stored.
     """
-    table = _table(name)
+    table = open_iceberg(name)
     newest = table.current_snapshot()
     newest_version = None if newest is None else newest.snapshot_id
     version = newest_version if name.version is None else name.version
@@ -64,7 +64,7 @@ def iceberg_snapshot(name: SourceName) -> SourceSnapshot:
     return SourceSnapshot(named, columns, stored_types, tuple(sorted(files, key=lambda file: file.path)))
 
 
-def _table(name: SourceName) -> Table:
+def open_iceberg(name: SourceName) -> Table:
     """The table in a catalog (``CATALOG/NAMESPACE.TABLE``), or in a folder or metadata file."""
     match = re.fullmatch(r"([^/:.]+)/([^/]+\.[^/.]+)", name.place)
     try:

@@ -1,4 +1,4 @@
-"""The collations of a Parquet file's texts, which Spark keeps beside the schema that all other engines read."""
+"""What Spark keeps beside the schema that all other engines read: the collations of texts, and which columns vary."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+
+from layoutopt.model.types import VARIANT
 
 _ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _COLLATIONS: Final = "__COLLATIONS"
@@ -21,12 +23,21 @@ def collations_of(schema: pa.Schema) -> dict[str, Collations]:
     Spark writes them into the metadata of the field that holds the text: ``{"arr.element": "spark.UTF8_LCASE"}``, the
     name's first part being the provider. Metadata that is no JSON of Spark's says nothing, as it does to Spark.
     """
-    try:
-        described = json.loads((schema.metadata or {}).get(_ROW_METADATA, b"null"))
-    except ValueError:
-        return {}
-    found = {name: _of_field(field) for name, field in _fields(described)}
+    found = {name: _of_field(field) for name, field in _described(schema)}
     return {name: collations for name, collations in found.items() if collations}
+
+
+def variants_of(schema: pa.Schema) -> frozenset[str]:
+    """The columns that are of type VARIANT to Spark, which other readers take for structs of binaries."""
+    return frozenset(name for name, field in _described(schema) if field.get("type") == VARIANT)
+
+
+def _described(schema: pa.Schema) -> list[tuple[str, Any]]:
+    """The columns as Spark describes them; none where it does not."""
+    try:
+        return _fields(json.loads((schema.metadata or {}).get(_ROW_METADATA, b"null")))
+    except ValueError:
+        return []
 
 
 def _fields(struct: Any) -> list[tuple[str, Any]]:

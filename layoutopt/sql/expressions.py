@@ -140,6 +140,8 @@ def _by_name(node: exp.Expr, context: Context) -> Subject:
     name = node.name.casefold()
     if name == "map_values" and name not in context.udfs and len(node.expressions) == 1:
         return _part_of_map(node, node.expressions[0], context, values=True)
+    if name == "try_variant_get" and name not in context.udfs:
+        return pieces.try_variant_get(node, context, lambda argument: operand(argument, context))
     return _user_defined(node, context)
 
 

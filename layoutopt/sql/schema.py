@@ -12,8 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import INTEGER_BITS
-from layoutopt.sql.collations import Collations, collations_of
+from layoutopt.model.types import INTEGER_BITS, VARIANT
+from layoutopt.sql.collations import Collations, collations_of, variants_of
 from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
 from layoutopt.sql.problems import StatementError
 
@@ -48,6 +48,7 @@ _DDL_TYPES = {
     exp.DType.TIMESTAMPTZ: "timestamp",
     exp.DType.TIMESTAMPLTZ: "timestamp",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
+    exp.DType.VARIANT: VARIANT,
 }
 
 
@@ -180,7 +181,9 @@ def _parquet_schema(path: Path) -> Schema:
     except pa.ArrowInvalid as error:
         raise SourceError(f"the file {str(file)!r} is no readable Parquet file; write it again") from error
     collated = collations_of(arrow)
-    return Schema(tuple(Column(f.name, _type_of(f, collated.get(f.name, {})), f.nullable) for f in arrow)).writable()
+    variants = variants_of(arrow)
+    types = [VARIANT if f.name in variants else _type_of(f, collated.get(f.name, {})) for f in arrow]
+    return Schema(tuple(Column(f.name, of, f.nullable) for f, of in zip(arrow, types, strict=True))).writable()
 
 
 def _type_of(field: pa.Field, collations: Collations) -> str:

@@ -284,7 +284,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
         **{name: Function(lambda call, args: None, total=True)
            for name in ("lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length", "instr", "right", "rlike",
                         "split_part", "substring_index", "regexp_extract")},
-        **{name: Function(lambda call, args: None) for name in ("get_json_object", "array_max", "array_min")},
+        **{name: Function(lambda call, args: None)
+            for name in ("get_json_object", "try_variant_get", "array_max", "array_min")},
     }
 )  # fmt: skip
 """Functions by their Spark names, with what is known of each; ``coalesce`` has a rule of its own."""

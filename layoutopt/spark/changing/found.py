@@ -105,7 +105,8 @@ class Placed:
             DataFileError: a data file is missing or damaged.
         """
         names = self.read.table.schema.names
-        hashes = [hash_column(of.name, of.dataType) for of in self.numbered.schema.fields if of.name in names]
+        fields = [of for of in self.numbered.schema.fields if of.name in names]
+        hashes = [hash_column(of.name, of.dataType).alias(f"_w_hash_{n}") for n, of in enumerate(fields)]
         collected = map_in_workers(self.numbered.select(SEGMENT_NUMBER, PLACE, *hashes), _collect, _FOUND)
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
             found = collected.toArrow()

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from layoutopt.catalog.checks import Content
@@ -34,12 +35,13 @@ from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.table_sources import snapshot_rows
+from layoutopt.spark.core.variants import binaries
 from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
 RESERVED_PREFIXES = ("_w",)
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
-_NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType)
+_NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType, VariantType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
 _PADDED = re.compile(r"(?<!var)char\(", re.IGNORECASE)
 
@@ -88,7 +90,7 @@ def _check_columns(df: DataFrame) -> None:
         seen.add(name)
         if name in RESERVED or name.startswith(RESERVED_PREFIXES):
             raise SchemaError(f"the source's column {field.name!r} has a name that the table needs itself; rename it")
-        if not _is_storable(field.dataType):
+        if not isinstance(field.dataType, VariantType) and not _is_storable(field.dataType):
             raise SchemaError(
                 f"column {field.name!r} is of type {field.dataType.simpleString()}, which can't be stored; cast it"
             )
@@ -170,16 +172,17 @@ def content_columns(df: DataFrame) -> list[SparkColumn]:
 
 def checksum_column(name: str, type: DataType) -> SparkColumn:
     """The sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.writer.checksum` sums them."""
-    return F.expr(f"coalesce(sum({_hash_sql(name, type)}), 0L)")
+    return F.coalesce(F.sum(hash_column(name, type)), F.lit(0).cast("bigint"))
 
 
 def hash_column(name: str, type: DataType) -> SparkColumn:
     """The unsigned 32-bit hash of each value of a column, a bigint, as :func:`checksum_column` sums them."""
-    return F.expr(_hash_sql(name, type))
+    return F.hash(hashable(name, type)).cast("bigint").bitwiseAND(F.lit(4294967295))
 
 
-def _hash_sql(name: str, type: DataType) -> str:
-    return f"cast(hash({hashable_sql(quoted(name), type)}) AS bigint) & 4294967295"
+def hashable(name: str, type: DataType) -> SparkColumn:
+    """A column as :func:`hashable_sql` has it; a variant as its two binaries."""
+    return binaries(name) if isinstance(type, VariantType) else F.expr(hashable_sql(quoted(name), type))
 
 
 def hashable_sql(value: str, type: DataType, depth: int = 0) -> str:

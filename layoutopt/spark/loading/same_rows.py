@@ -20,7 +20,7 @@ from layoutopt.model.types import quoted
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.source import conformed, hashable_sql, measure_content
+from layoutopt.spark.core.source import conformed, hashable, measure_content
 from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
@@ -56,7 +56,7 @@ def sum_of_rows(fields: Sequence[StructField]) -> SparkColumn:
     """The sum of hashes of whole rows. NULLs leave a hash as it is, so where they stand is hashed too."""
     parts: list[SparkColumn] = []
     for field in fields:
-        parts += [F.col(quoted(field.name)).isNull(), F.expr(hashable_sql(quoted(field.name), field.dataType))]
+        parts += [F.col(quoted(field.name)).isNull(), hashable(field.name, field.dataType)]
     return F.sum(F.xxhash64(*parts).cast("decimal(38,0)"))
 
 

@@ -18,6 +18,7 @@ from layoutopt.model.columns import TID
 from layoutopt.model.feature import FeatureSet
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.partition_values import of_partitions
+from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.planning.sampling import rows_drawn
 from layoutopt.writer.encodings import bytes_a_row
 
@@ -39,7 +40,7 @@ def unit_in_bytes(
     value, count = partition
     wanted = min(_MEASURED_BLOCKS * request.block_rows, _MOST_MEASURED_ROWS)
     some = rows if request.partition_by is None else of_partitions(rows, request.partition_by, [value])
-    sample = rows_drawn(some, features, wanted / max(1, count)).toArrow().slice(0, 2 * wanted)
+    sample = with_binaries(rows_drawn(some, features, wanted / max(1, count))).toArrow().slice(0, 2 * wanted)
     in_segment = min(count, request.segment_rows)
     return measured_unit(sample, rows.columns, request.block_rows, in_segment, request.codec, request.seed)
 

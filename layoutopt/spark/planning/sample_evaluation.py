@@ -35,6 +35,7 @@ from layoutopt.search.problem import Unit
 from layoutopt.spark.core.featurize import feature_words
 from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
@@ -144,7 +145,8 @@ def draw_sample_of(
     drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
     wanted = (*columns, POSITION, *word_names(len(features)))
     with compiled_in_parts(rows.sparkSession):
-        found = feature_words(drawn, features.features).select(*(quoted(name) for name in wanted)).toArrow()
+        chosen = feature_words(drawn, features.features).select(*(quoted(name) for name in wanted))
+        found = with_binaries(chosen).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
     words = words_of(found, len(features))
     segments = []

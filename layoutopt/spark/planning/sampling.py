@@ -19,7 +19,7 @@ from layoutopt.model.types import quoted
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import literal, null_first, of_partitions, partition_column
-from layoutopt.spark.core.source import hashable_sql
+from layoutopt.spark.core.source import hashable
 
 SAMPLED_PARTITIONS = 3
 SAMPLE_ROWS = 40_000
@@ -87,5 +87,5 @@ def _draw(rows: DataFrame, features: FeatureSet) -> Column:
     """A number from 0 to ``_DRAWS - 1`` that depends on a row's content."""
     used = frozenset().union(*(feature.columns for feature in features))
     short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
-    values = [F.expr(hashable_sql(quoted(field.name), field.dataType)) for field in short or rows.schema.fields]
+    values = [hashable(field.name, field.dataType) for field in short or rows.schema.fields]
     return F.pmod(F.xxhash64(*values), F.lit(_DRAWS))

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from layoutopt.errors import SkippingError
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.checking.texts import same_rows
+from layoutopt.spark.core.variants import with_binaries
 
 _OPEN: Final = re.compile(
     r"\b(limit|offset|tablesample|first|first_value|last|last_value|any_value|nth_value|row_number|ntile|lag|lead|"
@@ -56,4 +57,4 @@ def check_answer(text: str, skipping: DataFrame, whole: Callable[[], DataFrame])
 
 def _rows(answer: DataFrame) -> pa.Table:
     """The rows; names may come twice in an answer, but not in a table."""
-    return answer.toDF(*(f"c{index}" for index in range(len(answer.columns)))).toArrow()
+    return with_binaries(answer.toDF(*(f"c{index}" for index in range(len(answer.columns))))).toArrow()

@@ -9,12 +9,16 @@ from sqlglot import exp
 
 from layoutopt.model.predicates import Call, Const
 from layoutopt.model.predicates.templates import template_groups
-from layoutopt.model.types import nested_parts
+from layoutopt.model.types import INTEGER_BITS, VARIANT, decimal_digits, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql.calls.subjects import Context, Reader, Subject, constant_of, typed
 from layoutopt.sql.problems import Unusable
+from layoutopt.sql.types.coerce import TypedConstant
 
 _KEY: Final = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+_VARIANT_PATH: Final = re.compile(r"\$(?:\.[A-Za-z_]\w{0,63}|\[\d{1,9}\]){0,50}", re.ASCII)
+_OF_VARIANTS: Final = frozenset({*INTEGER_BITS, "boolean", "float", "double", "string", "date"})
+_SYNONYMS: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
 def split_part(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -51,6 +55,24 @@ def get_json_object(node: exp.Expr, context: Context, read: Reader) -> Subject:
         raise Unusable("unsupported-expression", f"{node.sql('spark')} has a path that is not followed here")
     text = typed(read(node.this), "string", context)
     return Subject(Call("get_json_object", (text, Const(f"${written}", "string")), "string"), "string")
+
+
+def try_variant_get(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """``try_variant_get(v, '$.a.b[0]', 'int')``, of plain keys and places: NULL where there is none that can be cast.
+
+    ``variant_get`` is not followed: it fails on values of other types.
+    """
+    arguments = node.expressions
+    if len(arguments) != 3:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has other arguments than are followed here")
+    variant = read(arguments[0])
+    if isinstance(variant, TypedConstant) or variant.type != VARIANT:
+        raise Unusable("coercion", f"{node.sql('spark')} is asked of {variant.type}")
+    path, wanted = (str(constant_of(read(each), str, node.sql("spark"))) for each in arguments[1:])
+    type = _SYNONYMS.get(wanted.strip().lower(), wanted.strip().lower())
+    if not _VARIANT_PATH.fullmatch(path) or not (type in _OF_VARIANTS or decimal_digits(type)):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a path or type that is not followed here")
+    return Subject(Call("try_variant_get", (variant.expr, Const(path, "string"), Const(type, "string")), type), type)
 
 
 def _step(part: exp.Expr) -> str:
