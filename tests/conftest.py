@@ -147,11 +147,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(autouse=True)
-def _who_reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _who_reads(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leaves small scans to Spark in half of its tests, by their names: so both ways meet texts of all kinds."""
-    if "spark" not in request.fixturenames or request.node.get_closest_marker("by_driver"):
-        return
-    if request.node.get_closest_marker("left_to_spark") or crc32(request.node.nodeid.encode()) % 2:
-        from layoutopt.spark.session import by_driver
+    with pytest.MonkeyPatch.context() as patch:  # a test's own would be undone after its fixtures, not before
+        if "spark" in request.fixturenames and _is_left_to_spark(request.node):
+            patch.setattr("layoutopt.spark.session.by_driver._MOST_VALUES", -1)
+        yield
 
-        monkeypatch.setattr(by_driver, "_MOST_VALUES", -1)
+
+def _is_left_to_spark(test: pytest.Item) -> bool:
+    if test.get_closest_marker("by_driver"):
+        return False
+    return bool(test.get_closest_marker("left_to_spark") or crc32(test.nodeid.encode()) % 2)

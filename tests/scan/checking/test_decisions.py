@@ -28,7 +28,7 @@ from layoutopt.scan import prune, reads, reconstruct, segments, table
 from layoutopt.scan.checking import rows as shadow_rows
 from layoutopt.scan.checking.rows import SegmentRows
 from layoutopt.scan.checking.texts import same_rows
-from layoutopt.scan.matching import matching_rows
+from layoutopt.scan.matching import may_match
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sql.scans import TableScan, scans_of
@@ -149,7 +149,7 @@ def test_nothing_decides_what_is_read_without_being_checked() -> None:
         "scan/opened.py"
     }
     assert {name for name, text in texts.items() if ".all_rows_of(" in text} == {
-        "spark/changing/alone.py", "spark/changing/levels.py", "spark/loading/same_rows.py"
+        "direct/joining.py", "spark/changing/alone.py", "spark/changing/levels.py", "spark/loading/same_rows.py"
     }  # fmt: skip
     assert {name for name, text in texts.items() if ".decide(" in text} == {
         "scan/checked.py", "inspect/audit.py", "scan/matches.py"
@@ -196,13 +196,13 @@ def test_a_segment_dropped_by_mistake_is_found(tmp_path: Path, rows: pa.Table, m
 def test_a_row_lost_by_reading_late_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = built(tmp_path, rows, GROUPS)
 
-    def forgetful(node: Any, values: pa.Table) -> Any:
-        found = matching_rows(node, values)
-        if found is not None and found.any():
+    def forgetful(parts: Any, values: pa.Table) -> Any:
+        found = may_match(parts, values)
+        if parts and found.any():
             found[np.argmax(found)] = False
         return found
 
-    monkeypatch.setattr(reconstruct, "matching_rows", forgetful)
+    monkeypatch.setattr(reconstruct, "may_match", forgetful)
     with pytest.raises(SkippingError, match="reading late gives"):
         wrong.sql("SELECT id, price FROM t WHERE kind = 'air'")
 
