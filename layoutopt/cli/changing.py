@@ -42,6 +42,7 @@ def append(settings: AppendSettings, session: Session) -> None:
 
     with session.working("appending") as work, event_log(settings.log_json) as log:
         try:
+            _check_no_own_rules(session)
             report = append_few(settings, partial(_join_many, session), work.say, log)
         except NeedsSparkError as reason:
             from layoutopt.spark.changing.append import append_by
@@ -49,6 +50,15 @@ def append(settings: AppendSettings, session: Session) -> None:
             log.write("spark", reason=str(reason))
             report = append_by(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
+
+
+def _check_no_own_rules(session: Session) -> None:
+    """Leave an append to Spark where its properties may change what it reads (the calendar of old dates, a store)."""
+    from layoutopt.errors import NeedsSparkError
+
+    own = [key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop."))]
+    if own:
+        raise NeedsSparkError(f"the configuration file sets {own[0]}")
 
 
 def _join_many(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:

@@ -11,7 +11,7 @@ from layoutopt.config.changing import AppendSettings
 from layoutopt.direct.few_rows import check_columns, read_few_rows
 from layoutopt.direct.joining import join_few
 from layoutopt.direct.writing import FewToWrite, check_plan_needs_no_spark, write_few
-from layoutopt.errors import AlreadyLoadedError, LayoutoptError, NeedsSparkError
+from layoutopt.errors import AlreadyLoadedError, NeedsSparkError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.status import current_plan
 from layoutopt.publish.publishing import published_after
@@ -103,6 +103,6 @@ def _joined(done: AppendReport, keys: Collection[str], join_many: Join, watch: S
             joined = join_few(done.table, keys, Stages(watch.say, watch.log))
         except NeedsSparkError:
             joined = join_many(done.table, keys, Stages(watch.say, watch.log))
-    except LayoutoptError as error:  # the rows are there: whoever took this for their failure might append them again
-        return replace(done, not_joined=str(error))
+    except Exception as error:  # the rows are there: whoever took this for their failure might append them again
+        return replace(done, not_joined=str(error) or type(error).__name__)
     return replace(done, joined=joined)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,11 +37,17 @@ MOST_BYTES: Final = 1 << 28
 MOST_PARTITIONS: Final = 32
 """Of more partitions Spark writes several at once."""
 
+_ROWS_AT_ONCE: Final = 1024
+
 # A path of other characters is spelled in more than one way as a URI.
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
-# So Spark says in a footer what other readers don't know: texts padded with blanks, and the calendar before 1582.
-_OWN_RULES: Final = (b"CHAR_VARCHAR", b"legacyDateTime", b"legacyINT96", b"spark.version=1.", b"spark.version=2.")
+# So Spark says in a footer what other readers don't know: texts padded with blanks, the calendar before 1582, and
+# types that files have as numbers.
+_OWN_RULES: Final = (
+    b"CHAR_VARCHAR", b"legacyDateTime", b"legacyINT96", b"spark.version=1.", b"spark.version=2.",
+    b'"interval ', b'"udt"',
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +78,21 @@ def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> FewR
     Raises:
         NeedsSparkError: it has no rows, too many, or Spark might read it otherwise.
     """
-    files = [(path, _source_file(path)) for path in _paths(source)]
-    tables, counted = [], 0
+    try:
+        files = [(path, _source_file(path)) for path in _paths(source)]
+    except OSError as error:
+        raise NeedsSparkError(f"{source!r} can't be looked at without it ({error})") from error
+    tables: list[pa.Table] = []
+    counted = taken = 0
     for path, file in files:
         try:
-            tables.append(_read(path, schema, MOST_ROWS - counted))
+            tables.append(_read(path, schema, MOST_ROWS - counted, MOST_BYTES - taken))
+            changed = _source_file(path) != file
         except (OSError, pa.ArrowException, SchemaError) as error:
             raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
         counted += tables[-1].num_rows
-        if _source_file(path) != file:
+        taken += tables[-1].nbytes
+        if changed:
             raise NeedsSparkError(f"{str(path)!r} is being changed")
     if not counted:
         raise NeedsSparkError(f"{source!r} has no rows")
@@ -99,7 +111,7 @@ def _paths(source: str) -> list[Path]:
     if source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
     root = Path(absolute(source))
-    shown = [path for path in root.iterdir() if _is_shown(path.name)] if root.is_dir() else [root]
+    shown = [path for path in (root.iterdir() if root.is_dir() else [root]) if _is_shown(path.name)]
     for path in shown:
         plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
         if not plain or not path.name.endswith(".parquet") or not path.is_file():
@@ -118,7 +130,7 @@ def _source_file(path: Path) -> SourceFile:
     return SourceFile(f"file:{path}", status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)
 
 
-def _read(path: Path, schema: Schema, most: int) -> pa.Table:
+def _read(path: Path, schema: Schema, most: int, room: int) -> pa.Table:
     """All rows of a file, with its footer's word for how many they are."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         found = file.schema_arrow
@@ -131,13 +143,14 @@ def _read(path: Path, schema: Schema, most: int) -> pa.Table:
             raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
         if file.metadata.num_rows > most:
             raise NeedsSparkError(f"there are more than {MOST_ROWS} rows")
-        groups, taken = [], 0
-        for group in range(file.metadata.num_row_groups):
-            groups.append(_typed(file.read_row_group(group), schema))
-            taken += groups[-1].nbytes
-            if taken > MOST_BYTES:
-                raise NeedsSparkError(f"the rows of {str(path)!r} take more than {MOST_BYTES} bytes")
-        rows = pa.concat_tables([_empty(schema), *groups])
+        parts, taken = [], 0
+        # Few at a time: what a dictionary has once takes a thousand times more where it is spelled out.
+        for batch in file.iter_batches(_ROWS_AT_ONCE):
+            parts.append(_typed(pa.Table.from_batches([batch]), schema))
+            taken += parts[-1].nbytes
+            if taken > room:
+                raise NeedsSparkError(f"the rows of {str(path)!r} and those before take more than {MOST_BYTES} bytes")
+        rows = pa.concat_tables([_empty(schema), *parts]).combine_chunks()
         if rows.num_rows != file.metadata.num_rows:
             raise NeedsSparkError(f"{str(path)!r} has other rows than its footer says")
         return rows
@@ -176,11 +189,13 @@ def _places(rows: pa.Table, partition_by: str | None, schema: Schema) -> Iterato
         column = column.cast(pa.int32())
     coded = column.dictionary_encode(null_encoding="encode")
     try:
-        values: list[PlainValue] = coded.dictionary.to_pylist()
+        values: list[Any] = coded.dictionary.to_pylist()
     except UnicodeDecodeError as error:
         raise NeedsSparkError("a partition's value is no UTF-8") from error
     if len(values) > MOST_PARTITIONS:
         raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
     codes = np.asarray(coded.indices)
-    for code in sorted(range(len(values)), key=lambda code: (values[code] is not None, values[code] or 0)):
+    null = [code for code, value in enumerate(values) if value is None]
+    known = [code for code, value in enumerate(values) if value is not None]
+    for code in (*null, *sorted(known, key=values.__getitem__)):
         yield values[code], np.flatnonzero(codes == code)

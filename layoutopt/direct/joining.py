@@ -13,7 +13,7 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.direct.few_rows import MOST_ROWS, check_columns
+from layoutopt.direct.few_rows import MOST_BYTES, MOST_ROWS, check_columns
 from layoutopt.direct.writing import FewToWrite, check_plan_needs_no_spark, write_few
 from layoutopt.errors import CommitConflictError, NeedsSparkError
 from layoutopt.events import Stages
@@ -58,9 +58,13 @@ def join_few(path: str, keys: Collection[str], watch: Stages) -> LoadReport | No
     plan = current_plan(catalog)
     check_plan_needs_no_spark(plan)
     check_columns(plan.schema, plan.partition_by)
+    if set(catalog.snapshot.schema.names) != set(plan.schema.names):  # rows of other plans may have values of it
+        raise NeedsSparkError("the table has columns that its newest plan lacks")
     live = [entry for entry in entries if entry.live_rows]
     counted = sum(entry.live_rows for entry in live)
-    if not catalog.files.is_plain or not 0 < counted <= MOST_ROWS:
+    if not catalog.files.is_plain:
+        raise NeedsSparkError("the table is encrypted")
+    if not 0 < counted <= MOST_ROWS:
         raise NeedsSparkError(f"{counted} rows are to be joined")
     rows, places = _rows_of(table, plan, live)
     few = FewToWrite(
@@ -92,6 +96,8 @@ def _rows_of(table: Table, plan: Plan, entries: Collection[PartitionEntry]) -> t
     before = 0
     for value, chosen in of_value.items():
         tables.append(_read(table, plan, chosen))
+        if sum(each.nbytes for each in tables) > MOST_BYTES:
+            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
         places[value] = np.arange(before, before + tables[-1].num_rows)
         before += tables[-1].num_rows
     return pa.concat_tables(tables), places
@@ -102,5 +108,10 @@ def _read(table: Table, plan: Plan, entries: Collection[PartitionEntry]) -> pa.T
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     read = TableRead(table, scan, table.all_rows_of(list(entries), scan.columns))
     form = pa.schema([(column.name, any_arrow_type(column.type)) for column in read.columns])
-    batches = [batch.cast(form) for batch in read_segments(table.catalog.files, read.segments, read.columns)]
+    batches, taken = [], 0
+    for batch in read_segments(table.catalog.files, read.segments, read.columns):
+        batches.append(batch.cast(form))
+        taken += batches[-1].nbytes
+        if taken > MOST_BYTES:
+            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
     return pa.Table.from_batches(batches, form).select(list(plan.schema.names))

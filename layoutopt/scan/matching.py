@@ -135,6 +135,8 @@ def _like(literal: Like, rows: KeyedRows) -> Bits | None:
         found = flags(pc.match_substring_regex(texts, like_regex(literal.pattern)))
     except UnicodeEncodeError:  # half of a surrogate pair: no text has it
         found = np.zeros(len(texts), np.bool_)
+    except pa.ArrowInvalid:
+        return None  # longer than Arrow's expressions may be
     like: Bits = np.not_equal(found, literal.negated)
     return like & ~rows.nulls(literal.subject)
 

@@ -125,7 +125,7 @@ def skip_set_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tupl
     return tuple(table), matrix
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _finder(features: FeatureSet) -> SkipSetFinder:
     """Remembered, since a process routes many segments of one plan, and searches ask of the same features again."""
     return SkipSetFinder(features)

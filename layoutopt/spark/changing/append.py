@@ -15,7 +15,7 @@ from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
 from layoutopt.direct.append import AppendReport
-from layoutopt.errors import AlreadyLoadedError, LayoutoptError, MissingPartitionError
+from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.publish.publishing import published_after
 from layoutopt.sources.opening import pinned
@@ -83,6 +83,6 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         return done
     try:
         joined = join_small(spark, settings.table_path, report.partitions, Stages(watch.say, watch.log))
-    except LayoutoptError as error:  # the rows are there: whoever took this for their failure might append them again
-        return replace(done, not_joined=str(error))
+    except Exception as error:  # the rows are there: whoever took this for their failure might append them again
+        return replace(done, not_joined=str(error) or type(error).__name__)
     return replace(done, joined=joined)
