@@ -28,6 +28,8 @@ from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
 from layoutopt.sql.scans import TableScan
 
 _MOST_THREADS: Final = 8
+_FEW_ROWS: Final = 4_096
+"""Of a batch whose bytes are not known before it is decoded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,29 +120,40 @@ class TableRead:
         return schema
 
 
-def rows_at_once(read: TableRead) -> pa.Table:
+def rows_at_once(read: TableRead, most_bytes: int) -> pa.Table | None:
     """All rows for which no part of the filter is known not to be TRUE, in the table's order, read by several threads.
 
     Args:
         read: reads columns of which each has an Arrow type of its own (:func:`~layoutopt.scan.arrow_types.arrow_type`).
+        most_bytes: of rows in memory.
+
+    Returns:
+        The rows; None where they are more bytes, found before many more are held.
 
     Raises:
         DataFileError: a data file is missing or damaged.
         SkippingError: skipping is checked, and a row that matches is left out.
     """
-    segments = by_file(read.segments)
+    segments, held = by_file(read.segments), [0]
+
+    def rows_of(segment: SegmentRead) -> list[pa.RecordBatch]:
+        condition, found = read.scan.filter.root, []
+        batches = read_segments(read.table.catalog.data, [segment], read.columns, _FEW_ROWS, condition)
+        for batch in _left(batches, condition):
+            held[0] += batch.nbytes
+            if held[0] > most_bytes:
+                break
+            found.append(batch)
+        return found
+
     if len(segments) < 2:
-        found = [_rows_of(read, segment) for segment in segments]
+        found = [rows_of(segment) for segment in segments]
     else:
         with ThreadPoolExecutor(min(len(segments), os.cpu_count() or 1, _MOST_THREADS)) as threads:
-            found = list(threads.map(lambda segment: _rows_of(read, segment), segments))
-    return pa.concat_tables([read.arrow_schema().empty_table(), *found])
-
-
-def _rows_of(read: TableRead, segment: SegmentRead) -> pa.Table:
-    condition = read.scan.filter.root
-    batches = read_segments(read.table.catalog.data, [segment], read.columns, condition=condition)
-    return pa.Table.from_batches(_left(batches, condition), read.arrow_schema())
+            found = list(threads.map(rows_of, segments))
+    if held[0] > most_bytes:
+        return None
+    return pa.Table.from_batches([batch for of in found for batch in of], read.arrow_schema())
 
 
 def _left(batches: Iterator[pa.RecordBatch], condition: Node) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from layoutopt.publish.foreign.told import NO_SPEC, FileTold, SourceTold, Value
+from layoutopt.publish.foreign.told import FileTold, SourceTold, Value
 from layoutopt.serve.filters import Json, residual_without
 
 _EPOCH: Final = dt.date(1970, 1, 1)
@@ -69,20 +69,20 @@ class Answers:
     def _deletes(self) -> list[bytes]:
         assert self._source is not None, "own tables have no files of deletes"
         return [
-            json.dumps(_content("position-deletes", one.path, one.size, one.rows)).encode()
+            json.dumps(_content("position-deletes", one.path, one.size, one.rows, one.spec)).encode()
             for one in self._source.deletes
         ]
 
 
 def _data_file(file: FileTold, rows: int, days: bool) -> bytes:
-    said = _content("data", file.path, file.size, rows)
-    said |= {"spec-id": file.spec, "partition": [_told(value, days) for value in file.partition]}
+    said = _content("data", file.path, file.size, rows, file.spec)
+    said["partition"] = [_told(value, days) for value in file.partition]
     return b'{"data-file":' + json.dumps(said).encode()
 
 
-def _content(kind: str, path: str, size: int, rows: int) -> dict[str, Json]:
+def _content(kind: str, path: str, size: int, rows: int, spec: int) -> dict[str, Json]:
     return {
-        "spec-id": NO_SPEC,
+        "spec-id": spec,
         "partition": [],
         "content": kind,
         "file-path": path,

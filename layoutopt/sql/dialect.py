@@ -87,6 +87,7 @@ def _statement(sql: str, dialect: str) -> exp.Expr:
     _refuse_pipes(sql, source)
     if isinstance(source, Spark4):
         _refuse_other_precedence(tree)
+        _refuse_other_names(tree)
         return tree
     try:
         translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
@@ -157,6 +158,17 @@ def _refuse_other_precedence(tree: exp.Expr) -> None:
         if wrong:
             text = node.sql("spark")[:80]
             raise StatementError("unsupported", f"{text!r} has operators in a row; write parentheses around some")
+
+
+def _refuse_other_names(tree: exp.Expr) -> None:
+    """What sqlglot takes for a function, or for nothing, where Spark may take it for a column of that name."""
+    if isinstance(tree, exp.Insert | exp.Create) and tree.args.get("with_") is not None:
+        raise StatementError("unsupported", "WITH stands before INSERT; write it after, before SELECT")
+    for node in tree.find_all(exp.Anonymous, exp.Count):
+        named = isinstance(node, exp.Anonymous) and node.name.casefold() == "identifier"
+        starred = isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and bool(node.expressions)
+        if named or starred:
+            raise StatementError("unsupported", f"{node.sql('spark')[:80]!r} takes columns that it does not name")
 
 
 def split_statements(text: str, dialect: str = "spark") -> list[str]:

@@ -6,9 +6,10 @@ inner joins' ON, and around outer joins only what surely drops no row that count
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from sqlglot import exp
 
@@ -79,6 +80,7 @@ def scans_of(
     """
     tree = parse_statement(sql, dialect)
     query = _query_of(tree)
+    _refuse_columns_like_functions(query, tables.values())
     try:
         found = follow(query, tables, any_qualifier)
         spans = isinstance(dialect_named(dialect), Spark4)
@@ -87,6 +89,22 @@ def scans_of(
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply to be followed") from error
     return sorted(scans, key=lambda scan: scan.span or (0, 0))
+
+
+_LIKE_FUNCTIONS: Final[dict[type[exp.Expr], str]] = {
+    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "current_timestamp", exp.CurrentUser: "current_user",
+    exp.SessionUser: "session_user",
+}  # fmt: skip
+"""What Spark calls without parentheses, unless a column has the name; the parser sees no column there."""
+
+
+def _refuse_columns_like_functions(query: exp.Expr, schemas: Iterable[Schema]) -> None:
+    columns = {name.lower() for schema in schemas for name in schema.names}
+    kinds = [kind for kind, name in _LIKE_FUNCTIONS.items() if name in columns]
+    found = query.find(*kinds) if kinds else None
+    if found is not None:
+        name = _LIKE_FUNCTIONS[type(found)]
+        raise StatementError("unsupported", f"{name} may be a column or a function; write a table's name before it")
 
 
 def _query_of(tree: exp.Expr) -> exp.Expr:

@@ -23,6 +23,7 @@ from tests.scan.generated import buildings, conditions
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
+MOST = 1 << 20
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20 AND score > 0"
 
 
@@ -34,7 +35,9 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 def at_once_of(table: Table, sql: str) -> pa.Table:
     (read,) = table.scan(sql).reads
-    return rows_at_once(read)
+    found = rows_at_once(read, MOST)
+    assert found is not None
+    return found
 
 
 def test_rows_that_do_not_match_are_left_out(table: Table) -> None:
@@ -73,7 +76,13 @@ def test_a_file_that_is_gone_is_named(table: Table) -> None:
     for path in table.data_files(0):
         Path(path).unlink()
     with pytest.raises(DataFileError, match="missing"):
-        rows_at_once(scan.reads[0])
+        rows_at_once(scan.reads[0], MOST)
+
+
+def test_rows_of_more_bytes_are_given_up(table: Table) -> None:
+    (read,) = table.scan("SELECT * FROM t").reads
+    assert rows_at_once(read, 3_000) is None
+    assert len(rows_at_once(read, MOST) or ()) == 300
 
 
 def test_a_row_that_is_lost_is_noticed_where_skipping_is_checked(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

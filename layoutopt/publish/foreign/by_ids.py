@@ -104,7 +104,7 @@ def iceberg_source(catalog: Catalog, table: Table) -> IcebergSource:
     plain = [spec for spec in table.specs().values() if spec.is_unpartitioned()]
     no_spec = plain[0] if plain else PartitionSpec(spec_id=max(table.specs()) + 1)
     tasks = [] if table.current_snapshot() is None else list(table.scan().plan_files())
-    deletes = {one.file_path: _deletes(one) for task in tasks for one in task.delete_files}
+    deletes = {one.file_path: _deletes(one, no_spec.spec_id) for task in tasks for one in task.delete_files}
     places = {path: place for place, path in enumerate(deletes)}
     found: dict[str, FileTold] = {}
     for task in tasks:
@@ -119,10 +119,10 @@ def iceberg_source(catalog: Catalog, table: Table) -> IcebergSource:
     return IcebergSource(table, found, tuple(deletes.values()), told, no_spec)
 
 
-def _deletes(file: DataFile) -> DeletesTold:
+def _deletes(file: DataFile, spec: int) -> DeletesTold:
     if file.content != DataFileContent.POSITION_DELETES or file.file_format != FileFormat.PARQUET:
         raise PublicationError(
             f"{file.file_path!r} deletes rows by other than positions in Parquet, which can't be passed on to readers; "
             "compact the table, or query the indexes by `layoutopt query` or in Spark"
         )
-    return DeletesTold(file.file_path, file.file_size_in_bytes, file.record_count)
+    return DeletesTold(file.file_path, file.file_size_in_bytes, file.record_count, spec)

@@ -51,11 +51,15 @@ class FileTold:
 
 @dataclass(frozen=True)
 class DeletesTold:
-    """A file of Iceberg's that names rows by data file and position, which are deleted."""
+    """A file of Iceberg's that names rows by data file and position, which are deleted.
+
+    ``spec`` is the id of the spec without partitions, as of the data files that it is told beside.
+    """
 
     path: str
     size: int
     rows: int
+    spec: int
 
 
 class SourceTold(Protocol):

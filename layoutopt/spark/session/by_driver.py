@@ -14,26 +14,25 @@ Seconds were measured on two cores of 2026; only their ratios count.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from layoutopt.inspect.work import work_of
-from layoutopt.model.schema import schema_ddl
-from layoutopt.model.types import quoted
+from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type
 from layoutopt.scan.reads import TableRead, rows_at_once
-from layoutopt.spark.session.absent import or_null
 
 _MOST_VALUES: Final = 4_000_000
 """So many values the driver decodes in some tens of milliseconds."""
 _MOST_BYTES: Final = 16 << 20
 """Of column chunks, compressed."""
+_MOST_HELD: Final = 64 << 20
+"""Bytes of rows in memory: texts may be far more than their chunks."""
 _ROWS_A_TASK: Final = 20_000
 """Of the rows that are left: those that a task of Spark's takes as long for as to begin."""
 _BYTES_A_TASK: Final = 800 << 10
@@ -42,11 +41,21 @@ LOCAL_ROWS: Final = "spark.sql.execution.arrow.localRelationThreshold"
 BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 """The session's settings for an Arrow table that is made a DataFrame of."""
 _SETTING: Final = threading.Lock()
+_IN_JSON: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+"""What Spark calls types in the JSON of a schema, where that is not their name."""
 
 
-def is_read_by_driver(read: TableRead) -> bool:
-    """Whether the surviving rows of a read are few enough to be read by the driver at once."""
+def is_read_by_driver(read: TableRead, explicit: bool) -> bool:
+    """Whether the surviving rows of a read are few enough to be read by the driver at once.
+
+    Args:
+        read: what is left of the table.
+        explicit: whether the text names all columns that it takes, so that others may be missing.
+    """
+    schema = read.table.schema
     if not read.columns or not read.table.catalog.data.is_plain:
+        return False
+    if not explicit and len(read.columns) < len(schema.columns):
         return False
     work = work_of(read.pruned)
     if work.bytes > _MOST_BYTES or work.values + work.joined_values > _MOST_VALUES:
@@ -59,35 +68,34 @@ def is_the_same_to_both(type: str) -> bool:
     return arrow_type(type) is not None and type != "void" and "char(" not in type
 
 
-def driver_rows(spark: SparkSession, read: TableRead) -> DataFrame:
-    """The columns that are read, of the rows that may match, read now.
+def driver_rows(spark: SparkSession, read: TableRead) -> DataFrame | None:
+    """The columns that are read, of the rows that may match, read now; None where these are too many bytes.
 
     Raises:
         DataFileError: a data file is missing or damaged.
         SkippingError: skipping is checked, and a row that matches is left out.
     """
-    rows = rows_at_once(read).combine_chunks()
-    with _as_batches(spark, _rows_a_batch(rows, spark.sparkContext.defaultParallelism)):
-        return SparkSession.createDataFrame(spark, rows, _struct(schema_ddl(read.columns)))
+    rows = rows_at_once(read, _MOST_HELD)
+    if rows is None:
+        return None
+    rows = rows.combine_chunks()
+    cores = spark.sparkContext.defaultParallelism
+    with _as_batches(spark, _rows_a_batch(rows, cores)), _active_as_before(spark):
+        frame = SparkSession.createDataFrame(spark, rows, _struct(read.columns))
+    java: Any = spark._jsparkSession
+    # Spark knows no size of such rows, by which it would see that they can be sent to all tasks of a join.
+    return (
+        frame.hint("broadcast") if 2 * rows.nbytes <= java.sessionState().conf().autoBroadcastJoinThreshold() else frame
+    )
 
 
-def driver_relation(read: TableRead, view: str, explicit: bool) -> str:
-    """What to read in the table's place: a view of :func:`driver_rows`, with other columns as NULL where these count.
-
-    Args:
-        read: which is read.
-        view: the view's name.
-        explicit: whether the text names all columns that it takes, so that nobody sees which others there are.
-    """
-    schema, read_columns = read.table.schema.columns, {column.name for column in read.columns}
-    if explicit or len(read_columns) == len(schema):
-        return quoted(view)
-    return f"(SELECT {', '.join(or_null(column, read_columns) for column in schema)} FROM {quoted(view)})"
-
-
-@lru_cache(maxsize=1024)
-def _struct(ddl: str) -> StructType:
-    return cast(StructType, StructType.fromDDL(ddl))
+def _struct(columns: Sequence[Column]) -> StructType:
+    """The columns as Spark's schema; by their DDL Spark would read `timestamp` as some other session's settings say."""
+    fields = [
+        {"name": column.name, "type": _IN_JSON.get(column.type, column.type), "nullable": True, "metadata": {}}
+        for column in columns
+    ]
+    return StructType.fromJson({"type": "struct", "fields": fields})
 
 
 def _rows_a_batch(rows: pa.Table, cores: int) -> int:
@@ -104,16 +112,34 @@ def _as_batches(spark: SparkSession, rows: int) -> Iterator[None]:
     By itself it turns up to 48 MB into rows of a plan, over which its optimiser then goes time and again.
     """
     java: Any = spark._jsparkSession
+    ours = {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}
     with _SETTING:
-        given = [key for key in (LOCAL_ROWS, BATCH_ROWS) if java.sessionState().conf().contains(key)]
-        before = {key: spark.conf.get(key) for key in given}
+        before = {key: spark.conf.get(key) for key in ours if java.sessionState().conf().contains(key)}
         try:
-            spark.conf.set(LOCAL_ROWS, "0b")
-            spark.conf.set(BATCH_ROWS, rows)
+            for key, value in ours.items():
+                spark.conf.set(key, value)
             yield
         finally:
-            for key in (LOCAL_ROWS, BATCH_ROWS):
+            for key, value in ours.items():
+                if spark.conf.get(key) != value:  # somebody else has changed it since
+                    continue
                 if key in before:
                     spark.conf.set(key, str(before[key]))
                 else:
                     spark.conf.unset(key)
+
+
+@contextmanager
+def _active_as_before(spark: SparkSession) -> Iterator[None]:
+    """Leave the thread's active session what it is: `createDataFrame` makes its own the active one."""
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    active, in_java = SparkSession._activeSession, sessions.getActiveSession()
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = active
+        if in_java.isDefined():
+            sessions.setActiveSession(in_java.get())
+        else:
+            sessions.clearActiveSession()

@@ -29,13 +29,13 @@ from layoutopt.scan.checking.texts import check_text
 from layoutopt.scan.reads import TableRead, merge_mentions, split_by_deletes
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.sessions import Meaning, session_meaning
-from layoutopt.spark.session.by_driver import driver_relation, driver_rows, is_read_by_driver
+from layoutopt.spark.session.by_driver import is_read_by_driver
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.datasource import register_format
 from layoutopt.spark.session.listing import put_back, take_lists
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.names import Named, name_tables
-from layoutopt.spark.session.read import read_to_dataframe
+from layoutopt.spark.session.read import read_to_dataframe, rows_now_or_later
 from layoutopt.spark.session.relations import layouts_read, relation_of
 from layoutopt.spark.session.tables import (
     FORMAT,
@@ -192,8 +192,8 @@ def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> 
         if not rewritten.decided and named.kind is Kind.QUERY:
             check_answer(named.expanded, frame, lambda: SparkSession.sql(spark, named.text, args))
         return frame
-    except AnalysisException:
-        if named.kind is Kind.WRITE:
+    except AnalysisException as error:
+        if named.kind is Kind.WRITE and not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
             raise
         # What Spark says of the text should name what the user wrote, not our views.
         frame = SparkSession.sql(spark, named.text, args)
@@ -268,9 +268,9 @@ def _relation(
 ) -> str:
     """What to put in the place of a table's name; a view that has to be made for it is added to ``views``."""
     view = f"_layoutopt_{uuid.uuid4().hex}"
-    if known.by_driver and is_read_by_driver(read):
-        views[view] = partial(driver_rows, spark, read)
-        return driver_relation(read, view, explicit)
+    if known.by_driver and is_read_by_driver(read, explicit):
+        views[view] = partial(rows_now_or_later, spark, read)
+        return quoted(view)
     layouts = layouts_read(read)
     if layouts is None:
         views[view] = partial(read_to_dataframe, spark, read)

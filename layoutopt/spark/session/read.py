@@ -39,8 +39,8 @@ from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.functions import declare, declared, is_registered
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
-from layoutopt.spark.session.absent import null_columns, or_null
-from layoutopt.spark.session.by_driver import driver_relation, driver_rows, is_read_by_driver
+from layoutopt.spark.session.absent import absent_columns, or_absent
+from layoutopt.spark.session.by_driver import driver_rows, is_read_by_driver
 from layoutopt.spark.session.checking import check_answer
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
@@ -117,11 +117,8 @@ def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> Data
                 raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
             view = f"_layoutopt_{uuid.uuid4().hex}"
             relations[one.scan.span] = quoted(view)
-            if is_read_by_driver(one):
-                driver_rows(spark, one).createTempView(view)
-                relations[one.scan.span] = driver_relation(one, view, references_of(scan.sql).explicit)
-            else:
-                read_to_dataframe(spark, one).createTempView(view)
+            now = is_read_by_driver(one, references_of(scan.sql).explicit)
+            (rows_now_or_later if now else read_to_dataframe)(spark, one).createTempView(view)
             views.append(view)
         return spark.sql(splice_relations(scan.sql, relations))
     finally:
@@ -141,11 +138,17 @@ def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
     return scan_to_dataframe(spark, table.scan(sql))
 
 
+def rows_now_or_later(spark: SparkSession, read: TableRead) -> DataFrame:
+    """The columns that are read, by the driver now; all, by tasks when an action runs, where that is too much."""
+    found = driver_rows(spark, read)
+    return read_to_dataframe(spark, read) if found is None else found
+
+
 def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     """The rows that survive, under the table's whole schema, so that ``*`` means the same as on the source.
 
-    The native reader leaves unread columns to Spark, which prunes them; elsewhere they are NULL. It knows nothing of
-    deleted rows, so blocks that have some are read as rows of several layouts are.
+    The native reader leaves unread columns to Spark, which prunes them; elsewhere they fail if asked for. It knows
+    nothing of deleted rows, so blocks that have some are read as rows of several layouts are.
     """
     segments = read.segments
     by_tasks = not read.table.catalog.data.is_plain or any(len(segment.layouts) > 1 for segment in segments)
@@ -176,12 +179,12 @@ def _counted(spark: SparkSession, read: TableRead) -> DataFrame:
     data = read.table.catalog.data
     files = (file for segment in read.segments for file in segment.layouts[0].files)
     count = sum(live_rows(data, file, partial(footer_of, data)) for file in files)
-    return spark.range(count).selectExpr(*null_columns(read.table.schema.columns))
+    return spark.range(count).selectExpr(*absent_columns(read.table.schema.columns))
 
 
 def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
     present = {column.name for column in read.columns}
-    return projected(spark, rows, [or_null(column, present) for column in read.table.schema.columns])
+    return projected(spark, rows, [or_absent(column, present) for column in read.table.schema.columns])
 
 
 def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where: str = "") -> DataFrame:
@@ -211,7 +214,7 @@ def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
     rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
     present = {column.name for column in read.columns}
     texts = [
-        readable(read.table, column, read.layouts) if column.name in present else or_null(column, present)
+        readable(read.table, column, read.layouts) if column.name in present else or_absent(column, present)
         for column in read.table.schema.columns
     ]
     return projected(spark, rows, texts, chosen.condition)

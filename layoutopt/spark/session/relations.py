@@ -20,13 +20,14 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.model.columns import BLOCK
+from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.model.values.constants import text_sql
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
-from layoutopt.spark.session.absent import null_columns
+from layoutopt.spark.session.absent import absent_columns
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
@@ -87,7 +88,23 @@ def make_layout_views(spark: SparkSession, table: Table, layout: int) -> LayoutV
 
 
 def _readable(table: OpenedTable, layout: int) -> list[str]:
-    return [readable(table, column, [layout]) for column in table.schema.columns]
+    elsewhere = _held_elsewhere(table, layout)
+    return [
+        absent_columns([column])[0] if column.name in elsewhere else readable(table, column, [layout])
+        for column in table.schema.columns
+    ]
+
+
+def _held_elsewhere(table: OpenedTable, layout: int) -> frozenset[str]:
+    """The columns that a layout has by no plan, though others have them: in its files they look like NULL."""
+    plans = table.catalog.plans.values()
+    here = {name for plan in plans for name in _columns_of(plan, layout)}
+    return frozenset(name for plan in plans for name in plan.schema.names if name not in here)
+
+
+def _columns_of(plan: Plan, layout: int) -> tuple[str, ...]:
+    layouts = plan.scheme.layouts
+    return layouts[layout].columns if layout < len(layouts) else ()
 
 
 def _make_view(rows: DataFrame, texts: Sequence[str]) -> str:
@@ -117,7 +134,7 @@ def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, Layout
 
 
 def _nothing(schema: Schema) -> str:
-    return f"SELECT {', '.join(null_columns(schema.columns))}"
+    return f"SELECT {', '.join(absent_columns(schema.columns))}"
 
 
 @dataclass(frozen=True)

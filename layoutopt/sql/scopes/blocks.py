@@ -233,7 +233,8 @@ class _SelectBlock(QueryBlock):
             self._read_once = True
             self._read_clauses()
             self._place_conditions()
-        for item in from_items(self._source):
+        # From right to left: what is LATERAL reads columns of what stands before it.
+        for item in reversed(list(from_items(self._source))):
             if item.query is not None:
                 used = frozenset(name.lower() for name in item.columns)
                 item.query.read(corresponding(item.names, item.query.names, used))
@@ -267,6 +268,9 @@ class _SelectBlock(QueryBlock):
             for table in clause.find_all(exp.Table) if isinstance(clause, exp.Expr) else ():
                 if not isinstance(table.this, exp.Identifier) and table.find_ancestor(exp.Select) is self._select:
                     self._note(table.this)  # the arguments of a table function
+            for lateral in clause.find_all(exp.Lateral) if isinstance(clause, exp.Expr) else ():
+                if not isinstance(lateral.this, exp.Query) and lateral.find_ancestor(exp.Select) is self._select:
+                    self._note(lateral.this)
         for join in joins(self._source):
             self._read_join(join)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
 from layoutopt.errors import DataFileError
@@ -23,7 +25,7 @@ from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 from tests.spark.tables import document, every_type, plan_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.by_driver
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20"
@@ -49,17 +51,29 @@ def read_of(table: Table, sql: str = SQL) -> TableRead:
     return read
 
 
+def is_one_layout(table: Table) -> bool:
+    return all(len(plan.scheme.layouts) == 1 for plan in table.catalog.plans.values())
+
+
+def rows_of(spark: SparkSession, table: Table) -> DataFrame:
+    found = driver_rows(spark, read_of(table))
+    assert found is not None
+    return found
+
+
 def plan_text(session: SparkSession, sql: str) -> str:
     return str(session.sql(sql)._jdf.queryExecution().executedPlan().toString())
 
 
 def test_only_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_read_by_driver(read_of(table))
-    assert not is_read_by_driver(read_of(table, "SELECT count(*) FROM t"))  # of which the catalog knows all
+    assert is_read_by_driver(read_of(table), explicit=True)
+    assert not is_read_by_driver(read_of(table), explicit=False)
+    assert is_read_by_driver(read_of(table, "SELECT * FROM t"), explicit=False)
+    assert not is_read_by_driver(read_of(table, "SELECT count(*) FROM t"), explicit=True)  # the catalog knows it all
     for name in ("_MOST_VALUES", "_MOST_BYTES"):
         with monkeypatch.context() as patch:
             patch.setattr(by_driver, name, 0)
-            assert not is_read_by_driver(read_of(table))
+            assert not is_read_by_driver(read_of(table), explicit=True)
 
 
 @pytest.mark.parametrize(
@@ -158,12 +172,70 @@ def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, m
 
 
 @pytest.mark.spark
+def test_who_goes_on_with_a_column_that_the_text_does_not_name_is_not_told_null(
+    session: SparkSession, table: Table
+) -> None:
+    """Spark looks for it below the text's SELECT."""
+    with pytest.raises(PySparkException, match="UNRESOLVED_COLUMN"):
+        session.sql("SELECT id FROM t WHERE kind = 'air'").filter("price > 20")
+    inside = session.sql("SELECT id FROM (SELECT * FROM t WHERE kind = 'air') q").filter("price > 20")
+    if is_one_layout(table):
+        assert sorted(row.id for row in inside.collect()) == sorted(row["id"] for row in expected(SQL, some_rows()))
+    else:
+        with pytest.raises(PySparkException, match="has not read the column 'price'"):
+            inside.collect()
+
+
+@pytest.mark.spark
+def test_other_sessions_and_the_active_one_play_no_part(spark: SparkSession, session: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    other.createDataFrame([(1,)], "a int").count()
+    assert SparkSession.getActiveSession() is other
+    found = session.sql("SELECT id, seen FROM t WHERE kind = 'air'")
+    assert found.schema["seen"].dataType.simpleString() == "timestamp"
+    assert SparkSession.getActiveSession() is other
+
+
+@pytest.mark.spark
+def test_settings_that_somebody_changes_meanwhile_stay(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, made = spark.newSession(), SparkSession.createDataFrame
+
+    def meanwhile(*given: Any) -> DataFrame:
+        found = made(*given)
+        session.conf.set(by_driver.BATCH_ROWS, "77")
+        return found
+
+    monkeypatch.setattr(SparkSession, "createDataFrame", meanwhile)
+    driver_rows(session, read_of(table))
+    assert session.conf.get(by_driver.BATCH_ROWS) == "77"
+
+
+@pytest.mark.spark
+def test_few_rows_are_sent_to_all_tasks_of_a_join(session: SparkSession) -> None:
+    session.range(10**6).createOrReplaceTempView("numbers")
+    sql = "SELECT n.id FROM numbers n JOIN t ON n.id = t.id WHERE t.kind = 'air'"
+    assert "BroadcastHashJoin" in plan_text(session, sql)
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    assert "BroadcastHashJoin" not in plan_text(session, sql)
+
+
+@pytest.mark.spark
+def test_texts_of_many_bytes_are_left_to_tasks(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_driver, "_MOST_HELD", 100)
+    assert "ExistingRDD" not in plan_text(session, SQL)
+    assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
+
+
+@pytest.mark.spark
 def test_rows_are_dealt_out_to_tasks(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert driver_rows(spark, read_of(table))._jdf.rdd().getNumPartitions() == 1
+    assert rows_of(spark, table)._jdf.rdd().getNumPartitions() == 1
     monkeypatch.setattr(by_driver, "_ROWS_A_TASK", 5)
-    assert driver_rows(spark, read_of(table))._jdf.rdd().getNumPartitions() == 2  # the cores that there are
+    assert rows_of(spark, table)._jdf.rdd().getNumPartitions() == 2  # the cores that there are
     monkeypatch.setattr(by_driver, "_BYTES_A_TASK", 200)
-    found = driver_rows(spark, read_of(table))
+    found = rows_of(spark, table)
     assert found._jdf.rdd().getNumPartitions() > 2
     assert same(found.select("id", "price").toArrow().to_pylist(), expected(SQL, some_rows()))
 
@@ -177,7 +249,9 @@ def test_every_type_arrives_as_it_was(spark: SparkSession, tmp_path: Path) -> No
     assert len(plain) > 12
     sql = f"SELECT {', '.join(plain)} FROM t WHERE year IS NULL OR year > 0"
     read = read_of(open_table(str(tmp_path / "t")), sql)
-    assert is_read_by_driver(read)
-    found = driver_rows(spark, read).select(plain)
+    assert is_read_by_driver(read, explicit=True)
+    rows_now = driver_rows(spark, read)
+    assert rows_now is not None
+    found = rows_now.select(plain)
     assert found.schema.simpleString() == rows.select(plain).schema.simpleString()
     assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.select(plain).collect()))
