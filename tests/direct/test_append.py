@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, commit_load
@@ -20,7 +19,6 @@ from layoutopt.direct import joining, writing
 from layoutopt.direct.append import append_few
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, TableError
 from layoutopt.events import Stages
-from layoutopt.inspect.verify import verify
 from layoutopt.model.feature import Settings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
@@ -28,48 +26,10 @@ from layoutopt.scan.table import open_table
 from layoutopt.writer.answers import Answer
 from layoutopt.writer.load_report import LoadReport
 from layoutopt.writer.task import answer_of
-from tests.scan.builder import build, building
+from tests.direct.tables import Table
+from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-
-QUERIES = (
-    "SELECT id, kind FROM t WHERE kind IN ('air', 'rail')",
-    "SELECT price, seen, id FROM t WHERE price > 50 OR kind LIKE '%p'",
-    "SELECT count(*) AS n FROM t WHERE score < 0.5",
-    "SELECT id, score, day FROM t WHERE year = 1995 AND id > 20",
-    "SELECT year FROM t WHERE kind IS NULL",
-)
-
-
-class Table:
-    """A table of 200 rows of three years, and the rows that it has to have."""
-
-    def __init__(self, root: Path, layouts: Any, by: str | None) -> None:
-        self.root = root
-        self.path = str(root / "table")
-        self.all_rows = some_rows(1000).sort_by("id")
-        self.rows = 200
-        made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by=by)
-        build(root / "table", self.all_rows.slice(0, self.rows), made)
-
-    def source(self, count: int) -> str:
-        """The next rows, in two files."""
-        folder = self.root / f"late-{self.rows}"
-        folder.mkdir()
-        pq.write_table(self.all_rows.slice(self.rows, count // 2), folder / "a.parquet")
-        pq.write_table(self.all_rows.slice(self.rows + count // 2, count - count // 2), folder / "b.parquet")
-        return str(folder)
-
-    def check(self) -> None:
-        table = open_table(self.path)
-        assert table.rows == self.rows
-        for sql in QUERIES:
-            assert same(table.sql(sql).to_pylist(), expected(sql, self.all_rows.slice(0, self.rows))), sql
-        assert verify(table).ok
-
-    @property
-    def files(self) -> set[Path]:
-        return {path for path in (self.root / "table").rglob("*") if path.is_file()}
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 
 def no_spark(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:

@@ -16,7 +16,7 @@ from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
-from tests.direct.test_append import Table
+from tests.direct.tables import Table
 from tests.scan.builder import build, building, feature_of
 
 OLD = Schema((Column("p", "int"), Column("id", "int")))
