@@ -26,9 +26,12 @@ from layoutopt.inspect.work import work_of
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type
 from layoutopt.scan.reads import TableRead, rows_at_once
+from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 
 _MOST_VALUES: Final = 4_000_000
-"""So many values the driver decodes in some tens of milliseconds."""
+"""So many values the driver decodes, and puts together, while tasks of ours would begin and hand them over."""
+_NATIVE: Final = 8
+"""So many times fewer where Spark's own reader would read them, by compiled code on all cores."""
 _MOST_BYTES: Final = 16 << 20
 """Of column chunks, compressed."""
 _MOST_HELD: Final = 64 << 20
@@ -58,7 +61,9 @@ def is_read_by_driver(read: TableRead, explicit: bool) -> bool:
     if not explicit and len(read.columns) < len(schema.columns):
         return False
     work = work_of(read.pruned)
-    if work.bytes > _MOST_BYTES or work.values + work.joined_values > _MOST_VALUES:
+    by_tasks = work.joined_values > 0 or are_read_by_tasks(read)
+    most = _MOST_VALUES if by_tasks else _MOST_VALUES // _NATIVE
+    if work.bytes > _MOST_BYTES or work.values + work.joined_values > most:
         return False
     return all(is_the_same_to_both(column.type) for column in read.columns)
 
