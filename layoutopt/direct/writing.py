@@ -5,8 +5,7 @@ What a task of a Spark job does with a segment is done here, by the same code, o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,7 +29,7 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.writer.gather import POOL, GatheredSegment
-from layoutopt.writer.load_ids import ANY, REFUSED, check_block_numbers, first_block, fresh_load_id, remove_load
+from layoutopt.writer.load_ids import ANY, REFUSED, check_block_numbers, first_block, fresh_load_id, removed_after
 from layoutopt.writer.load_report import LoadReport, load_report
 from layoutopt.writer.positions import value_hashes
 from layoutopt.writer.task import WriteJob, answer_of
@@ -99,7 +98,7 @@ def write_few(catalog: Catalog, plan: Plan, few: FewToWrite, watch: Stages) -> L
     with watch.stage("features", "evaluating features"):
         words = vectors_of(plan.features.features, few.rows, plan.schema)
     load_id = fresh_load_id(snapshot)
-    with _removed_after(ANY, files, load_id, values):
+    with removed_after(ANY, files, load_id, values):
         with watch.stage("write", f"writing {len(values)} segments", load_id=load_id) as counts:
             written = _written(_job(files, plan, few, tuple(values), load_id), few, words)
             counts["blocks"] = written.blocks.num_rows
@@ -110,25 +109,13 @@ def write_few(catalog: Catalog, plan: Plan, few: FewToWrite, watch: Stages) -> L
             counted = {names.key(value): len(places) for value, places in few.places.items()}
             check_partitions(entries, names, values, counted, few.source)
     entries = tuple(replace(entry, source=few.fingerprints.get(entry.key)) for entry in entries)
-    with _removed_after(REFUSED, files, load_id, values), watch.stage("commit", "committing") as counts:
+    with removed_after(REFUSED, files, load_id, values), watch.stage("commit", "committing") as counts:
         made = commit_load(
             files, snapshot, plan, load_id, entries, written.blocks, indexes=written.indexes,
             operation=few.operation, batch=few.batch, marks=few.marks,
         )  # fmt: skip
         counts["snapshot"] = made.number
     return load_report(load_id, made, plan, tuple(values), len(values), written, watch.seconds)
-
-
-@contextmanager
-def _removed_after(
-    failures: tuple[type[BaseException], ...], files: TableFiles, load_id: str, keys: Mapping[str, PlainValue]
-) -> Iterator[None]:
-    """Remove what was written where what is done within fails in one of these ways."""
-    try:
-        yield
-    except failures:
-        remove_load(files, load_id, keys)
-        raise
 
 
 def _job(files: TableFiles, plan: Plan, few: FewToWrite, keys: tuple[str, ...], load_id: str) -> WriteJob:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import fsspec
@@ -56,15 +56,34 @@ def _mark(load_id: str) -> int:
     return int.from_bytes(hashlib.sha256(load_id.encode()).digest()[:4], "big") % _MARKS
 
 
-def remove_load(files: TableFiles, load_id: str, keys: Iterable[str]) -> None:
-    """Remove what a load wrote to partitions, which nothing names; what can't be removed is garbage that nobody sees.
+@contextmanager
+def removed_after(
+    failures: tuple[type[BaseException], ...],
+    files: TableFiles,
+    load_id: str,
+    keys: Iterable[str],
+    first: Callable[[], object] | None = None,
+) -> Iterator[None]:
+    """Remove what a load wrote to partitions where what is done within fails in one of these ways.
+
+    Nothing names these files then, so one that can't be removed is garbage that nobody sees.
 
     Args:
+        failures: :data:`ANY` before the commit, :data:`REFUSED` while committing.
         files: the table's.
         load_id: the load's.
         keys: of the partitions.
+        first: called before, where somebody else may write still.
     """
-    for key in keys:
-        with suppress(OSError):
-            filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
-            filesystem.rm(path, recursive=True)
+    try:
+        yield
+    except failures:
+        try:
+            if first is not None:
+                first()
+        finally:
+            for key in keys:
+                with suppress(OSError):
+                    filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
+                    filesystem.rm(path, recursive=True)
+        raise

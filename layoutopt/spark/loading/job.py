@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.source import content_columns, content_of
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.writer.answers import RESULT_SCHEMA, answers_of
-from layoutopt.writer.load_ids import check_block_numbers, first_block, remove_load
+from layoutopt.writer.load_ids import check_block_numbers, first_block, removed_after
 from layoutopt.writer.task import WriteJob, write_segment
 from layoutopt.writer.written import Written, collected
 
@@ -81,27 +81,11 @@ class Loading:
     basis: Basis
 
 
-@contextmanager
 def discarded_after(
     failures: tuple[type[BaseException], ...], spark: SparkSession, files: TableFiles, load_id: str, keys: Iterable[str]
-) -> Iterator[None]:
-    """Remove what a load wrote to partitions where what is done within fails in one of these ways.
-
-    Args:
-        failures: :data:`ANY` before the commit, :data:`REFUSED` while committing.
-        spark: the session whose tasks write.
-        files: the table's.
-        load_id: the load's.
-        keys: of the partitions.
-    """
-    try:
-        yield
-    except failures:
-        try:
-            _wait_for_tasks(spark)
-        finally:
-            remove_load(files, load_id, keys)
-        raise
+) -> AbstractContextManager[None]:
+    """As :func:`~layoutopt.writer.load_ids.removed_after`, once the session's tasks, which write, have ended."""
+    return removed_after(failures, files, load_id, keys, partial(_wait_for_tasks, spark))
 
 
 def _wait_for_tasks(spark: SparkSession) -> None:
