@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,35 +38,41 @@ _JIT_LIMIT = "8000"
 
 
 @contextmanager
-def compiled_in_parts(spark: SparkSession) -> Iterator[None]:
+def settings_within(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give a session other settings within the block; each is put back, unless somebody has changed it meanwhile."""
+    java: Any = spark._jsparkSession
+    before = {key: str(spark.conf.get(key)) for key in settings if java.sessionState().conf().contains(key)}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value in settings.items():
+            if spark.conf.get(key) != value:
+                continue
+            if key in before:
+                spark.conf.set(key, before[key])
+            else:
+                spark.conf.unset(key)
+
+
+def compiled_in_parts(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark generate small methods within the block, as for an expression of many features.
 
     The JVM interprets methods above 8,000 bytes of bytecode, which 64 features in one exceed: five times slower. With
     this limit Spark falls back to code that it splits by expression.
     """
-    before = spark.conf.get(_HUGE_METHOD_LIMIT)
-    spark.conf.set(_HUGE_METHOD_LIMIT, _JIT_LIMIT)
-    try:
-        yield
-    finally:
-        spark.conf.set(_HUGE_METHOD_LIMIT, str(before))
+    return settings_within(spark, {_HUGE_METHOD_LIMIT: _JIT_LIMIT})
 
 
 _FIRST_VERSION = "spark.sql.sources.useV1SourceList"
 
 
-@contextmanager
-def own_parquet_reader(spark: SparkSession) -> Iterator[None]:
+def own_parquet_reader(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark read Parquet by the reader that knows files' metadata, whatever the session prefers elsewhere."""
-    before = str(spark.conf.get(_FIRST_VERSION))
-    if "parquet" in before.lower():
-        yield
-        return
-    spark.conf.set(_FIRST_VERSION, "parquet")
-    try:
-        yield
-    finally:
-        spark.conf.set(_FIRST_VERSION, before)
+    if "parquet" in str(spark.conf.get(_FIRST_VERSION)).lower():
+        return nullcontext()
+    return settings_within(spark, {_FIRST_VERSION: "parquet"})
 
 
 # Names of one zone without offsets, whatever a machine's clock settings call it.

@@ -26,6 +26,7 @@ from layoutopt.inspect.work import work_of
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type
 from layoutopt.scan.reads import TableRead, rows_at_once
+from layoutopt.spark.core.sessions import settings_within
 from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 
 _MOST_VALUES: Final = 4_000_000
@@ -116,22 +117,8 @@ def _as_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 
     By itself it turns up to 48 MB into rows of a plan, over which its optimiser then goes time and again.
     """
-    java: Any = spark._jsparkSession
-    ours = {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}
-    with _SETTING:
-        before = {key: spark.conf.get(key) for key in ours if java.sessionState().conf().contains(key)}
-        try:
-            for key, value in ours.items():
-                spark.conf.set(key, value)
-            yield
-        finally:
-            for key, value in ours.items():
-                if spark.conf.get(key) != value:  # somebody else has changed it since
-                    continue
-                if key in before:
-                    spark.conf.set(key, str(before[key]))
-                else:
-                    spark.conf.unset(key)
+    with _SETTING, settings_within(spark, {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}):
+        yield
 
 
 @contextmanager
