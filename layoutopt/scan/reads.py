@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final
+from functools import cached_property, lru_cache
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
+from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE, Filter, Node, conjuncts, disjunction
-from layoutopt.model.schema import Column
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
 from layoutopt.scan.files import BATCH_ROWS, coded_in_all, open_parquet
@@ -25,8 +27,10 @@ from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, read_segments
 from layoutopt.scan.reconstruct import check_late
 from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
-from layoutopt.sql.scans import TableScan
+from layoutopt.sql.scans import TableScan, scans_of
 
+MOST_TEXTS: Final = 256
+"""So many SQL texts an open table, or a session, remembers what it read in."""
 _MOST_THREADS: Final = 8
 _FEW_ROWS: Final = 4_096
 """Of a batch whose bytes are not known before it is decoded."""
@@ -182,6 +186,24 @@ def without(plan: PrunedPlan, left_out: Bits) -> PrunedPlan:
     """A plan's part of a read without some blocks, bool[n]: they are neither read nor skipped."""
     outcome = np.where(plan.read & left_out, PruneOutcome.OTHER_LAYOUT, plan.outcome).astype(np.int8)
     return replace(plan, outcome=outcome)
+
+
+Mentions: TypeAlias = Callable[
+    [str, tuple[tuple[str, Schema], ...], Settings, tuple[tuple[str, Udf], ...]], tuple[TableScan, ...]
+]
+"""Finds the mentions of tables, of names and schemas, in a text; the session has settings and functions."""
+
+
+def remembered_mentions() -> Mentions:
+    """What finds mentions of tables; a text that comes again, as a dashboard's does, is not read again."""
+
+    @lru_cache(MOST_TEXTS)
+    def mentions(
+        sql: str, schemas: tuple[tuple[str, Schema], ...], settings: Settings, udfs: tuple[tuple[str, Udf], ...]
+    ) -> tuple[TableScan, ...]:
+        return tuple(merge_mentions(scans_of(sql, dict(schemas), settings=settings, udfs=dict(udfs))))
+
+    return mentions
 
 
 def merge_mentions(scans: Sequence[TableScan]) -> list[TableScan]:

@@ -24,8 +24,7 @@ from layoutopt.scan.checked import prune_checked, table_read
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
-from layoutopt.scan.reads import TableRead, merge_mentions
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.scan.reads import MOST_TEXTS, Mentions, TableRead, remembered_mentions
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 
 DUCKDB: Final = "duckdb"
-_TEXTS: Final = 256
-"""So many SQL texts an open table remembers what it read in."""
 
 
 def open_table(
@@ -138,18 +135,12 @@ class Table(OpenedTable):
 
     def reads_under(self, sql: str, settings: Settings) -> tuple[TableRead, ...]:
         """The mentions of the table in a SQL text, each with what it reads; raises as :meth:`scan`."""
-        return tuple(table_read(self, scan, settings) for scan in self._mentions(sql, settings))
+        mentions = self._mentions(sql, ((self.name, self.schema),), settings, tuple(self.udfs.items()))
+        return tuple(table_read(self, scan, settings) for scan in mentions)
 
     @cached_property
-    def _mentions(self) -> Callable[[str, Settings], tuple[TableScan, ...]]:
-        """The mentions of the table in a SQL text; what comes again, as a dashboard's does, is not read again."""
-        schemas, udfs = {self.name: self.schema}, self.udfs
-
-        @lru_cache(_TEXTS)
-        def mentions(sql: str, settings: Settings) -> tuple[TableScan, ...]:
-            return tuple(merge_mentions(scans_of(sql, schemas, "spark", settings=settings, udfs=udfs)))
-
-        return mentions
+    def _mentions(self) -> Mentions:
+        return remembered_mentions()
 
     @cached_property
     def _portable(self) -> Callable[[str, tuple[tuple[int, str], ...]], PortableSql]:
@@ -157,7 +148,7 @@ class Table(OpenedTable):
         from layoutopt.sql.duckdb.translate import portable_sql
 
         schemas, zone, udfs = {self.name: self.schema}, self.settings.time_zone, self.udfs
-        return lru_cache(_TEXTS)(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, udfs))
+        return lru_cache(MOST_TEXTS)(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, udfs))
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names

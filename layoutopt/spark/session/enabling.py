@@ -13,20 +13,17 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.model.feature import Settings
-from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
-from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
-from layoutopt.scan.reads import TableRead, merge_mentions, split_by_deletes
+from layoutopt.scan.reads import TableRead, split_by_deletes
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.sessions import Meaning, session_meaning
 from layoutopt.spark.session.by_driver import is_read_by_driver
@@ -53,11 +50,8 @@ from layoutopt.spark.session.tables import (
 from layoutopt.sql.parameters import Arguments, bind
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.references import Kind, Span, references_of, splice_relations
-from layoutopt.sql.scans import TableScan, scans_of
 
 _ENABLING = threading.Lock()
-_TEXTS: Final = 256
-"""So many texts a process remembers what tables are mentioned in."""
 
 
 def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
@@ -227,7 +221,7 @@ def rewrite(
     try:
         bound = bind(named.expanded, args or {})
         schemas = tuple((name, entry.table.schema) for name, entry in named.tables.items())
-        scans = _mentions(bound.sql, schemas, meaning.settings, tuple(declared(spark).items()))
+        scans = known.mentions(bound.sql, schemas, meaning.settings, tuple(declared(spark).items()))
     except StatementError as error:
         return _left_whole(spark, named, str(error))
     references = references_of(named.expanded)
@@ -248,14 +242,6 @@ def rewrite(
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
     decided = not switch.is_on() or check_text(bound.sql, reads, meaning.settings)
     return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views, decided)
-
-
-@lru_cache(maxsize=_TEXTS)
-def _mentions(
-    sql: str, schemas: tuple[tuple[str, Schema], ...], settings: Settings, udfs: tuple[tuple[str, Udf], ...]
-) -> tuple[TableScan, ...]:
-    """The mentions of tables in a text; what comes again, as a dashboard's does, is not read again."""
-    return tuple(merge_mentions(scans_of(sql, dict(schemas), settings=settings, udfs=dict(udfs))))
 
 
 def _relation(

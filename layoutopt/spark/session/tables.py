@@ -21,7 +21,7 @@ from layoutopt.errors import QueryError
 from layoutopt.foreign.opening import has_changed
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.checked import table_read
-from layoutopt.scan.reads import TableRead, split_by_deletes
+from layoutopt.scan.reads import Mentions, TableRead, remembered_mentions, split_by_deletes
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import session_settings
 from layoutopt.spark.session.metrics import ScanMetrics
@@ -83,6 +83,7 @@ class SessionTables:
     of_thread: threading.local = field(default_factory=threading.local)
     lists_before: str | None = None
     """The session's setting for lists before it was enabled, if that was changed."""
+    mentions: Mentions = field(default_factory=remembered_mentions)
     by_driver: bool = True
     """Whether the driver reads what little a query leaves."""
 

@@ -24,7 +24,7 @@ from layoutopt.model.layout import ByVectors, Layout, Plan
 from layoutopt.model.predicates import FALSE, Filter, conjunction
 from layoutopt.model.vectors import pack
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan import prune, reads, reconstruct, segments, table
+from layoutopt.scan import prune, reads, reconstruct, segments
 from layoutopt.scan.checking import rows as shadow_rows
 from layoutopt.scan.checking.rows import SegmentRows
 from layoutopt.scan.checking.texts import same_rows
@@ -235,7 +235,7 @@ def test_a_text_that_is_misread_is_found(
         found = scans_of(*args, **kwargs)
         return [replace(scan, filter=Filter.of(conjunction([scan.filter.root, narrow]))) for scan in found]
 
-    monkeypatch.setattr(table, "scans_of", misread)
+    monkeypatch.setattr(reads, "scans_of", misread)
     with pytest.raises(SkippingError, match=message):
         replace(wrong).sql(sql)  # what it read in the text before, it remembers
 
@@ -245,7 +245,7 @@ def test_a_condition_that_is_never_true_is_not_believed(
 ) -> None:
     honest = built(tmp_path, rows)
     nothing = [replace(scans_of(AIR, {"t": SCHEMA})[0], filter=Filter.of(FALSE))]
-    monkeypatch.setattr(table, "scans_of", lambda *args, **kwargs: nothing)
+    monkeypatch.setattr(reads, "scans_of", lambda *args, **kwargs: nothing)
     with pytest.raises(SkippingError):
         honest.sql(AIR)
 

@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 from layoutopt.errors import SkippingError
 from layoutopt.model.predicates import Filter, conjunction
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan import table
+from layoutopt.scan import reads
+from layoutopt.scan.reads import remembered_mentions
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, register, unregister
-from layoutopt.spark.session import enabling as session_sql
 from layoutopt.spark.session.datasource import register_format
+from layoutopt.spark.session.tables import session_tables
 from layoutopt.sql.scans import TableScan, scans_of
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
@@ -41,16 +42,14 @@ def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def misreading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """From when it is called, texts are misread: in place of what was remembered, which is forgotten afterwards."""
+def misreading(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From when it is called, texts are misread: in place of what the session remembered."""
 
     def begin() -> None:
-        session_sql._mentions.cache_clear()
-        monkeypatch.setattr(session_sql, "scans_of", misread)
-        monkeypatch.setattr(table, "scans_of", misread)
+        monkeypatch.setattr(session_tables(spark), "mentions", remembered_mentions())
+        monkeypatch.setattr(reads, "scans_of", misread)
 
-    yield begin
-    session_sql._mentions.cache_clear()
+    return begin
 
 
 @pytest.fixture
