@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
@@ -93,16 +94,28 @@ def _append(settings: AppendSettings, join_many: Join, watch: Stages) -> AppendR
     except AlreadyLoadedError:  # by another process meanwhile, that was taken for dead
         return AppendReport(settings.table_path, batch, None)
     done = AppendReport(settings.table_path, batch, report)
-    return done if settings.keep_apart else _joined(done, report.partitions, join_many, watch)
+    return done if settings.keep_apart else joined_after(done, partial(_join, join_many), watch)
 
 
-def _joined(done: AppendReport, keys: Collection[str], join_many: Join, watch: Stages) -> AppendReport:
-    """What the append did, and what was joined after it."""
+def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Join small entries here if they are few rows."""
     try:
-        try:
-            joined = join_few(done.table, keys, Stages(watch.say, watch.log))
-        except NeedsSparkError:
-            joined = join_many(done.table, keys, Stages(watch.say, watch.log))
+        return join_few(path, keys, watch)
+    except NeedsSparkError:
+        return join_many(path, keys, Stages(watch.say, watch.log))
+
+
+def joined_after(done: AppendReport, join: Join, watch: Stages) -> AppendReport:
+    """What an append did, and what was joined of the partitions concerned after it.
+
+    Args:
+        done: the append, which made a commit.
+        join: joins.
+        watch: what watched the append; the joining has stages of its own.
+    """
+    assert done.load is not None, "an append that did nothing joins nothing"
+    try:
+        joined = join(done.table, done.load.partitions, Stages(watch.say, watch.log))
     except Exception as error:  # the rows are there: whoever took this for their failure might append them again
         return replace(done, not_joined=str(error) or type(error).__name__)
     return replace(done, joined=joined)

@@ -7,17 +7,14 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
-from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
-from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.direct.few_rows import MOST_BYTES, MOST_ROWS, check_columns
 from layoutopt.direct.writing import FewToWrite, check_plan_needs_no_spark, write_few
 from layoutopt.errors import CommitConflictError, NeedsSparkError
 from layoutopt.events import Stages
-from layoutopt.evolve.joining import JOIN, small_entries
+from layoutopt.evolve.joining import JOIN, has_small_entries, in_place_of, small_entries
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
@@ -46,9 +43,7 @@ def join_few(path: str, keys: Collection[str], watch: Stages) -> LoadReport | No
         ContentMismatchError: what was written is not what the entries have.
         LayoutoptError: as :func:`~layoutopt.direct.writing.write_few`.
     """
-    files = TableFiles(path)
-    check_is_table(files)
-    if not small_entries(latest_snapshot(files), keys):  # as mostly: no plan and no block is read for that
+    if not has_small_entries(path, keys):
         return None
     table = open_own_table(path)
     catalog = table.catalog
@@ -74,7 +69,7 @@ def join_few(path: str, keys: Collection[str], watch: Stages) -> LoadReport | No
         places,
         JOIN,
         content=content_of_entries(entries),
-        marks=Marks({}, {}, replaced=frozenset(entry.name for entry in entries)),
+        marks=in_place_of(entries),
     )
     try:
         return write_few(catalog, plan, few, watch)

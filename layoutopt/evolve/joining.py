@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
 
 JOIN: Final = "join"
 """The operation of a snapshot in which entries were joined."""
@@ -42,6 +45,22 @@ def joined_from(rows: Sequence[int]) -> int | None:
             first = place
         later += rows[place]
     return first
+
+
+def has_small_entries(path: str, keys: Collection[str]) -> bool:
+    """Whether some partitions of a table have entries to be joined: mostly not, so no plan and no block is read.
+
+    Raises:
+        NotATableError: the path holds something else, or nothing.
+    """
+    files = TableFiles(path)
+    check_is_table(files)
+    return bool(small_entries(latest_snapshot(files), keys))
+
+
+def in_place_of(entries: Collection[PartitionEntry]) -> Marks:
+    """What a commit says of entries whose rows it has anew."""
+    return Marks({}, {}, replaced=frozenset(entry.name for entry in entries))
 
 
 def small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:

@@ -6,7 +6,7 @@ newest plan. Then what appends left is joined, once several times as many rows h
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
-from layoutopt.direct.append import AppendReport
+from layoutopt.direct.append import AppendReport, joined_after
 from layoutopt.errors import AlreadyLoadedError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.publish.publishing import published_after
@@ -79,10 +79,4 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
     except AlreadyLoadedError:  # by another process meanwhile, that was taken for dead
         return AppendReport(settings.table_path, batch, None)
     done = AppendReport(settings.table_path, batch, report)
-    if settings.keep_apart:
-        return done
-    try:
-        joined = join_small(spark, settings.table_path, report.partitions, Stages(watch.say, watch.log))
-    except Exception as error:  # the rows are there: whoever took this for their failure might append them again
-        return replace(done, not_joined=str(error) or type(error).__name__)
-    return replace(done, joined=joined)
+    return done if settings.keep_apart else joined_after(done, partial(join_small, spark), watch)

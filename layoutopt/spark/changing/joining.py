@@ -6,13 +6,10 @@ from collections.abc import Collection
 
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.snapshots import check_is_table, latest_snapshot
-from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
 from layoutopt.events import Stages
-from layoutopt.evolve.joining import JOIN, small_entries
+from layoutopt.evolve.joining import JOIN, has_small_entries, in_place_of, small_entries
 from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
@@ -36,9 +33,7 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         ContentMismatchError: what was written is not what the entries have.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    files = TableFiles(path)
-    check_is_table(files)
-    if not small_entries(latest_snapshot(files), keys):  # as mostly: no plan and no block is read for that
+    if not has_small_entries(path, keys):
         return None
     table, plan = open_to_change(spark, path)
     snapshot = table.catalog.snapshot
@@ -55,7 +50,7 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         rows=rows,
         content=content_of_entries(entries),
         operation=JOIN,
-        marks=Marks({}, {}, replaced=frozenset(entry.name for entry in entries)),
+        marks=in_place_of(entries),
     )
     try:
         return load(spark, rows_of_entries(spark, table, entries), path, plan, basis=basis, stages=watch)
