@@ -10,15 +10,8 @@ import pyarrow.parquet as pq
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from tests.scan.builder import build, building
+from tests.scan.queries import FEW_QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-
-QUERIES = (
-    "SELECT id, kind FROM t WHERE kind IN ('air', 'rail')",
-    "SELECT price, seen, id FROM t WHERE price > 50 OR kind LIKE '%p'",
-    "SELECT count(*) AS n FROM t WHERE score < 0.5",
-    "SELECT id, score, day FROM t WHERE year = 1995 AND id > 20",
-    "SELECT year FROM t WHERE kind IS NULL",
-)
 
 
 class Table:
@@ -43,7 +36,7 @@ class Table:
     def check(self) -> None:
         table = open_table(self.path)
         assert table.rows == self.rows
-        for sql in QUERIES:
+        for sql in FEW_QUERIES:
             assert same(table.sql(sql).to_pylist(), expected(sql, self.all_rows.slice(0, self.rows))), sql
         assert verify(table).ok
 

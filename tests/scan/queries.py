@@ -24,3 +24,12 @@ QUERIES = [
     "SELECT x.price FROM (SELECT DISTINCT kind, price, year FROM t) x WHERE x.year = 1995",
     "SELECT id FROM t WHERE kind = 'air' UNION ALL SELECT id FROM t WHERE price > 90",
 ]
+
+FEW_QUERIES = (
+    "SELECT id, kind FROM t WHERE kind IN ('air', 'rail')",
+    "SELECT price, seen, id FROM t WHERE price > 50 OR kind LIKE '%p'",
+    "SELECT count(*) AS n FROM t WHERE score < 0.5",
+    "SELECT id, score, day FROM t WHERE year = 1995 AND id > 20",
+    "SELECT year FROM t WHERE kind IS NULL",
+)
+"""Those that are asked after each change of a table."""

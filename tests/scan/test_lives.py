@@ -36,6 +36,7 @@ from tests.effort import examples
 from tests.scan.builder import build, building, by_position, by_vector
 from tests.scan.deleting import delete_ids, marks_of
 from tests.scan.layouts import GROUPS, OVERLAPPING
+from tests.scan.queries import FEW_QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
 IDS = 400
@@ -53,13 +54,6 @@ BUILDINGS = [
         (OVERLAPPING, by_position(4), True, 9),
     )
 ]
-QUERIES = (
-    "SELECT id, kind FROM t WHERE kind IN ('air', 'rail')",
-    "SELECT price, seen, id FROM t WHERE price > 50 OR kind LIKE '%p'",
-    "SELECT count(*) AS n FROM t WHERE score < 0.5",
-    "SELECT id, score, day FROM t WHERE year = 1995 AND id > 20",
-    "SELECT year FROM t WHERE kind IS NULL",
-)
 schemes = st.integers(0, len(BUILDINGS) - 1)
 seeds = st.integers(0, 10**6)
 """What chooses rows: one number is drawn and shrunk faster than many."""
@@ -198,7 +192,7 @@ class Lives(RuleBasedStateMachine):
     @rule(seed=seeds)
     def read_the_past(self, seed: int) -> None:
         choice = random.Random(seed)
-        number, sql = choice.choice(sorted(self.past)), choice.choice(QUERIES)
+        number, sql = choice.choice(sorted(self.past)), choice.choice(FEW_QUERIES)
         found = open_table(self.root, snapshot=number).sql(sql).to_pylist()
         assert same(found, expected(sql, self.past[number].table))
 
@@ -212,7 +206,7 @@ class Lives(RuleBasedStateMachine):
         rows = self.rows.table
         assert table.rows == rows.num_rows
         # All rows after one step, a query after the next: as often as seconds allow.
-        sql = QUERIES[number // 2 % len(QUERIES)] if number % 2 else "SELECT * FROM t"
+        sql = FEW_QUERIES[number // 2 % len(FEW_QUERIES)] if number % 2 else "SELECT * FROM t"
         wanted = expected(sql, rows) if number % 2 else rows.to_pylist()
         assert same(table.sql(sql).to_pylist(), wanted), sql
 

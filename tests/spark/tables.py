@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicates import Col, Filter, InSet, Node
+from layoutopt.model.predicates import Col, Filter, InSet, Node, to_sql
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import compare
 from layoutopt.spark.core.source import schema_of
+from layoutopt.sql.scans import TableScan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,6 +105,16 @@ def simple_document(df: DataFrame) -> FeaturesDocument:
     """Features ``kind = 0`` .. ``kind = 3``; queries by them."""
     schema = schema_of(df)
     return document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
+
+
+def compared(rows: DataFrame, texts: Sequence[str], scans: Sequence[TableScan]) -> tuple[list[int], list[int]]:
+    """Of each condition the rows for which Spark and the filter that was read differ, and those that match."""
+    pairs = [(text, to_sql(scan.filter)) for text, scan in zip(texts, scans, strict=True)]
+    differing = [F.sum(F.expr(f"if(({a}) <=> true, 1, 0) <> if(({b}) <=> true, 1, 0)").cast("int")) for a, b in pairs]
+    matching = [F.sum(F.expr(f"if({a}, 1, 0)")) for a, _ in pairs]
+    counted = rows.select(*differing, *matching).first()
+    assert counted is not None
+    return list(counted[: len(pairs)]), list(counted[len(pairs) :])
 
 
 def plan_of(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 from layoutopt.features.choose import mine_all
@@ -21,7 +20,7 @@ from layoutopt.spark.loading.load import load
 from layoutopt.sql.scans import scans_of
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
-from tests.spark.tables import plan_of
+from tests.spark.tables import compared, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,13 +72,9 @@ def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
     schema = schema_of(rows)
     read = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
     assert not [text for text, scan in zip(CONDITIONS, read, strict=True) if scan.unusable or scan.filter.root == TRUE]
-    pairs = [(text, to_sql(scan.filter)) for text, scan in zip(CONDITIONS, read, strict=True)]
-    differing = [F.sum(F.expr(f"if(({a}) <=> true, 1, 0) <> if(({b}) <=> true, 1, 0)").cast("int")) for a, b in pairs]
-    matching = [F.sum(F.expr(f"if({a}, 1, 0)")) for a, _ in pairs]
-    counted = rows.select(*differing, *matching).first()
-    assert counted is not None
-    assert list(counted[: len(pairs)]) == [0] * len(pairs)
-    matches = dict(zip(CONDITIONS, counted[len(pairs) :], strict=True))
+    differing, matching = compared(rows, CONDITIONS, read)
+    assert differing == [0] * len(CONDITIONS)
+    matches = dict(zip(CONDITIONS, matching, strict=True))
     assert not {text: n for text, n in matches.items() if not 0 < n < ROWS}
 
 

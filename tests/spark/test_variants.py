@@ -28,7 +28,7 @@ from layoutopt.sql.scans import scans_of
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
-from tests.spark.tables import plan_of
+from tests.spark.tables import compared, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,13 +82,9 @@ def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
     assert schema.find("v").type == "variant"
     read = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
     assert not [text for text, scan in zip(CONDITIONS, read, strict=True) if scan.unusable or scan.filter.root == TRUE]
-    pairs = [(text, to_sql(scan.filter)) for text, scan in zip(CONDITIONS, read, strict=True)]
-    differing = [F.sum(F.expr(f"if(({a}) <=> true, 1, 0) <> if(({b}) <=> true, 1, 0)").cast("int")) for a, b in pairs]
-    matching = [F.sum(F.expr(f"if({a}, 1, 0)")) for a, _ in pairs]
-    counted = rows.select(*differing, *matching).first()
-    assert counted is not None
-    assert list(counted[: len(pairs)]) == [0] * len(pairs)
-    assert not [n for n in counted[len(pairs) :] if not 0 < n < ROWS], counted
+    differing, matching = compared(rows, CONDITIONS, read)
+    assert differing == [0] * len(CONDITIONS)
+    assert not [n for n in matching if not 0 < n < ROWS], matching
     for text in LEFT_OUT:
         (scan,) = scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})
         assert scan.filter.root == TRUE, text
