@@ -176,7 +176,7 @@ def _local_batches(
             source = files.open_input(read.path)
         except FileNotFoundError as error:
             raise missing(read.path) from error
-        with pq.ParquetFile(source, metadata=trimmed, page_checksum_verification=True) as parquet:
+        with pq.ParquetFile(source, metadata=trimmed, page_checksum_verification=True, pre_buffer=False) as parquet:
             yield from parquet.iter_batches(batch_rows)
         return
     with open_parquet(files, read.path, read.footer, remember=True, coded=lambda _: list(coded)) as parquet:
@@ -249,7 +249,7 @@ def open_parquet(
             read_dictionary = coded(metadata)
         return pq.ParquetFile(
             source, metadata=metadata, read_dictionary=read_dictionary, page_checksum_verification=True,
-            decryption_properties=files.decryption(path),
+            pre_buffer=files.local_root is None, decryption_properties=files.decryption(path),
         )  # fmt: skip
     except FileNotFoundError as error:
         raise missing(path) from error

@@ -1,18 +1,21 @@
 """Reading surviving row groups as Arrow batches, in bounded memory.
 
-A scan is a list of segments; each is read and handed on before the next, so that memory follows the size of a batch
-where one layout is read, and of a segment where rows are put together from several (Sun 2017, 5.6). Within a segment
-only the row groups that pruning left are opened.
+A scan is a list of segments; each is handed on before the next, so that memory follows the size of a batch where one
+layout is read, and of a segment where rows are put together from several (Sun 2017, 5.6). Small segments of local files
+are read ahead by as many threads as Arrow has. Within a segment only the row groups that pruning left are opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
+from typing import Final
 
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.windows import made_ahead
 from layoutopt.model.columns import PLACE, TID
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column
@@ -25,6 +28,9 @@ from layoutopt.scan.segments import LayoutRead, SegmentRead
 
 ROWS_ONLY = "_rows"
 """The stand-in column of a scan that reads no column: engines count its rows."""
+
+_MOST_VALUES_AHEAD: Final = 1 << 22
+"""Of a segment, to be read while those before it are used."""
 
 
 def read_segments(
@@ -54,21 +60,49 @@ def read_segments(
         SkippingError: it is checked, and other rows are left out.
     """
     checked = switch.is_on() if checked is None else checked
-    for segment in segments:
-        if not columns:
-            yield from _count_only(files, segment, batch_rows)
-            continue
-        # Columns that came after the segment's plan are in none of its layouts: NULL in every row.
-        held = {name for layout in segment.layouts for name in layout.columns}
-        stored = [column for column in columns if column.name in held or column.name in (TID, PLACE)]
-        if not stored:
-            batches = _count_only(files, segment, batch_rows)
-        elif len(segment.layouts) == 1:
-            batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows, coded)
-        else:
-            whole = read_rows_by_tid(files, segment, stored, condition, checked)
-            batches = iter(whole.to_batches(max_chunksize=batch_rows))
-        yield from batches if len(stored) == len(columns) else (_with_absent(batch, columns) for batch in batches)
+    reading = partial(
+        _read_segment, files, columns=columns, batch_rows=batch_rows, condition=condition, checked=checked, coded=coded
+    )
+    threads = pa.cpu_count()  # one in tasks of Spark
+    if threads == 1 or len(segments) == 1 or files.local_root is None:
+        yield from chain.from_iterable(map(reading, segments))
+        return
+
+    def read_ahead(segment: SegmentRead) -> Iterable[pa.RecordBatch]:
+        batches = reading(segment)
+        return list(batches) if _values_of(segment, columns) <= _MOST_VALUES_AHEAD else batches
+
+    yield from chain.from_iterable(made_ahead(read_ahead, segments, threads))
+
+
+def _values_of(segment: SegmentRead, columns: Sequence[Column]) -> int:
+    """How many values of the columns are read of a segment, at most."""
+    return max(sum(sum(file.rows) for file in layout.files) for layout in segment.layouts) * len(columns)
+
+
+def _read_segment(
+    files: TableFiles,
+    segment: SegmentRead,
+    columns: Sequence[Column],
+    batch_rows: int,
+    condition: Node,
+    checked: bool,
+    coded: Collection[str],
+) -> Iterator[pa.RecordBatch]:
+    if not columns:
+        yield from _count_only(files, segment, batch_rows)
+        return
+    # Columns that came after the segment's plan are in none of its layouts: NULL in every row.
+    held = {name for layout in segment.layouts for name in layout.columns}
+    stored = [column for column in columns if column.name in held or column.name in (TID, PLACE)]
+    if not stored:
+        batches = _count_only(files, segment, batch_rows)
+    elif len(segment.layouts) == 1:
+        batches = _read_one_layout(files, segment.layouts[0], stored, batch_rows, coded)
+    else:
+        whole = read_rows_by_tid(files, segment, stored, condition, checked)
+        batches = iter(whole.to_batches(max_chunksize=batch_rows))
+    yield from batches if len(stored) == len(columns) else (_with_absent(batch, columns) for batch in batches)
 
 
 def _with_absent(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:

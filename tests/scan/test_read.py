@@ -1,0 +1,86 @@
+"""Small segments are read ahead by other threads: the same batches in the same order, and as much memory as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from layoutopt.errors import DataFileError
+from layoutopt.scan import read as reading
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
+from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+SQL = "SELECT id, kind, price FROM t"
+
+
+@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
+    return build(tmp_path / "t", some_rows(), made)
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = pa.cpu_count()
+    pa.set_cpu_count(request.param)
+    yield
+    pa.set_cpu_count(before)
+
+
+def batches_of(read: TableRead) -> list[pa.RecordBatch]:
+    return list(read_segments(read.table.catalog.data, read.segments, read.columns, 50))
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("most", [0, 100, 1 << 22])
+def test_batches_are_those_of_each_segment_in_turn(table: Table, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MOST_VALUES_AHEAD", most)
+    (read,) = table.scan(SQL).reads
+    assert len(read.segments) > 2
+    alone = [read_segments(table.catalog.data, [segment], read.columns, 50) for segment in read.segments]
+    assert batches_of(read) == [batch for batches in alone for batch in batches]
+
+
+def test_segments_of_many_values_wait_for_their_turn(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MOST_VALUES_AHEAD", 0)
+    (read,) = table.scan(SQL).reads
+    for segment in read.segments[1:]:
+        for file in (file for layout in segment.layouts for file in layout.files):
+            (Path(table.catalog.files.root) / file.path).unlink()
+    found = read_segments(table.catalog.data, read.segments, read.columns, len(some_rows()))
+    assert next(found).num_rows
+    with pytest.raises(DataFileError, match="missing"):
+        next(found)
+
+
+@pytest.mark.usefixtures("_threads")
+def test_a_file_that_is_gone_is_named(table: Table) -> None:
+    (read,) = table.scan(SQL).reads
+    last = read.segments[-1].layouts[0].files[-1].path
+    (Path(table.catalog.files.root) / last).unlink()
+    with pytest.raises(DataFileError, match=last):
+        batches_of(read)
+
+
+def test_who_stops_early_reads_no_more_than_is_ahead(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    read_one = reading._read_segment
+
+    def noted(files: object, segment: object, **how: object) -> Iterator[pa.RecordBatch]:
+        begun.append(1)
+        return read_one(files, segment, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reading, "_read_segment", noted)
+    (read,) = table.scan(SQL).reads
+    many = read.segments * 20
+    found = read_segments(table.catalog.data, many, read.columns, 50)
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    assert 1 <= len(begun) < len(many) // 2
