@@ -70,10 +70,12 @@ def type_name(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def type_sql(text: str) -> str:
-    """The name of a type as Spark's SQL reads it, whatever its fields are called: their names stand in quotes.
+    """The name of a type as any session of Spark reads it, whatever its fields are called: their names stand in quotes.
 
-    >>> type_sql("struct<a.b:int,c:map<string,decimal(15,2)>>")
-    'struct<`a.b`:int,`c`:map<string,decimal(15,2)>>'
+    Which of two types `timestamp` is depends on a setting of whichever session is the thread's active one.
+
+    >>> type_sql("struct<a.b:int,c:map<string,decimal(15,2)>>"), type_sql("array<timestamp>")
+    ('struct<`a.b`:int,`c`:map<string,decimal(15,2)>>', 'array<timestamp_ltz>')
     """
     written, outer, end = [], [""], 0
     starts_field = False
@@ -85,7 +87,7 @@ def type_sql(text: str) -> str:
             continue
         part = _PART.match(text, end)
         assert part is not None, "any character is a part"
-        written.append(part[0])
+        written.append("timestamp_ltz" if part[0] == "timestamp" else part[0])
         end = part.end()
         if part[0].endswith("<"):
             outer.append(part[0])

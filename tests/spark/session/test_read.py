@@ -158,6 +158,20 @@ def test_filters_on_floats_without_nans_are_pushed_and_zeros_have_no_sign(spark:
         assert answer(found) == on_the_source(spark, sql, rows), sql
 
 
+@pytest.mark.left_to_spark
+def test_timestamps_are_what_they_are_whatever_session_is_active(spark: SparkSession, table: Table) -> None:
+    sql = "SELECT id, seen FROM t WHERE kind = 'air'"
+    expected = spark_sql(spark, table, sql)
+    assert expected.schema["seen"].dataType.simpleString() == "timestamp"
+    other = spark.newSession()
+    other.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    other.createDataFrame([(1,)], "a int").count()
+    assert type(spark).getActiveSession() is other
+    found = spark_sql(spark, table, sql)
+    assert found.schema == expected.schema
+    assert answer(found) == answer(expected) != []
+
+
 def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     plan = building(SCHEMA, CONDITIONS, settings=Settings(time_zone="Asia/Tokyo"))
     table = build(tmp_path, rows, plan)
