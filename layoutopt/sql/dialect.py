@@ -110,7 +110,20 @@ def _parse(sql: str, dialect: Dialect) -> exp.Expr:
         raise StatementError("empty", "the text holds no statement")
     if len(trees) > 1:
         raise StatementError("several-statements", f"the text holds {len(trees)} statements; give one at a time")
+    if isinstance(dialect, Spark4):
+        _resolve_lambdas(trees[0])
     return trees[0]
+
+
+def _resolve_lambdas(tree: exp.Expr) -> None:
+    """Spark finds the variables of lambdas, before any column, in whatever case they stand; sqlglot only as spelled."""
+    for function in reversed(list(tree.find_all(exp.Lambda))):  # those within others first: theirs hide others'
+        variables = {variable.name.casefold(): variable for variable in function.expressions}
+        for column in list(function.this.find_all(exp.Column)):
+            variable = variables.get(column.parts[0].name.casefold())
+            if variable is not None:
+                fields = [part.copy() for part in column.parts[1:]]
+                column.replace(exp.Dot.build([variable.copy(), *fields]) if fields else variable.copy())
 
 
 def is_readable(sql: str, dialect: str = "spark") -> bool:

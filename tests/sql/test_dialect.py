@@ -29,3 +29,21 @@ def test_the_hosts_own_reading_of_sql_keeps_its_log(caplog: pytest.LogCaptureFix
 
 def test_doubled_quotes_are_one() -> None:
     assert parse_statement("SELECT 'it''s'").expressions[0].this == "it's"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("exists(xs, X -> x = 5)", "exists(xs, X -> X = 5)"),
+        ("exists(xs, x -> X.a.b > ID)", "exists(xs, x -> x.a.b > ID)"),
+        ("filter(xs, (e, I) -> i > E[0] AND t.i)", "filter(xs, (e, I) -> I > e[0] AND t.i)"),
+        (
+            "transform(xs, X -> aggregate(x, 0, (acc, y) -> Acc + Y))",
+            "transform(xs, X -> aggregate(X, 0, (acc, y) -> acc + y))",
+        ),
+    ],
+)
+def test_variables_of_lambdas_are_found_in_any_case_and_before_columns(text: str, meant: str) -> None:
+    found = parse_statement(f"SELECT {text}")
+    assert found == sqlglot.parse_one(f"SELECT {meant}", read="spark")
+    assert {column.name for column in found.find_all(sqlglot.exp.Column)} <= {"xs", "ID", "i"}

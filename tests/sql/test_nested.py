@@ -57,7 +57,7 @@ def scan(condition: str, select: str = "SELECT a FROM t") -> TableScan:
             "exists(`arr`, x -> `x` BETWEEN 4 AND 8)",
         ),
         ("exists(arr, x -> x > '3')", "array_max(arr) >= 4", None),
-        ("exists(arr, x -> x > 2.5)", "array_max(arr) >= 3", None),
+        ("exists(arr, X -> x > 2.5)", "array_max(arr) >= 3", None),
         ("exists(arr, x -> x <> 3)", "array_max(arr) >= 4 OR array_min(arr) <= 2", None),
         ("exists(arr, x -> x = 3 OR x < 0)", "array_contains(arr, 3) OR array_min(arr) <= -1", None),
         ("arrays_overlap(words, array('b', 'a'))", "array_contains(words, 'a') OR array_contains(words, 'b')", None),
