@@ -148,10 +148,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _who_reads(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leaves small scans to Spark in half of its tests, by their names: so both ways meet texts of all kinds."""
+    """Leaves small scans to Spark in half of its tests, by their names: so both ways meet texts of all kinds.
+
+    In the other half the driver reads them of one layout, too, as it does few of many small row groups.
+    """
     with pytest.MonkeyPatch.context() as patch:  # a test's own would be undone after its fixtures, not before
-        if "spark" in request.fixturenames and _is_left_to_spark(request.node):
-            patch.setattr("layoutopt.spark.session.by_driver._MOST_VALUES", -1)
+        if "spark" in request.fixturenames:
+            name, value = ("_MOST_VALUES", -1) if _is_left_to_spark(request.node) else ("are_read_by_tasks", lambda _: True)
+            patch.setattr(f"layoutopt.spark.session.by_driver.{name}", value)
         yield
 
 

@@ -169,12 +169,22 @@ def _left(batches: Iterator[pa.RecordBatch], condition: Node) -> Iterator[pa.Rec
         yield kept
 
 
+def has_deleted_rows(read: TableRead) -> bool:
+    """Whether a block that is read has deleted rows."""
+    return any(one.any() for one in _with_deletes(read))
+
+
+def _with_deletes(read: TableRead) -> list[Bits]:
+    """Which blocks are read and have deleted rows, of each plan's part of a read, bool[n]."""
+    return [plan.read & (plan.source.blocks.deleted_rows > 0) for plan in read.pruned]
+
+
 def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:
     """A read of the blocks without deleted rows, and one of those with some; None where there are none of these.
 
     Only where each row is read from one layout: then blocks are independent of each other.
     """
-    deleted = [plan.read & (plan.source.blocks.deleted_rows > 0) for plan in read.pruned]
+    deleted = _with_deletes(read)
     if not any(one.any() for one in deleted):
         return read, None
     both = list(zip(read.pruned, deleted, strict=True))

@@ -1,9 +1,10 @@
 """Scans that leave little to read are read by the driver, as soon as a text is given.
 
-Where a query skips nearly all of a table, what is left takes less time to read than Spark takes to begin: tasks of ours
-need some 70 ms until their first row, and Spark's own reader opens each file and decodes its whole footer, for every
-query anew. The driver has the table open and knows its footers. So it reads such a scan at once, by its own threads,
-and Spark gets the rows that the filter leaves as it gets a user's Arrow table. Spark applies the filter again.
+Where a query skips nearly all of a table, what is left takes less time to read than tasks of ours take to begin: some
+70 ms until their first row. The driver has the table open and knows its footers. So it reads at once, by its own
+threads, what such tasks would read of a scan (rows put together from several layouts, few of many small row groups,
+blocks with deleted rows), and Spark gets the rows that the filter leaves as it gets a user's Arrow table. Spark applies
+the filter again. What its own reader would read is left to that, which is as fast.
 
 What the driver takes on is bounded, so it is the same on any cluster: more than that is read by tasks, when an action
 runs. Types that Arrow and Spark may take for others, as nested ones, are left to tasks too.
@@ -25,14 +26,12 @@ from pyspark.sql.types import StructType
 from layoutopt.inspect.work import work_of
 from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import arrow_type
-from layoutopt.scan.reads import TableRead, rows_at_once
+from layoutopt.scan.reads import TableRead, has_deleted_rows, rows_at_once
 from layoutopt.spark.core.sessions import settings_within
 from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 
 _MOST_VALUES: Final = 4_000_000
 """So many values the driver decodes, and puts together, while tasks of ours would begin and hand them over."""
-_NATIVE: Final = 8
-"""So many times fewer where Spark's own reader would read them, by compiled code on all cores."""
 _MOST_BYTES: Final = 16 << 20
 """Of column chunks, compressed."""
 _MOST_HELD: Final = 64 << 20
@@ -62,9 +61,9 @@ def is_read_by_driver(read: TableRead, explicit: bool) -> bool:
     if not explicit and len(read.columns) < len(schema.columns):
         return False
     work = work_of(read.pruned)
-    by_tasks = work.joined_values > 0 or are_read_by_tasks(read)
-    most = _MOST_VALUES if by_tasks else _MOST_VALUES // _NATIVE
-    if work.bytes > _MOST_BYTES or work.values + work.joined_values > most:
+    if work.bytes > _MOST_BYTES or work.values + work.joined_values > _MOST_VALUES:
+        return False
+    if not work.joined_values and not has_deleted_rows(read) and not are_read_by_tasks(read):
         return False
     return all(is_the_same_to_both(column.type) for column in read.columns)
 

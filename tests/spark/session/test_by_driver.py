@@ -65,7 +65,18 @@ def plan_text(session: SparkSession, sql: str) -> str:
     return str(session.sql(sql)._jdf.queryExecution().executedPlan().toString())
 
 
+def test_only_what_tasks_of_ours_would_read(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_read_by_driver(read_of(table), explicit=True) != is_one_layout(table)
+    one_column = "SELECT id FROM t WHERE id > 20"
+    assert not is_read_by_driver(read_of(table, one_column), explicit=True)
+    changed = delete_ids(table.catalog.files.root, range(0, 300, 7))
+    assert is_read_by_driver(read_of(changed, one_column), explicit=True)
+    monkeypatch.setattr(by_driver, "are_read_by_tasks", lambda _: True)
+    assert is_read_by_driver(read_of(table, one_column), explicit=True)
+
+
 def test_only_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_driver, "are_read_by_tasks", lambda _: True)
     assert is_read_by_driver(read_of(table), explicit=True)
     assert not is_read_by_driver(read_of(table), explicit=False)
     assert is_read_by_driver(read_of(table, "SELECT * FROM t"), explicit=False)
