@@ -30,5 +30,5 @@ def fail_once(marks: str, point: str) -> None:
 if __name__ == "__main__":
     job, marks = sys.argv[1:3]
     sys.argv[:] = [job, *sys.argv[3:]]
-    loads.load = partial(load, in_task=partial(fail_once, marks))  # type: ignore[assignment]
+    vars(loads)["load"] = partial(load, in_task=partial(fail_once, marks))
     runpy.run_path(job, run_name="__main__")
