@@ -268,7 +268,7 @@ class ManyLives(Lives):
 
 
 TestLives = pytest.mark.slow(Lives.TestCase)
-TestLives.settings = settings(max_examples=examples(25), stateful_step_count=20)  # later steps of a life cost more
+TestLives.settings = settings(max_examples=examples(33), stateful_step_count=20)  # later steps of a life cost more
 """200 steps in `make test`."""
 
 TestManyLives = pytest.mark.long(ManyLives.TestCase)
