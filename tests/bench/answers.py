@@ -27,6 +27,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
+from tests.spark.settings import UNCOMPILED, under
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,8 +74,9 @@ def source_answers(spark: SparkSession, source: str, queries: tuple[StreamQuery,
     """Every query's rows, by one pass that notes for each row which queries want it."""
     columns = list(dict.fromkeys(name for query in queries for name in selected(query)))
     wanted = [f"if({query.sql.partition(' WHERE ')[2]}, {place}, NULL)" for place, query in enumerate(queries)]
-    noted = spark.read.parquet(source).selectExpr(*columns, f"array_compact(array({', '.join(wanted)})) AS by")
-    rows = noted.where("size(by) > 0").toArrow().combine_chunks()
+    with under(spark, UNCOMPILED):  # more conditions than Java has room for in a method
+        noted = spark.read.parquet(source).selectExpr(*columns, f"array_compact(array({', '.join(wanted)})) AS by")
+        rows = noted.where("size(by) > 0").toArrow().combine_chunks()
     row, query_of = pc.list_parent_indices(rows["by"]), pc.list_flatten(rows["by"])
     return tuple(
         rows.select(selected(query)).take(row.filter(pc.equal(query_of, place))) for place, query in enumerate(queries)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +35,7 @@ from layoutopt.sql.scans import scans_of
 from layoutopt.writer.checksum import block_sums, is_hashable
 from layoutopt.writer.encodings import chunks_of, row_group_starts
 from layoutopt.writer.positions import Positions, position_sums, value_hashes
+from tests import duck
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
 """From a segment's rows and their bits, bool[n, f], to each row's block, int[n]."""
@@ -102,8 +102,7 @@ def holds(rows: pa.Table, conditions: Sequence[str]) -> np.ndarray[Any, Any]:
     """Whether each row makes each condition TRUE, bool[n, conditions], by DuckDB."""
     if not conditions:
         return np.zeros((rows.num_rows, 0), dtype=np.bool_)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'; SET threads = 1")
+    with duck.connection() as connection:
         connection.register("t", rows.append_column("_row", pa.array(range(rows.num_rows))))
         tests = ", ".join(f"coalesce(({condition}), false) AS c{i}" for i, condition in enumerate(conditions))
         found = connection.sql(f"SELECT {tests} FROM t ORDER BY _row").to_arrow_table()

@@ -7,11 +7,11 @@ import random
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.duckdb.translate import portable_sql
+from tests import duck
 
 SCHEMA = Schema(
     (
@@ -66,8 +66,7 @@ def some_rows(n: int = 300, seed: int = 1) -> pa.Table:
 def expected(sql: str, rows: pa.Table) -> list[dict[str, Any]]:
     """The answer over the source rows, by DuckDB without anything of the scan."""
     portable = portable_sql(sql, {"t": SCHEMA}, "t")
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duck.connection() as connection:
         connection.register("t", rows)
         found = connection.sql(portable.sql).to_arrow_table()
     named = found.rename_columns([column.name for column in portable.columns])

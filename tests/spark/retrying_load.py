@@ -1,18 +1,18 @@
-"""A load whose tasks fail the first time, after their files were written: run by ``test_jobs`` with its own Spark.
+"""A load whose tasks fail the first time, after their files were written: submitted by ``test_jobs``.
 
-Arguments: source, table, plan, a folder for marks.
+Arguments: the job's file, a folder for marks, and what the job is given.
 """
 
 from __future__ import annotations
 
+import runpy
 import sys
 from functools import partial
 from pathlib import Path
 
 from pyspark import TaskContext
 
-from layoutopt.model.layout import Plan
-from layoutopt.spark.core.sessions import spark_session
+from layoutopt.spark.loading import loads
 from layoutopt.spark.loading.load import load
 
 
@@ -28,8 +28,7 @@ def fail_once(marks: str, point: str) -> None:
 
 
 if __name__ == "__main__":
-    source, table, plan, marks = sys.argv[1:]
-    spark = spark_session("retrying", **{"spark.master": "local[2,3]", "spark.driver.memory": "1g"})
-    spark.sparkContext.setLogLevel("OFF")
-    load(spark, source, table, Plan.loads(Path(plan).read_bytes()), in_task=partial(fail_once, marks))
-    spark.stop()
+    job, marks = sys.argv[1:3]
+    sys.argv[:] = [job, *sys.argv[3:]]
+    vars(loads)["load"] = partial(load, in_task=partial(fail_once, marks))
+    runpy.run_path(job, run_name="__main__")

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.spark
 
 Bits = np.ndarray[Any, Any]
 ROWS = rows()
-WIDE, ARMS, EACH = 400, 12, 24
+WIDE, ARMS, EACH = 400, 8, 16
 
 BEYOND = [
     condition.format(c=name, l=literal)

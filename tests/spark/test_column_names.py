@@ -155,27 +155,50 @@ def ids(answer: pa.Table) -> list[int]:
     return sorted(answer.column(0).to_pylist())
 
 
-def test_the_embedded_engine(table: Table, expected: dict[str, list[int]]) -> None:
+def by_text(table: Table, name: str, _: duckdb.DuckDBPyConnection) -> tuple[list[int], list[str]]:
+    answer = table.scan(text_for(name)).to_arrow()
+    return ids(answer), answer.column_names
+
+
+def by_condition(table: Table, name: str, _: duckdb.DuckDBPyConnection) -> tuple[list[int], list[str]]:
+    answer = table.scan(columns=["id", name], where=condition(name)).to_arrow()
+    return ids(answer), answer.column_names
+
+
+def by_batches(table: Table, name: str, _: duckdb.DuckDBPyConnection) -> tuple[list[int], list[str]]:
+    answer = pa.Table.from_batches(table.scan(text_for(name)).to_batches(7))
+    return ids(answer), answer.column_names
+
+
+def by_relation(table: Table, name: str, connection: duckdb.DuckDBPyConnection) -> tuple[list[int], list[str]]:
+    relation = table.scan(text_for(name)).to_duckdb(connection)
+    return ids(relation.to_arrow_table()), [column.lower() for column in relation.columns]
+
+
+WAYS = (by_text, by_condition, by_batches, by_relation)
+
+
+@pytest.mark.parametrize("turns", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_the_embedded_engine(table: Table, expected: dict[str, list[int]], turns: int) -> None:
+    """Of four ways each table is asked some for each name, so that each name is asked of some table in every way."""
+    first = [*PARTITIONED_BY].index(method_of(table))
     with duckdb.connect() as connection:
-        for name in NAMES:
+        for number, name in enumerate(NAMES):
             if "\\" in name:  # which Spark and DuckDB read in two ways, so that nobody asks DuckDB
                 with pytest.raises(QueryError, match="backslash"):
                     table.sql(text_for(name))
                 continue
-            scans = table.scan(text_for(name)), table.scan(columns=["id", name], where=condition(name))
-            for scan in scans:
-                answer = scan.to_arrow()
-                assert answer.column_names == ["id", name]
-                assert ids(answer) == expected[name], name
-            assert sum(batch.num_rows for batch in scans[0].to_batches(7)) == len(expected[name])
-            relation = scans[0].to_duckdb(connection)
-            assert ids(relation.to_arrow_table()) == expected[name]
-            assert [column.lower() for column in relation.columns] == ["id", name.lower() or plain_name("")]
+            for turn in range(turns):
+                way = WAYS[(number + first + turn) % len(WAYS)]
+                found, names = way(table, name, connection)
+                assert found == expected[name], name
+                assert names == ["id", (name.lower() or plain_name("")) if way is by_relation else name]
     assert table.sql("SELECT * EXCEPT (nested) FROM t LIMIT 3").column_names == ["id", *NAMES, "part"]
 
 
-def test_datasets(table: Table, expected: dict[str, list[int]]) -> None:
-    for name in NAMES:
+@pytest.mark.parametrize("every", [len(PARTITIONED_BY), pytest.param(1, marks=pytest.mark.long)])
+def test_datasets(table: Table, expected: dict[str, list[int]], every: int) -> None:
+    for name in NAMES[[*PARTITIONED_BY].index(method_of(table)) % every :: every]:
         found = table.scan(text_for(name)).to_dataset().to_table()
         assert ids(found.filter(pc.equal(found[name], value_in(name)))) == expected[name], name
     name = "a.b"

@@ -50,11 +50,11 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def submit(master: str, job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Submit a job; what it says comes out of ``spark-submit`` on stdout."""
+def submit(master: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Submit a program; what it says comes out of ``spark-submit`` on stdout."""
     settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.session.timeZone=UTC"]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--driver-memory", "1g", *settings]
-    return run(*command, str(ROOT / "jobs" / f"{job}.py"), *arguments)
+    return run(*command, program, *arguments)
 
 
 @pytest.fixture
@@ -88,6 +88,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
         source = "{place}/source"
         features = "{place}/features.json"
         partition-by = "day"
+        method = "gsop"
         block-rows = 20
         output = "{place}/plan.json"
         [load]
@@ -99,21 +100,29 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return place
 
 
-def test_a_load_works_on_executors_of_their_own(place: Path) -> None:
-    table = f"{place}/cluster"
-    flags = ["--conf", f"{place}/t.toml", "--table", table, "--partition", "day=1"]
-    done = submit("local-cluster[1,1,1024]", "load", *flags)
+def test_a_load_on_executors_of_their_own_is_retried_without_a_duplicate(place: Path) -> None:
+    marks = place / "marks"
+    marks.mkdir()
+    table, job = f"{place}/cluster", str(ROOT / "jobs" / "load.py")
+    retrying = str(Path(__file__).with_name("retrying_load.py"))
+    done = submit("local-cluster[1,1,1024]", retrying, job, str(marks), "--conf", f"{place}/t.toml", "--table", table)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "loaded 100 rows" in done.stdout
-    assert [entry.key for entry in Catalog.open(f"{place}/cluster").snapshot.partitions] == ["1"]
+    assert "loaded 400 rows" in done.stdout
+    assert len(list(marks.iterdir())) == 4
+    assert [entry.key for entry in Catalog.open(table).snapshot.partitions] == ["0", "1", "2", "3"]
+    named = {file for _, blocks in Catalog.open(table).block_tables() for file in blocks.files}
+    ids = [i for file in named for i in pq.read_table(Path(table) / file)["id"].to_pylist()]
+    assert sorted(ids) == list(range(400))
+    # What the failed attempts wrote is garbage that nothing names, each under a name of its own.
+    assert len(list(Path(table, "data").rglob("*.parquet"))) == 8
 
 
 @pytest.mark.long
 def test_a_table_is_verified_on_executors_of_their_own(place: Path) -> None:
     table = f"{place}/verified"
     flags = ["--conf", f"{place}/t.toml", "--table", table, "--partition", "day=1"]
-    assert submit("local[1]", "load", *flags).returncode == 0
-    done = submit("local-cluster[1,1,1024]", "verify", "--table", table)
+    assert submit("local[1]", str(ROOT / "jobs" / "load.py"), *flags).returncode == 0
+    done = submit("local-cluster[1,1,1024]", str(ROOT / "jobs" / "verify.py"), "--table", table)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "100 rows read; all as it should be" in done.stdout
 
@@ -166,24 +175,3 @@ def test_planning_and_featurising_from_a_configuration(here: Here, place: Path) 
     code, said = here("featurize", "--conf", f"{place}/t.toml", "--output", f"{place}/pairs.parquet")
     assert code == 0, said
     assert sum(pq.read_table(place / "pairs.parquet")["count"].to_pylist()) == 400
-
-
-def test_a_retried_task_leaves_no_duplicate(place: Path) -> None:
-    marks = place / "marks"
-    marks.mkdir()
-    done = run(
-        sys.executable,
-        str(Path(__file__).with_name("retrying_load.py")),
-        f"{place}/source",
-        f"{place}/retried",
-        f"{place}/made.json",
-        str(marks),
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(list(marks.iterdir())) == 4
-    tables = Catalog.open(f"{place}/retried").block_tables()
-    named = {file for _, blocks in tables for file in blocks.files}
-    ids = [i for file in named for i in pq.read_table(place / "retried" / file)["id"].to_pylist()]
-    assert sorted(ids) == list(range(400))
-    # What the failed attempts wrote is garbage that nothing names, each under a name of its own.
-    assert len(list((place / "retried/data").rglob("*.parquet"))) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -60,7 +61,7 @@ class Apart:
 
     columns = ("id", "kind", "text")
 
-    def __init__(self, spark: SparkSession, root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path, loaded: str | None = None) -> None:
         self.spark, self.path = spark, str(root / "table")
         self.rows: DataFrame = simple_rows(spark, 800)
         schema = schema_of(self.rows)
@@ -68,7 +69,10 @@ class Apart:
         left, right = ("id", "day", "kind"), ("text",)
         scheme = Scheme((Layout(left, (0,), left), Layout(right, (1,), right)))
         self.old = plan_of(of, scheme=scheme, block_rows=20, segment_rows=300)
-        load(spark, self.rows, self.path, self.old)
+        if loaded is None:
+            load(spark, self.rows, self.path, self.old)
+        else:
+            shutil.copytree(loaded, self.path)
 
     def alone(self, kept: tuple[int, ...] = (0, 1)) -> Alone:
         """What brings the table's one partition to a layout by another kind."""
@@ -91,9 +95,14 @@ class Apart:
         return (*read.layouts, sum(pruned.size(PruneOutcome.READ).rows for pruned in read.pruned))
 
 
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return Apart(spark, tmp_path_factory.mktemp("apart")).path
+
+
 @pytest.fixture
-def apart(spark: SparkSession, tmp_path: Path) -> Apart:
-    return Apart(spark, tmp_path)
+def apart(spark: SparkSession, tmp_path: Path, loaded: str) -> Apart:
+    return Apart(spark, tmp_path, loaded)
 
 
 def test_a_layout_written_alone_is_read_where_it_skips_more_and_leaves_the_others_as_they_were(apart: Apart) -> None:

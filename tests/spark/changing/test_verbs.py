@@ -194,8 +194,10 @@ def files_with(root: str, text: str) -> list[str]:
 
 
 def test_loads_and_changes_know_of_each_other(
-    living: Living, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    living = Living(spark, tmp_path)
+    living.begin_anew(SCHEMES["gsop-r"])
     source = str(living.root / "source-1")
     settings = LoadSettings(source=source, table_path=living.path)
     living.append(7)

@@ -136,7 +136,11 @@ def test_the_order_of_rows_and_columns_and_the_case_of_names_are_nothing(spark: 
     assert found(turned, table) == []
 
 
-@pytest.mark.parametrize("lost", [[None], ["null"], [None, "null", "a=b"], ["", "😀\x1b[2J"], [v for v in VALUES if v]])
+LOST = [[None], ["null", "", "😀\x1b[2J"]]
+MORE_LOST = [[None, "null", "a=b"], [v for v in VALUES if v]]
+
+
+@pytest.mark.parametrize("lost", [*LOST, *(pytest.param(lost, marks=pytest.mark.long) for lost in MORE_LOST)])
 def test_partitions_that_a_load_lost_are_named(spark: SparkSession, tmp_path: Path, lost: list[str | None]) -> None:
     whole = source(spark)
     table = loaded(spark, whole.where(f"NOT ({is_one_of(lost)})"), tmp_path)
@@ -204,7 +208,7 @@ def test_rows_in_another_partition_are_found(spark: SparkSession, table: Table) 
     assert [check for check, _ in found(exchanged, table)] == ["source-differs", "source-differs"]
 
 
-@pytest.mark.parametrize("method", list(SCHEMES))
+@pytest.mark.parametrize("method", ["gsop-r", *(pytest.param(m, marks=pytest.mark.long) for m in ("sop", "gsop"))])
 def test_tables_without_partitions(spark: SparkSession, tmp_path: Path, method: str) -> None:
     whole = source(spark)
     table = loaded(spark, whole, tmp_path, by=None, method=method)

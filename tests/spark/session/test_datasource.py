@@ -13,6 +13,7 @@ from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer
+from tests.spark.settings import UNCOMPILED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +31,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
+    for key, value in UNCOMPILED.items():
+        session.conf.set(key, value)
     register_format(session)
     session.createDataFrame(ROWS).createOrReplaceTempView("s")
     return session
@@ -52,7 +55,8 @@ USES = {
 def test_no_use_of_a_loaded_table_reads_what_another_left(session: SparkSession, table: Table, pushdown: str) -> None:
     """Spark 4.3.0 has one plan for all uses of what was loaded once: the last pushed condition's."""
     other = session.newSession()
-    other.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+    for key, value in {**UNCOMPILED, "spark.sql.python.filterPushdown.enabled": pushdown}.items():
+        other.conf.set(key, value)
     register_format(other)
     once = loaded(other, table)
     once.createOrReplaceTempView("v")
