@@ -1,15 +1,16 @@
 """Reading surviving row groups as Arrow batches, in bounded memory.
 
 A scan is a list of segments; each is handed on before the next, so that memory follows the size of a batch where one
-layout is read, and of a segment where rows are put together from several (Sun 2017, 5.6). Small segments of local files
-are read ahead by as many threads as Arrow has. Within a segment only the row groups that pruning left are opened.
+layout is read, and of a segment where rows are put together from several (Sun 2017, 5.6). Once the first batch is
+handed on, threads read ahead in the next segments of local files, by 64 MB together. Within a segment only the row
+groups that pruning left are opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 import pyarrow as pa
@@ -29,8 +30,11 @@ from layoutopt.scan.segments import LayoutRead, SegmentRead
 ROWS_ONLY = "_rows"
 """The stand-in column of a scan that reads no column: engines count its rows."""
 
-_MOST_VALUES_AHEAD: Final = 1 << 22
-"""Of a segment, to be read while those before it are used."""
+_MOST_BYTES_AHEAD: Final = 64 << 20
+"""Of batches that are read while those before them are used, together."""
+_MOST_THREADS: Final = 4
+_TEXT_BYTES: Final = 256
+"""More than most texts take, of which nobody knows before they are read."""
 
 
 def read_segments(
@@ -63,21 +67,47 @@ def read_segments(
     reading = partial(
         _read_segment, files, columns=columns, batch_rows=batch_rows, condition=condition, checked=checked, coded=coded
     )
-    threads = pa.cpu_count()  # one in tasks of Spark
-    if threads == 1 or len(segments) == 1 or files.local_root is None:
+    threads = min(pa.cpu_count(), _MOST_THREADS)  # one in tasks of Spark
+    if threads == 1 or len(segments) < 2 or files.local_root is None:
         yield from chain.from_iterable(map(reading, segments))
         return
+    first = reading(segments[0])
+    yield from islice(first, 1)  # who wants a row has it at once, and perhaps wants no more
+    most = _MOST_BYTES_AHEAD // (threads + 1)
 
-    def read_ahead(segment: SegmentRead) -> Iterable[pa.RecordBatch]:
-        batches = reading(segment)
-        return list(batches) if _values_of(segment, columns) <= _MOST_VALUES_AHEAD else batches
+    def begun(item: tuple[SegmentRead, Iterator[pa.RecordBatch]]) -> Iterable[pa.RecordBatch]:
+        segment, batches = item
+        return batches if _is_large(segment, columns, most) else _begun(batches, most)
 
-    yield from chain.from_iterable(made_ahead(read_ahead, segments, threads))
+    in_turn = zip(segments, chain([first], map(reading, segments[1:])), strict=True)
+    yield from chain.from_iterable(made_ahead(begun, in_turn, threads))
 
 
-def _values_of(segment: SegmentRead, columns: Sequence[Column]) -> int:
-    """How many values of the columns are read of a segment, at most."""
-    return max(sum(sum(file.rows) for file in layout.files) for layout in segment.layouts) * len(columns)
+def _begun(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
+    """The batches, of which so many bytes are there already."""
+    found: list[pa.RecordBatch] = []
+    size = 0
+    while size < most and (batch := next(batches, None)) is not None:
+        found.append(batch)
+        size += batch.nbytes
+    return chain(found, batches)
+
+
+def _is_large(segment: SegmentRead, columns: Sequence[Column], most: int) -> bool:
+    """Whether a segment whose rows are put together, so all of them at once, may take more bytes than that."""
+    if len(segment.layouts) == 1:
+        return False
+    widths = [_width(column.type) for column in columns]
+    rows = max(sum(sum(file.rows) for file in layout.files) for layout in segment.layouts)
+    return None in widths or rows * sum(width or 0 for width in widths) > most
+
+
+def _width(type: str) -> int | None:
+    """About how many bytes a value takes; None of types whose values may take any number."""
+    arrow = arrow_type(type)
+    if arrow is None or pa.types.is_binary(arrow) or pa.types.is_nested(arrow):
+        return None
+    return _TEXT_BYTES if pa.types.is_string(arrow) else 8
 
 
 def _read_segment(

@@ -118,9 +118,9 @@ def _parse(sql: str, dialect: Dialect) -> exp.Expr:
 def _resolve_lambdas(tree: exp.Expr) -> None:
     """Spark finds the variables of lambdas, before any column, in whatever case they stand; sqlglot only as spelled."""
     for function in reversed(list(tree.find_all(exp.Lambda))):  # those within others first: theirs hide others'
-        variables = {variable.name.casefold(): variable for variable in function.expressions}
+        variables = {variable.name.lower(): variable for variable in function.expressions}
         for column in list(function.this.find_all(exp.Column)):
-            variable = variables.get(column.parts[0].name.casefold())
+            variable = variables.get(column.parts[0].name.lower())
             if variable is not None:
                 fields = [part.copy() for part in column.parts[1:]]
                 column.replace(exp.Dot.build([variable.copy(), *fields]) if fields else variable.copy())

@@ -1,8 +1,8 @@
-"""Small segments are read ahead by other threads: the same batches in the same order, and as much memory as before."""
+"""Segments are read ahead by other threads: the same batches in the same order, and not many bytes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,17 +39,16 @@ def batches_of(read: TableRead) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("most", [0, 100, 1 << 22])
+@pytest.mark.parametrize("most", [0, 10_000, 1 << 26])
 def test_batches_are_those_of_each_segment_in_turn(table: Table, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_MOST_VALUES_AHEAD", most)
+    monkeypatch.setattr(reading, "_MOST_BYTES_AHEAD", most)
     (read,) = table.scan(SQL).reads
     assert len(read.segments) > 2
     alone = [read_segments(table.catalog.data, [segment], read.columns, 50) for segment in read.segments]
     assert batches_of(read) == [batch for batches in alone for batch in batches]
 
 
-def test_segments_of_many_values_wait_for_their_turn(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_MOST_VALUES_AHEAD", 0)
+def test_the_first_batch_is_there_before_anything_is_read_ahead(table: Table) -> None:
     (read,) = table.scan(SQL).reads
     for segment in read.segments[1:]:
         for file in (file for layout in segment.layouts for file in layout.files):
@@ -58,6 +57,51 @@ def test_segments_of_many_values_wait_for_their_turn(table: Table, monkeypatch: 
     assert next(found).num_rows
     with pytest.raises(DataFileError, match="missing"):
         next(found)
+
+
+@pytest.mark.parametrize("sql", [SQL, "SELECT id, price FROM t", "SELECT * FROM t"])
+def test_no_more_than_some_bytes_are_held(table: Table, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one layout what is begun is counted; where rows are put together they are left for their turn if many."""
+    (read,) = table.scan(sql).reads
+    largest = max(batch.nbytes for batch in batches_of(read))
+    monkeypatch.setattr(reading, "_MOST_BYTES_AHEAD", 3_000)
+    monkeypatch.setattr(reading, "_MOST_THREADS", 2)
+    pulled = 0
+    begin = reading._begun
+
+    def counted(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
+        def noted() -> Iterator[pa.RecordBatch]:
+            nonlocal pulled
+            for batch in batches:
+                pulled += batch.nbytes
+                yield batch
+
+        return begin(noted(), most)
+
+    monkeypatch.setattr(reading, "_begun", counted)
+    found = read_segments(table.catalog.data, read.segments * 10, read.columns, 5)
+    given = next(found).nbytes + next(found).nbytes
+    assert pulled <= given + 3_000 + 3 * largest
+
+
+@pytest.mark.parametrize(("most", "begun"), [(3_000, False), (1 << 20, True)])
+def test_rows_put_together_are_made_ahead_only_where_they_are_few(
+    tmp_path: Path, most: int, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = build(tmp_path / "t", some_rows(), building(SCHEMA, CONDITIONS, partition_by="year", layouts=GROUPS))
+    calls: list[int] = []
+    begin = reading._begun
+
+    def noted(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
+        calls.append(most)
+        return begin(batches, most)
+
+    monkeypatch.setattr(reading, "_begun", noted)
+    monkeypatch.setattr(reading, "_MOST_BYTES_AHEAD", most)
+    (read,) = table.scan(SQL).reads
+    assert {len(segment.layouts) > 1 for segment in read.segments} == {True}
+    assert sum(batch.num_rows for batch in batches_of(read)) == len(some_rows())
+    assert bool(calls) == begun
 
 
 @pytest.mark.usefixtures("_threads")

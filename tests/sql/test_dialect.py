@@ -36,6 +36,10 @@ def test_doubled_quotes_are_one() -> None:
     [
         ("exists(xs, X -> x = 5)", "exists(xs, X -> X = 5)"),
         ("exists(xs, x -> X.a.b > ID)", "exists(xs, x -> x.a.b > ID)"),
+        (
+            "exists(xs, `\N{LATIN SMALL LETTER SHARP S}` -> ss > 5)",
+            "exists(xs, `\N{LATIN SMALL LETTER SHARP S}` -> ss > 5)",
+        ),
         ("filter(xs, (e, I) -> i > E[0] AND t.i)", "filter(xs, (e, I) -> I > e[0] AND t.i)"),
         (
             "transform(xs, X -> aggregate(x, 0, (acc, y) -> Acc + Y))",
@@ -46,4 +50,4 @@ def test_doubled_quotes_are_one() -> None:
 def test_variables_of_lambdas_are_found_in_any_case_and_before_columns(text: str, meant: str) -> None:
     found = parse_statement(f"SELECT {text}")
     assert found == sqlglot.parse_one(f"SELECT {meant}", read="spark")
-    assert {column.name for column in found.find_all(sqlglot.exp.Column)} <= {"xs", "ID", "i"}
+    assert {column.name for column in found.find_all(sqlglot.exp.Column)} <= {"xs", "ID", "i", "ss"}

@@ -22,7 +22,7 @@ from layoutopt.config.changing import DeleteSettings, UpdateSettings
 from layoutopt.errors import PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.model.schema import schema_ddl
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quoted, type_sql
 from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changing.beside import put_beside
 from layoutopt.spark.changing.concerned import (
@@ -174,7 +174,7 @@ def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]
             )
         if column.name in found:
             raise SettingError(f"--set assigns {column.name!r} twice; leave one of them out")
-        found[column.name] = F.expr(f"({value})").cast(column.type)
+        found[column.name] = F.expr(f"({value})").cast(type_sql(column.type))
         with understood("--set", text):
             _ = rows.select(found[column.name]).schema
     return found

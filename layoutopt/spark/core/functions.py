@@ -18,6 +18,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
 from layoutopt.model.predicates.calls import user_calls
+from layoutopt.model.types import type_sql
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
 
@@ -99,7 +100,7 @@ def check_features(spark: SparkSession, features: FeatureSet, what: str, others:
 def _register(spark: SparkSession, name: str, function: Callable[..., Any], udf: Udf) -> None:
     with _sent_as_code(udf.function):
         # Without Arrow, whatever the session prefers: the two give other values where a result has another type.
-        spark.udf.register(name, spark_udf(function, udf.returns, useArrow=False))
+        spark.udf.register(name, spark_udf(function, type_sql(udf.returns), useArrow=False))
 
 
 @contextmanager
