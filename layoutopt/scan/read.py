@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from math import inf
 from typing import Final
 
 import pyarrow as pa
@@ -75,12 +76,12 @@ def read_segments(
     yield from islice(first, 1)  # who wants a row has it at once, and perhaps wants no more
     most = _MOST_BYTES_AHEAD // (threads + 1)
 
-    def begun(item: tuple[SegmentRead, Iterator[pa.RecordBatch]]) -> Iterable[pa.RecordBatch]:
+    def read_ahead(item: tuple[SegmentRead, Iterator[pa.RecordBatch]]) -> Iterable[pa.RecordBatch]:
         segment, batches = item
         return batches if _is_large(segment, columns, most) else _begun(batches, most)
 
     in_turn = zip(segments, chain([first], map(reading, segments[1:])), strict=True)
-    yield from chain.from_iterable(made_ahead(begun, in_turn, threads))
+    yield from chain.from_iterable(made_ahead(read_ahead, in_turn, threads))
 
 
 def _begun(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
@@ -97,16 +98,15 @@ def _is_large(segment: SegmentRead, columns: Sequence[Column], most: int) -> boo
     """Whether a segment whose rows are put together, so all of them at once, may take more bytes than that."""
     if len(segment.layouts) == 1:
         return False
-    widths = [_width(column.type) for column in columns]
     rows = max(sum(sum(file.rows) for file in layout.files) for layout in segment.layouts)
-    return None in widths or rows * sum(width or 0 for width in widths) > most
+    return rows * sum(_width(column.type) for column in columns) > most
 
 
-def _width(type: str) -> int | None:
-    """About how many bytes a value takes; None of types whose values may take any number."""
+def _width(type: str) -> float:
+    """About how many bytes a value takes; infinite of types whose values may take any number."""
     arrow = arrow_type(type)
-    if arrow is None or pa.types.is_binary(arrow) or pa.types.is_nested(arrow):
-        return None
+    if arrow is None or pa.types.is_binary(arrow):
+        return inf
     return _TEXT_BYTES if pa.types.is_string(arrow) else 8
 
 

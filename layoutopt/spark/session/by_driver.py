@@ -95,7 +95,7 @@ def driver_rows(spark: SparkSession, read: TableRead) -> DataFrame | None:
 
 
 def _struct(columns: Sequence[Column]) -> StructType:
-    """The columns as Spark's schema; by their DDL Spark would read `timestamp` as some other session's settings say."""
+    """The columns as Spark's schema, without a call to Java, which would parse their DDL in a millisecond."""
     fields = [
         {"name": column.name, "type": _IN_JSON.get(column.type, column.type), "nullable": True, "metadata": {}}
         for column in columns
