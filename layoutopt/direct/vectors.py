@@ -1,13 +1,13 @@
 """Feature vectors of few rows without Spark: exactly those that Spark would compute, or none.
 
-A literal of a stored column is evaluated by its keys (:mod:`layoutopt.scan.matching`). Of a literal of a function each
-row is a block of its own, and what bounds prove of functions (:mod:`layoutopt.skipping.derived`) is its value, where
-both bounds of every row are the same. What is known in neither way is left to Spark.
+Features of stored columns are found as a task finds them (:mod:`layoutopt.writer.features`). Of a literal of a function
+each row is a block of its own, and what bounds prove of functions (:mod:`layoutopt.skipping.derived`) is its value,
+where both bounds of every row are the same. What is known in neither way is left to Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,15 @@ from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import InSet, Literal, Node, describe
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack
-from layoutopt.scan.matching import KeyedRows, matching_rows
 from layoutopt.skipping.block_statistics import BlockStatistics
 from layoutopt.skipping.derived.bounds import bounds_of
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
+from layoutopt.writer.features import segment_words
+from layoutopt.writer.matching import KeyedRows, matching_rows
 from layoutopt.writer.slices import statistics_of_ranges
 
 
-def vectors_of(features: Iterable[Feature], rows: pa.Table, schema: Schema) -> Words:
+def vectors_of(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
     """The rows' feature vectors, ``uint64[n, w]``.
 
     Args:
@@ -37,8 +38,14 @@ def vectors_of(features: Iterable[Feature], rows: pa.Table, schema: Schema) -> W
         NeedsSparkError: a feature asks for something that is not known here; names it.
     """
     known = _Known(rows, schema)
-    bits = [known.of_feature(feature) for feature in features]
-    return pack(np.stack(bits, axis=1) if bits else np.zeros((rows.num_rows, 0), dtype=np.bool_))
+
+    def of_left(left: Sequence[int]) -> Words:
+        bits = np.zeros((rows.num_rows, len(left)), dtype=np.bool_)
+        for place, feature in enumerate(left):
+            bits[:, place] = known.of_feature(features[feature])
+        return pack(bits)
+
+    return segment_words(features, rows, of_left)
 
 
 class _Known:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from layoutopt.indexes.block_values import BlockValues
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import And, Constant, Node, Or, columns_of
-from layoutopt.scan.matching import KeyedRows, combined, matching_rows
+from layoutopt.writer.matching import KeyedRows, combined, matching_rows
 
 
 class BlockMatches:
@@ -34,7 +34,7 @@ class BlockMatches:
     def among(self, node: Node, wanted: Bits) -> Bits | None:
         """Which of the wanted blocks, ``bool[n]``, have a row that makes a filter TRUE.
 
-        None where :func:`~layoutopt.scan.matching.matching_rows` has no answer.
+        None where :func:`~layoutopt.writer.matching.matching_rows` has no answer.
         """
         possible = self._possible(node)
         if possible is None:

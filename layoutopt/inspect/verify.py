@@ -23,9 +23,9 @@ from layoutopt.inspect.masters import master_columns, misplaced_rests
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.checking.deletes import wrong_deletes
-from layoutopt.scan.matching import KeyedRows, matching_rows
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table
+from layoutopt.writer.matching import KeyedRows, matching_rows
 
 Progress = Callable[[int, int], None]
 FileChecker = Callable[[Table, Sequence[str], Progress], Iterable[FileVerdict]]

@@ -23,7 +23,6 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.engine import connect
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import read_segments
@@ -32,6 +31,7 @@ from layoutopt.scan.segments import SegmentRead, file_reads, segments_to_read
 from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.plain_names import plain_name
+from layoutopt.writer.matching import matching_rows
 
 Progress = Callable[[int, int], None]
 

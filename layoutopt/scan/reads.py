@@ -21,13 +21,13 @@ from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
 from layoutopt.scan.files import BATCH_ROWS, coded_in_all, open_parquet
-from layoutopt.scan.matching import may_match
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, read_segments
 from layoutopt.scan.reconstruct import check_late
 from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
 from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.writer.matching import may_match
 
 MOST_TEXTS: Final = 256
 """So many SQL texts an open table, or a session, remembers what it read in."""

@@ -23,8 +23,8 @@ from layoutopt.model.schema import Column
 from layoutopt.scan.arrow_types import conform
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.matching import matching_rows, may_match
 from layoutopt.scan.segments import LayoutRead, SegmentRead
+from layoutopt.writer.matching import matching_rows, may_match
 
 _NOTHING = pa.table({})
 

@@ -14,7 +14,7 @@ from layoutopt.model.arrays import Words
 from layoutopt.model.columns import POSITION, SEGMENT, value_names
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
-from layoutopt.writer.routing import words_of
+from layoutopt.writer.features import segment_words, words_of
 
 # Columns as large as a segment's come straight from the system: Arrow's own allocator spent a quarter of a task's CPU
 # time in page faults for them.
@@ -72,7 +72,9 @@ def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = 
         for expr, name in zip(computed, value_names(len(computed)), strict=True)
         if name in table.column_names  # rehearsals do without
     }
-    return GatheredSegment(ids[0], columns.combine_chunks(POOL), words_of(table, len(plan.features)), values)
+    columns = columns.combine_chunks(POOL)
+    words = segment_words(plan.features.features, columns, lambda left: words_of(table, len(left)))
+    return GatheredSegment(ids[0], columns, words, values)
 
 
 def in_source_order(table: pa.Table) -> pa.Table:

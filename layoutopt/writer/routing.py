@@ -13,7 +13,6 @@ from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import MARGINAL, WEIGHINGS, weights_by
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
-from layoutopt.model.columns import word_names
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
@@ -311,9 +310,3 @@ def union_words(words: Words, routing: Routing) -> Words:
     if len(routing.offsets) == 1:
         return np.zeros((0, words.shape[1]), dtype=np.uint64)
     return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)
-
-
-def words_of(table: pa.Table, n_features: int) -> Words:
-    """The feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
-    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
-    return np.stack(columns, axis=1).view(np.uint64)

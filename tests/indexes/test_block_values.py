@@ -18,8 +18,8 @@ from layoutopt.indexes import block_values as module
 from layoutopt.indexes.block_values import BlockValues, block_values
 from layoutopt.inspect.block_matches import BlockMatches
 from layoutopt.model.arrays import Ints
-from layoutopt.scan.matching import matching_rows
 from layoutopt.writer.checksum import hash_array, sums_by_block
+from layoutopt.writer.matching import matching_rows
 from tests.scan.builder import building
 from tests.scan.generated import conditions
 from tests.scan.tables import SCHEMA, some_rows

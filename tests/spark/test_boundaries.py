@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -19,13 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import QueryError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import Feature, Settings
 from layoutopt.model.predicates import TRUE, to_sql
-from layoutopt.scan.matching import matching_rows
+from layoutopt.model.vectors import unpack
 from layoutopt.scan.table import Table
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.writer.features import is_keyed, words_by_keys
+from layoutopt.writer.matching import matching_rows
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
 from tests.spark.settings import UNCOMPILED
@@ -131,7 +133,19 @@ def check_filters(session: SparkSession, truth: dict[str, Bits], ansi: bool) -> 
         if scan.exact:
             assert (truth[condition] == kept).all(), f"{condition} is called exact: {scan.filter.root}"
             exact += 1
+    check_words({condition: scans[condition] for condition in truth if condition in scans}, truth)
     return exact / len(truth)
+
+
+def check_words(scans: Mapping[str, TableScan], truth: dict[str, Bits]) -> None:
+    """Features found by keys, as a load's tasks find them, are set for every row that Spark matches."""
+    filters = {condition: scan.filter for condition, scan in scans.items()}
+    features = {condition: Feature(of.predicates) for condition, of in filters.items() if of.predicates}
+    keyed = {condition: feature for condition, feature in features.items() if is_keyed(feature)}
+    bits = unpack(words_by_keys(list(keyed.values()), ROWS), len(keyed))
+    for place, (condition, feature) in enumerate(keyed.items()):
+        assert not (truth[condition] & ~bits[:, place]).any(), f"{condition} has rows without its feature"
+        assert (bits[:, place] == matching_rows(feature.node, ROWS)).all(), condition
 
 
 def check_engine(truth: dict[str, Bits]) -> float:

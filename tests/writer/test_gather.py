@@ -18,13 +18,16 @@ from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.gather import gather_segment
+from tests.scan.builder import feature_of
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "bigint"), Column("text", "string")))
 
 
 def a_plan(segment_rows: int = 1000) -> Plan:
-    return plan_of(document(SCHEMA, [is_value(SCHEMA, "id", "=", 1)]), segment_rows=segment_rows)
+    """A plan whose first feature is found by keys, and whose second is left to Spark."""
+    like = feature_of("text LIKE '%1'", SCHEMA).node
+    return plan_of(document(SCHEMA, [is_value(SCHEMA, "id", "<=", 99), like]), segment_rows=segment_rows)
 
 
 def batches_of(parts: Sequence[Sequence[int]], segment: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
@@ -59,7 +62,8 @@ def test_rows_stand_in_the_order_of_the_source(parts: list[list[int]]) -> None:
     assert segment.id == 3
     assert segment.table["id"].to_pylist() == expected
     assert segment.table["text"].to_pylist() == [f"text {position}" for position in expected]
-    np.testing.assert_array_equal(segment.words[:, 0], [position % 2 for position in expected])
+    bits = [(position <= 99) + 2 * (position % 2) for position in expected]
+    np.testing.assert_array_equal(segment.words[:, 0], bits)
 
 
 def test_no_rows_are_no_segment() -> None:

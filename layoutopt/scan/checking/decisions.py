@@ -21,9 +21,9 @@ from layoutopt.model.predicates import And, Node, Or, columns_of, describe
 from layoutopt.model.predicates.render import to_sql
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.checking.rows import SegmentRows, segment_rows
-from layoutopt.scan.matching import matching_rows
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.writer.matching import matching_rows
 
 
 def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:

@@ -39,7 +39,7 @@ from layoutopt.scan.table import Table
 from layoutopt.spark.changing.found import SEGMENT_NUMBER, rows_with_places
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
@@ -180,7 +180,7 @@ def _written(
     )
     rows = placed.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
     with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
-        featurised = feature_words(rows, plan.features.features)
+        featurised = words_left(rows, plan.features)
         result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
     answers = list(answers_of(result))
     words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)

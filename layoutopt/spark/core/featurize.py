@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,14 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError, SettingError
 from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.columns import value_names, word_names
-from layoutopt.model.feature import Feature
+from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
+from layoutopt.model.types import quoted
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import compiled_in_parts
-from layoutopt.writer.routing import words_of
+from layoutopt.writer.features import features_left_to_spark, words_of
 
 _COUNT = "_count"
 # (vector, count) pairs that the driver takes in at most: about a gigabyte at 128 features.
@@ -58,6 +59,20 @@ def feature_words(df: DataFrame, features: Sequence[Feature]) -> DataFrame:
     """The rows with their feature vectors: bigint columns ``_w0`` .., bit patterns of the model's uint64 words."""
     names = word_names(len(features))
     return df.select("*", *(F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)))
+
+
+def words_left(df: DataFrame, features: FeatureSet, columns: Iterable[str] | None = None) -> DataFrame:
+    """The rows, and the words over those of the features that tasks don't find by the keys of their columns.
+
+    Args:
+        df: the rows.
+        features: all features; of those of functions, LIKE and users are words (:mod:`layoutopt.writer.features`).
+        columns: the columns that go on; all when None.
+    """
+    names = list(df.columns if columns is None else columns)
+    left = [features[i] for i in features_left_to_spark(features.features, names)]
+    words = word_names(len(left)) if left else ()
+    return (feature_words(df, left) if left else df).select(*map(quoted, (*names, *words)))
 
 
 def index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:

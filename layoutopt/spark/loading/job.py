@@ -22,7 +22,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import feature_words, index_values
+from layoutopt.spark.core.featurize import index_values, words_left
 from layoutopt.spark.core.segments import Segment, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.source import content_columns, content_of
@@ -134,7 +134,7 @@ def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:
     positioned = with_positions(one.source)
     observed = positioned.observe(observation, *content_columns(one.source))
     routed = with_segments(one.spark, observed, one.segments, one.plan.partition_by)
-    featurised = index_values(feature_words(routed, one.plan.features.features), one.plan.indexes)
+    featurised = index_values(words_left(routed, one.plan.features), one.plan.indexes)
     return map_segments(featurised, len(one.segments), partial(write_segment, job), RESULT_SCHEMA)
 
 

@@ -25,12 +25,11 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
-from layoutopt.model.columns import POSITION, SEGMENT, word_names
+from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.layout import Layout, Plan, Scheme
-from layoutopt.model.types import quoted
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.segments import count_chunks, cut_segments, in_input_order, with_positions, with_segments
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
@@ -85,10 +84,8 @@ def rehearse_together(
         keys = tuple(names.key(segment.value) for segment in segments)
         jobs = [_job_of(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
         routed = with_segments(spark, positioned, segments, first.partition_by)
-        words = feature_words(routed, first.features.features)
-        wanted = (*held, POSITION, SEGMENT, *word_names(len(first.features)))
-        chosen = words.select(*(quoted(name) for name in wanted))
-        result = map_segments(chosen, len(segments), partial(_rehearse_segment, jobs), _RESULT_SCHEMA).toArrow()
+        featurised = words_left(routed, first.features, (*held, POSITION, SEGMENT))
+        result = map_segments(featurised, len(segments), partial(_rehearse_segment, jobs), _RESULT_SCHEMA).toArrow()
     numbers, streams = result["plan"].to_pylist(), result["blocks"].to_pylist()
     found: list[list[pa.Table]] = [[] for _ in plans]
     for number, stream in zip(numbers, streams, strict=True):

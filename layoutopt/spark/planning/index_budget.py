@@ -37,7 +37,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import feature_words, index_values
+from layoutopt.spark.core.featurize import index_values, words_left
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
@@ -159,7 +159,7 @@ def _rehearse(
         n, trial = len(segments), replace(plan, indexes=(*plan.indexes, *possible))
         shares = feature_shares(plan.features, plan.queries)
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
-        words = index_values(feature_words(of_segments, plan.features.features), trial.indexes)
+        words = index_values(words_left(of_segments, plan.features), trial.indexes)
         found = map_segments(words, n, partial(_measure, job), _RESULT_SCHEMA).toArrow().to_pylist() if n else []
     if not found:
         return None

@@ -21,27 +21,28 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Floats, Ints, Words
-from layoutopt.model.columns import POSITION, SEGMENT, TID, word_names
+from layoutopt.model.columns import POSITION, TID
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
-from layoutopt.model.types import quoted
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
-from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
-from layoutopt.writer.routing import reaching, words_of
+from layoutopt.writer.features import segment_words, words_of
+from layoutopt.writer.gather import GatheredSegment
+from layoutopt.writer.routing import reaching
 from layoutopt.writer.small_blocks import scaled
-from layoutopt.writer.task import WriteJob, write_segment
+from layoutopt.writer.task import WriteJob, answer_of
 
 CATALOG_BYTES_A_CHUNK = 12
 """Of the catalog, for each block and column: TPC-H's statistics, bounds and unions, compressed."""
@@ -143,12 +144,10 @@ def draw_sample_of(
     """
     # Positions come last: what is drawn depends on content alone.
     drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
-    wanted = (*columns, POSITION, *word_names(len(features)))
     with compiled_in_parts(rows.sparkSession):
-        chosen = feature_words(drawn, features.features).select(*(quoted(name) for name in wanted))
-        found = with_binaries(chosen).toArrow()
+        found = with_binaries(words_left(drawn, features, (*columns, POSITION))).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
-    words = words_of(found, len(features))
+    words = segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
     segments = []
     for value, count in partition_rows.items():
         of_value = np.arange(len(words)) if partition_by is None else _places_of(found[partition_by], value)
@@ -308,8 +307,9 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
         small, key = scaled(plan, segment.scale), f"{number}"
         at = "sampled", load_id, number << 32, (key,), (0,)
         job = WriteJob(small, shares, *at, rehearsal=True, sized=False)  # bytes are counted by cells
-        (written,) = write_segment(job, _gathered(sample, segment, plan).to_batches())
-        tables.append(pa.ipc.open_stream(written["blocks"][0].as_py()).read_all())
+        words = project(segment.words, sample.features.places(plan.features))
+        gathered = GatheredSegment(0, segment.table.select(list(plan.schema.names)), words)
+        tables.append(answer_of(job, gathered).blocks)
         n_segments = segment.partition_rows / segment.rows
         rows.append(np.full(tables[-1].num_rows, segment.scale * n_segments))
         blocks.append(np.full(tables[-1].num_rows, n_segments))
@@ -317,14 +317,3 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
     job = WriteJob(plan, shares, "sampled", load_id, 0, keys, (0,) * len(keys), rehearsal=True)
     table = Table(rehearsed_catalog(plan, job, pa.concat_tables(tables)))
     return table, _Factors(np.concatenate(rows), np.concatenate(blocks))
-
-
-def _gathered(sample: RowSample, segment: SampledSegment, plan: Plan) -> pa.Table:
-    """The rows of a segment as a task of a load gets them."""
-    words = project(segment.words, sample.features.places(plan.features)).view(np.int64)
-    rows = segment.table.select(list(plan.schema.names))
-    rows = rows.append_column(POSITION, pa.array(np.arange(rows.num_rows)))
-    rows = rows.append_column(SEGMENT, pa.array(np.zeros(rows.num_rows, dtype=np.int32)))
-    for i, name in enumerate(word_names(len(plan.features))):
-        rows = rows.append_column(name, pa.array(words[:, i]))
-    return rows

@@ -26,18 +26,17 @@ from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.work import work_of
 from layoutopt.model.arrays import Floats, Ints
-from layoutopt.model.columns import POSITION, SEGMENT, word_names
+from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.engine_costs import Work
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query
 from layoutopt.model.sequences import spread
-from layoutopt.model.types import quoted
 from layoutopt.model.vectors import project
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.featurize import feature_words
+from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.partition_values import of_partitions
 from layoutopt.spark.core.segments import Segment, count_chunks, cut_segments, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
@@ -149,14 +148,13 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
     jobs = [_job(trial.plan, held) for trial in trials]
     features = all_features([trial.plan.features for trial in trials])
-    wanted = (*held, POSITION, SEGMENT, *word_names(len(features)))
     middle = len(segments) // 2
     layouts = [trial.plan.scheme.layouts for trial in trials]
     searched_in = [middle if trial.search else None for trial in trials]
     task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), shares)
     with compiled_in_parts(rows.sparkSession):
-        words = feature_words(of_segments, features.features).select(*(quoted(name) for name in wanted))
-        found = map_segments(words, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
+        featurised = words_left(of_segments, features, (*held, POSITION, SEGMENT))
+        found = map_segments(featurised, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), partition_rows)
     sample = _few_rows(rows, first, features, tried, held)

@@ -28,10 +28,10 @@ from layoutopt.scan import prune, reads, reconstruct, segments
 from layoutopt.scan.checking import rows as shadow_rows
 from layoutopt.scan.checking.rows import SegmentRows
 from layoutopt.scan.checking.texts import same_rows
-from layoutopt.scan.matching import may_match
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.writer.matching import may_match
 from tests.inspect.logs import logged
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position

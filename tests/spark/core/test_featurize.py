@@ -14,7 +14,7 @@ from layoutopt.model.predicates import to_sql
 from layoutopt.model.vectors import unpack
 from layoutopt.spark.core.featurize import feature_words, pairs_table, vector_counts
 from layoutopt.spark.core.source import schema_of
-from layoutopt.writer.routing import words_of
+from layoutopt.writer.features import words_of
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:

@@ -56,6 +56,25 @@ def matching_rows(node: Node, rows: Rows | KeyedRows) -> Bits | None:
             return _compare(node, rows)
 
 
+def is_matched_by_keys(node: Node) -> bool:
+    """Whether :func:`matching_rows` answers whatever the rows are: of stored columns whose types have keys.
+
+    Never of LIKE, which Arrow can't match on texts that are no UTF-8.
+    """
+    match node:
+        case Constant():
+            return True
+        case And() | Or():
+            return all(map(is_matched_by_keys, node.children))
+        case InSet(subject=subject, values=values):
+            return is_stored(subject) and (values.is_all or values.is_empty or key_kind(subject.type) is not None)
+        case Comparison(left=left, right=right):
+            same = is_stored(left) and is_stored(right) and left.type == right.type
+            return same and key_kind(left.type) is not None
+        case _:
+            return False
+
+
 def combined(node: And | Or, parts: Sequence[Bits | None]) -> Bits | None:
     """What holds for an AND or an OR of parts, each bool[n]; None where it is not known of one of them."""
     known = [part for part in parts if part is not None]
@@ -143,9 +162,7 @@ def _like(literal: Like, rows: KeyedRows) -> Bits | None:
 
 def _compare(literal: Comparison, rows: KeyedRows) -> Bits | None:
     sides = (literal.left, literal.right)
-    if not all(map(is_stored, sides)) or literal.left.type != literal.right.type:
-        return None
-    if key_kind(literal.left.type) is None:
+    if not is_matched_by_keys(literal):
         return None
     if key_kind(literal.left.type) in ("str", "bytes"):
         return flags(_OF_ARROW[literal.op](*map(rows.texts, sides)))

@@ -1,0 +1,127 @@
+"""Feature vectors of a segment's rows from the keys of their columns, without Spark (Sun 2017, 3.4.3 and 3.4.4).
+
+Most features compare stored columns with constants. Such a predicate is decided once for each distinct value: a column
+of a million rows has few, so a hundred features cost little more than one, and Spark need not evaluate them row by row
+nor hand their bits over. What a key decides here it decides in minima and maxima and in ``verify`` too. Features of
+functions, of LIKE and of users are left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.model.arrays import Bits, Words
+from layoutopt.model.columns import word_names
+from layoutopt.model.feature import Feature
+from layoutopt.model.predicates import Col, InSet, Predicate
+from layoutopt.model.values import key_kind
+from layoutopt.model.vectors import WORD_BITS, pack, project
+from layoutopt.writer.matching import KeyedRows, is_matched_by_keys, matching_rows
+
+
+def features_left_to_spark(features: Sequence[Feature], columns: Collection[str]) -> tuple[int, ...]:
+    """The places of the features that the keys of these columns don't decide."""
+    held = frozenset(columns)
+    return tuple(i for i, feature in enumerate(features) if not (feature.columns <= held and is_keyed(feature)))
+
+
+def is_keyed(feature: Feature) -> bool:
+    """Whether the keys of stored columns decide the feature, whatever the rows are."""
+    return all(is_matched_by_keys(predicate.node) for predicate in feature.predicates)
+
+
+def segment_words(features: Sequence[Feature], rows: pa.Table, of_left: Callable[[Sequence[int]], Words]) -> Words:
+    """The rows' feature vectors, ``uint64[n, w]``.
+
+    Args:
+        features: bit ``i`` is feature ``i``.
+        rows: in the Arrow forms of their types.
+        of_left: the vectors over those that are :func:`features_left_to_spark`, asked for by their places.
+    """
+    left = features_left_to_spark(features, rows.column_names)
+    keyed = sorted(set(range(len(features))).difference(left))
+    by_keys = words_by_keys([features[i] for i in keyed], rows)
+    return merged(keyed, by_keys, left, of_left(left)) if left else by_keys
+
+
+def words_of(table: pa.Table, n_features: int) -> Words:
+    """The feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
+    columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
+    return np.stack(columns, axis=1).view(np.uint64)
+
+
+def merged(some: Sequence[int], words: Words, others: Sequence[int], of_others: Words) -> Words:
+    """The vectors over all features from those over some and those over the others.
+
+    Args:
+        some: the places of some of the features, rising.
+        words: vectors over these, ``uint64[n, w]``.
+        others: the places of all others, rising.
+        of_others: vectors over those.
+
+    >>> merged([0, 2], pack(np.array([[True, True]])), [1], pack(np.array([[False]]))).tolist()
+    [[5]]
+    """
+    first = words.shape[1] * WORD_BITS
+    source = {place: k for k, place in enumerate(some)} | {place: first + k for k, place in enumerate(others)}
+    return project(np.hstack([words, of_others]), [source[place] for place in range(len(source))])
+
+
+def words_by_keys(features: Sequence[Feature], rows: pa.Table) -> Words:
+    """The rows' vectors over features that are keyed (:func:`is_keyed`), ``uint64[n, w]``.
+
+    Every bit is set until a predicate is not TRUE for the row. A predicate about one column is asked of the column's
+    distinct values.
+
+    Args:
+        features: bit ``i`` is feature ``i``.
+        rows: in the Arrow forms of their types.
+    """
+    words = np.repeat(pack(np.ones((1, len(features)), dtype=np.bool_)), rows.num_rows, axis=0)
+    of_column: dict[str, list[Predicate]] = {}
+    of_rows: list[Predicate] = []
+    having: dict[Predicate, list[int]] = {}
+    for i, feature in enumerate(features):
+        for predicate in feature.predicates:
+            if predicate not in having:
+                column = _column_of(predicate)
+                (of_rows if column is None else of_column.setdefault(column, [])).append(predicate)
+            having.setdefault(predicate, []).append(i)
+    cleared = {predicate: ~_set_bits(places, len(features)) for predicate, places in having.items()}
+    _clear(words, rows, of_rows, cleared)
+    for name, predicates in of_column.items():
+        coded = rows.select([name]).combine_chunks().column(0).combine_chunks().dictionary_encode("encode")
+        of_values = np.full((len(coded.dictionary), words.shape[1]), ~np.uint64(0))
+        _clear(of_values, pa.table({name: coded.dictionary}), predicates, cleared)
+        words &= of_values[np.asarray(coded.indices)]
+    return words
+
+
+def _column_of(predicate: Predicate) -> str | None:
+    """The column whose values alone decide, and can be told apart; None for several, fields of structs and arrays."""
+    subjects = {literal.subject if isinstance(literal, InSet) else None for literal in predicate.literals}
+    subject, *others = subjects
+    if others or not isinstance(subject, Col) or key_kind(subject.type) is None:
+        return None
+    return subject.name
+
+
+def _set_bits(places: Iterable[int], n_features: int) -> Words:
+    """The bits of some features, ``uint64[w]``."""
+    bits: Bits = np.zeros((1, n_features), dtype=np.bool_)
+    bits[0, list(places)] = True
+    (words,) = pack(bits)
+    found: Words = words
+    return found
+
+
+def _clear(words: Words, rows: pa.Table, predicates: Iterable[Predicate], cleared: dict[Predicate, Words]) -> None:
+    """Take from each row the bits of the features of which a predicate is not TRUE for it."""
+    keyed = KeyedRows(rows)
+    for predicate in predicates:
+        held = matching_rows(predicate.node, keyed)
+        assert held is not None, "left to Spark"
+        words[~held] &= cleared[predicate]

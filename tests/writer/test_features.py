@@ -1,0 +1,110 @@
+"""Feature vectors by keys: those of an engine that shares no code with them, beside those that Spark hands over."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.model.feature import Feature
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.vectors import WORD_BITS, pack, unpack, words_for
+from layoutopt.writer.features import features_left_to_spark, is_keyed, merged, segment_words, words_by_keys
+from tests.effort import examples
+from tests.scan.builder import feature_of, holds
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+KEYED = (
+    *(condition for condition in CONDITIONS if "LIKE" not in condition),
+    "kind IS NULL OR price <= 20",
+    "kind NOT IN ('air', 'rail') AND score >= 0.25",
+    "day BETWEEN date'1994-03-01' AND date'1995-02-01' OR id < 5",
+    "score = 0.0",
+    "score IS NULL",
+    "score > 1.0",
+    "NOT (score <= 1.0) OR kind = ''",
+    "id = year",
+    "id < year AND kind IS NOT NULL",
+)
+MAP = pa.map_(pa.string(), pa.int32())
+LEFT = ("kind LIKE '%i%'", "substring(kind, 1, 2) = 'ai' AND price > 10", "kind LIKE 'a%l' OR id = 3")
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 80), st.lists(st.sampled_from((*KEYED, *LEFT)), max_size=80))
+def test_they_are_what_duckdb_says(seed: int, count: int, conditions: list[str]) -> None:
+    """Features of one column and of several, in any number of words, some of them handed over by Spark."""
+    rows = some_rows(max(1, count), seed).slice(0, count)
+    features, expected = [feature_of(condition, SCHEMA) for condition in conditions], holds(rows, conditions)
+    words = segment_words(features, rows, lambda left: pack(expected[:, list(left)]))
+    assert words.shape == (count, words_for(len(features)))
+    assert (words == pack(expected)).all()
+
+
+def test_which_are_left_to_spark() -> None:
+    features = [feature_of(condition, SCHEMA) for condition in (*LEFT, *KEYED)]
+    assert features_left_to_spark(features, SCHEMA.names) == tuple(range(len(LEFT)))
+    assert not any(map(is_keyed, features[: len(LEFT)]))
+    held = [name for name in SCHEMA.names if name != "kind"]
+    without = features_left_to_spark(features, held)
+    assert without == tuple(i for i, feature in enumerate(features) if i < len(LEFT) or "kind" in feature.columns)
+    assert len(LEFT) < len(without) < len(features)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=3 * WORD_BITS), st.integers(0, 10**6))
+def test_vectors_over_two_parts_are_one(is_first: list[bool], seed: int) -> None:
+    bits = np.random.default_rng(seed).random((5, len(is_first))) < 0.5
+    first, second = np.flatnonzero(is_first), np.flatnonzero(~np.array(is_first))
+    whole = merged(first.tolist(), pack(bits[:, first]), second.tolist(), pack(bits[:, second]))
+    assert (whole == pack(bits)).all()
+
+
+def test_no_features_are_vectors_of_zeros() -> None:
+    assert words_by_keys([], some_rows(7)).tolist() == [[0]] * 7
+
+
+def test_fields_of_structs_are_found_row_by_row() -> None:
+    schema = Schema((Column("s", "struct<a:int>"), Column("id", "int")))
+    rows = pa.table({"s": [{"a": 1}, None, {"a": None}, {"a": 2}], "id": pa.array([1, 2, 3, 4], pa.int32())})
+    rows = rows.set_column(0, "s", rows["s"].cast(pa.struct([("a", pa.int32())])))
+    features = [feature_of(condition, schema) for condition in ("s.a = 1", "s.a IS NULL", "s.a <> 1 OR id = 2")]
+    assert unpack(words_by_keys(features, rows), 3).T.astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 0, 1]]
+
+
+def test_nulls_of_types_without_keys_are_found() -> None:
+    schema = Schema((Column("xs", "array<int>"), Column("m", "map<string,int>"), Column("never", "int")))
+    rows = pa.table({"xs": [[1], None, []], "m": pa.array([None, None, [("k", 1)]], MAP)})
+    rows = rows.append_column("never", pa.nulls(3))
+    conditions = ("xs IS NULL", "m IS NOT NULL", "never = 1", "never IS NULL")
+    features = [feature_of(condition, schema) for condition in conditions]
+    assert unpack(words_by_keys(features, rows), 4).T.astype(int).tolist() == [[0, 1, 0], [0, 0, 1], [0] * 3, [1] * 3]
+
+
+def test_zeros_and_nans_of_any_bits_are_alike() -> None:
+    """Values that differ in bits alone are one key, however a dictionary takes them."""
+    odd_nan = np.array([0x7FF8_0000_0000_0001], dtype=np.uint64).view(np.float64)[0]
+    rows = pa.table({"x": pa.array([0.0, -0.0, math.nan, odd_nan, -odd_nan, None, math.inf])})
+    schema = Schema((Column("x", "double"),))
+    conditions = ("x = 0", "x > 1", "x < 0", "x IS NULL")
+    features = [feature_of(condition, schema) for condition in conditions]
+    expected = [[1, 1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 0, 1], [0] * 7, [0, 0, 0, 0, 0, 1, 0]]
+    assert unpack(words_by_keys(features, rows), len(features)).T.astype(int).tolist() == expected
+
+
+def test_texts_that_are_no_utf8_are_told_apart() -> None:
+    texts = [b"a\xff", b"a\xfe", b"a", None]
+    rows = pa.table({"t": pa.array(texts, pa.binary()).view(pa.string())})
+    above = feature_of("t > 'a'", Schema((Column("t", "string"),)))
+    assert words_by_keys([above], rows)[:, 0].tolist() == [1, 1, 0, 0]
+
+
+def test_a_predicate_of_several_features_is_asked_once_and_clears_all() -> None:
+    only_null, cheap = (feature_of(condition, SCHEMA) for condition in ("kind IS NULL", "price <= 20"))
+    features = [only_null, Feature((*only_null.predicates, *cheap.predicates)), cheap]
+    rows = some_rows(300)
+    expected = holds(rows, ["kind IS NULL", "kind IS NULL AND price <= 20", "price <= 20"])
+    assert (unpack(words_by_keys(features, rows), 3) == expected).all()
+    assert 0 < expected[:, 1].sum() < expected[:, 0].sum()
