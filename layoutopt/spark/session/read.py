@@ -167,10 +167,10 @@ def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
     """The rows of a read of one layout, none of whose blocks has a deleted row."""
     if read.table.catalog.data.is_plain and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
         read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
-    if not read.columns:
-        return _counted(spark, read)
     if not read.segments:
         return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
+    if not read.columns:
+        return _counted(spark, read)
     return _by_native_reader(spark, read)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quoted, type_sql
 from layoutopt.model.values.constants import text_sql
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
@@ -123,18 +123,22 @@ def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, Layout
         views: those of each layout that is read.
     """
     schema = read.table.schema
-    if not read.columns:
-        return f"({_nothing(schema)} FROM range({read.rows}))"
+    if not read.columns and read.rows:
+        return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({read.rows}))"
+    if not read.columns or not read.rows:
+        return f"({_no_rows(schema)})"
     arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(spark, read, layout, of)) is not None]
     if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)
     columns = ", ".join(quoted(name) for name in schema.names)
     texts = [f"SELECT {columns} FROM {quoted(arm.view)}{arm.where}" for arm in arms]
-    return f"({' UNION ALL '.join(texts) or f'{_nothing(schema)} FROM range(0)'})"
+    return f"({' UNION ALL '.join(texts) or _no_rows(schema)})"
 
 
-def _nothing(schema: Schema) -> str:
-    return f"SELECT {', '.join(absent_columns(schema.columns))}"
+def _no_rows(schema: Schema) -> str:
+    """A query without rows. Its columns don't fail: Spark puts what stands for them in conditions on rows of others."""
+    columns = (f"CAST(NULL AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in schema.columns)
+    return f"SELECT {', '.join(columns)} WHERE false"
 
 
 @dataclass(frozen=True)

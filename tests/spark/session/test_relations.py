@@ -11,12 +11,14 @@ from layoutopt.spark import disable, enable, register
 from layoutopt.spark.session import relations
 from layoutopt.spark.session.tables import session_tables, unregister
 from tests.scan.builder import build, building
+from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+WITHOUT_STATISTICS = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
 
 
 @pytest.mark.left_to_spark
@@ -44,3 +46,30 @@ def test_a_few_files_asked_for_together_have_a_view_of_their_own(
         disable(spark)
         unregister(spark, "few")
     assert {view.name for view in spark.catalog.listTables()} == before
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("SELECT a.id, b.id AS other FROM none a JOIN none b ON a.id = b.id WHERE a.kind = 'zzz'", []),
+        ("SELECT count(*), min(id) FROM none JOIN (SELECT DISTINCT id FROM none WHERE kind = 'zzz') q USING (id)",
+         [(0, None)]),
+        ("SELECT count(b.id), count(a.id) FROM none b LEFT JOIN none a ON a.id = b.id AND a.kind = 'zzz'", [(300, 0)]),
+        ("SELECT count(*) FROM none WHERE kind = 'zzz'", [(0,)]),
+    ],
+)  # fmt: skip
+def test_what_stands_for_no_rows_is_asked_of_no_others(
+    spark: SparkSession, tmp_path: Path, text: str, answer: list[tuple[object, ...]]
+) -> None:
+    """Spark puts the expressions of one side of a join in the other's place, in conditions on its rows too."""
+    build(tmp_path / "t", some_rows(), building(SCHEMA, CONDITIONS, layouts=GROUPS))
+    session = spark.newSession()
+    for key, value in WITHOUT_STATISTICS.items():
+        session.conf.set(key, value)
+    register(session, "none", str(tmp_path / "t"))
+    enable(session)
+    try:
+        assert [tuple(row) for row in session.sql(text).collect()] == answer
+    finally:
+        disable(session)
+        unregister(session, "none")
