@@ -300,9 +300,12 @@ class ExpressionTyper(ABC):
         return self._expect(node.this, types.is_portable)
 
     def _contains(self, node: exp.Expr) -> str | None:
+        return self._compared_with(node.this, node.expression)
+
+    def _compared_with(self, array: exp.Expr, constant: exp.Expr) -> str | None:
         """Elements are compared with constants of just their type."""
-        of, text = arrays.element_type(self.type_of(node.this)), _number_text(node.expression)
-        is_text = isinstance(node.expression, exp.Literal) and node.expression.is_string
+        of, text = arrays.element_type(self.type_of(array)), _number_text(constant)
+        is_text = isinstance(constant, exp.Literal) and constant.is_string
         known = is_text if of == "string" else of is not None and text is not None and arrays.fits(text, of)
         return "boolean" if known else None
 
@@ -310,11 +313,7 @@ class ExpressionTyper(ABC):
         if not isinstance(node.expression, exp.Lambda):
             return "boolean"  # of a subquery
         compared = arrays.compared_end(node)
-        return (
-            None
-            if compared is None
-            else self._contains(exp.ArrayContains(this=node.this, expression=compared.expression))
-        )
+        return None if compared is None else self._compared_with(node.this, compared.expression)
 
     def _map_keys(self, node: exp.Expr) -> str | None:
         return arrays.part_of_map("map_keys", self.type_of(node.this))

@@ -90,6 +90,17 @@ def test_conditions_of_elements_know_null() -> None:
     assert all(len(set(values)) > 1 for values in found.values())
 
 
+@pytest.mark.parametrize("text", ["WITH q AS (SELECT * FROM t) SELECT id FROM q", "SELECT id FROM (SELECT * FROM t) q"])
+def test_conditions_of_elements_are_followed_into_other_selects(text: str) -> None:
+    expected = answers(PORTABLE)
+    connection = duckdb.connect()
+    connection.register("rows_of_t", rows())
+    for condition in PORTABLE:
+        portable = portable_sql(f"{text} WHERE {condition}", {"t": SCHEMA}, "rows_of_t")
+        found = {id for (id,) in connection.execute(portable.sql).fetchall()}
+        assert found == {id for id, holds in enumerate(expected[condition]) if holds}, condition
+
+
 @pytest.mark.parametrize("condition", NOT_PORTABLE)
 def test_others_are_sent_to_spark(condition: str) -> None:
     with pytest.raises(QueryError, match="--engine spark"):
