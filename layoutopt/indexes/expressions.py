@@ -81,7 +81,10 @@ def stored_values(expr: Expr, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArra
     struct = stored_values(expr.args[0], rows)
     if pa.types.is_null(struct.type):  # rows of a table that never had any
         return pa.nulls(len(struct))
-    return pc.struct_field(struct, str(name.value))
+    place = struct.type.get_field_index(str(name.value))  # by its place: a name that begins with "." is a path to Arrow
+    if place < 0:
+        raise KeyError(str(name.value))
+    return pc.struct_field(struct, [place])
 
 
 def is_computed_here(expr: Expr) -> bool:

@@ -1,18 +1,22 @@
 """Feature vectors of a segment's rows from the keys of their columns, without Spark (Sun 2017, 3.4.3 and 3.4.4).
 
-Most features compare stored columns with constants. Such a predicate is decided once for each distinct value: a column
-of a million rows has few, so a hundred features cost little more than one, and Spark need not evaluate them row by row
-nor hand their bits over. What a key decides here it decides in minima and maxima and in ``verify`` too. Features of
-functions, of LIKE and of users are left to Spark.
+Most features compare stored columns with constants, and most such columns have few distinct values in a million rows.
+There a predicate is decided once for each value, so a hundred features cost little more than one; a column of mostly
+distinct values is asked row by row, as whole arrays. Spark need not evaluate them nor hand their bits over. What a key
+decides here it decides in minima and maxima and in ``verify`` too. Features of functions, of LIKE and of users are left
+to Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from layoutopt.catalog.keys import one_chunk
 from layoutopt.model.arrays import Bits, Words
 from layoutopt.model.columns import word_names
 from layoutopt.model.feature import Feature
@@ -20,6 +24,10 @@ from layoutopt.model.predicates import Col, InSet, Predicate
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import WORD_BITS, pack, project
 from layoutopt.writer.matching import KeyedRows, is_matched_by_keys, matching_rows
+
+_ALL: Final = ~np.uint64(0)
+_LOOKED_AT: Final = 8192
+"""Values of a column that tell whether most of them are distinct."""
 
 
 def features_left_to_spark(features: Sequence[Feature], columns: Collection[str]) -> tuple[int, ...]:
@@ -74,7 +82,7 @@ def words_by_keys(features: Sequence[Feature], rows: pa.Table) -> Words:
     """The rows' vectors over features that are keyed (:func:`is_keyed`), ``uint64[n, w]``.
 
     Every bit is set until a predicate is not TRUE for the row. A predicate about one column is asked of the column's
-    distinct values.
+    distinct values, unless most are distinct.
 
     Args:
         features: bit ``i`` is feature ``i``.
@@ -91,13 +99,21 @@ def words_by_keys(features: Sequence[Feature], rows: pa.Table) -> Words:
                 (of_rows if column is None else of_column.setdefault(column, [])).append(predicate)
             having.setdefault(predicate, []).append(i)
     cleared = {predicate: ~_set_bits(places, len(features)) for predicate, places in having.items()}
+    for name in [name for name in of_column if _is_mostly_distinct(rows[name])]:
+        of_rows += of_column.pop(name)
     _clear(words, rows, of_rows, cleared)
     for name, predicates in of_column.items():
-        coded = rows.select([name]).combine_chunks().column(0).combine_chunks().dictionary_encode("encode")
-        of_values = np.full((len(coded.dictionary), words.shape[1]), ~np.uint64(0))
+        coded = one_chunk(rows[name]).dictionary_encode("encode")
+        of_values = np.full((len(coded.dictionary), words.shape[1]), _ALL)
         _clear(of_values, pa.table({name: coded.dictionary}), predicates, cleared)
         words &= of_values[np.asarray(coded.indices)]
     return words
+
+
+def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
+    """Whether a column has too many values for a dictionary to be worth its memory, by its first ones."""
+    first = column.slice(0, _LOOKED_AT)
+    return len(first) == _LOOKED_AT and 2 * pc.count_distinct(first, mode="all").as_py() > _LOOKED_AT
 
 
 def _column_of(predicate: Predicate) -> str | None:
@@ -123,5 +139,7 @@ def _clear(words: Words, rows: pa.Table, predicates: Iterable[Predicate], cleare
     keyed = KeyedRows(rows)
     for predicate in predicates:
         held = matching_rows(predicate.node, keyed)
-        assert held is not None, "left to Spark"
-        words[~held] &= cleared[predicate]
+        if held is None:
+            raise ValueError(f"{predicate} is not decided by keys; leave it to Spark")
+        for word in np.flatnonzero(cleared[predicate] != _ALL).tolist():
+            words[:, word] &= np.where(held, _ALL, cleared[predicate][word])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,25 @@ def test_fields_of_structs_are_found_row_by_row() -> None:
     rows = rows.set_column(0, "s", rows["s"].cast(pa.struct([("a", pa.int32())])))
     features = [feature_of(condition, schema) for condition in ("s.a = 1", "s.a IS NULL", "s.a <> 1 OR id = 2")]
     assert unpack(words_by_keys(features, rows), 3).T.astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 0, 1]]
+
+
+def test_fields_are_found_by_names_that_are_paths_to_arrow() -> None:
+    fields = (".x", "x", "[0]", "a.b")
+    schema = Schema((Column("s", f"struct<{','.join(f'{name}:int' for name in fields)}>"),))
+    values = [dict.fromkeys(fields, 5) | {name: 1} for name in fields]
+    rows = pa.table({"s": pa.array(values, pa.struct([(name, pa.int32()) for name in fields]))})
+    features = [feature_of(f"s.`{name}` = 1", schema) for name in fields]
+    assert (unpack(words_by_keys(features, rows), len(fields)) == np.eye(len(fields), dtype=bool)).all()
+
+
+@pytest.mark.parametrize("distinct", [3, 20_000])
+def test_columns_of_many_values_and_of_few(distinct: int) -> None:
+    rows = some_rows(20_000)
+    kinds = pa.array([f"air{i % distinct}" if i % 7 else None for i in range(20_000)])
+    rows = rows.set_column(rows.column_names.index("kind"), "kind", kinds)
+    conditions = ["kind = 'air1'", "kind IS NULL OR price <= 20", "kind > 'air1' AND id < 900", "kind IS NULL"]
+    features = [feature_of(condition, SCHEMA) for condition in conditions]
+    assert (unpack(words_by_keys(features, rows), len(features)) == holds(rows, conditions)).all()
 
 
 def test_nulls_of_types_without_keys_are_found() -> None:

@@ -1,7 +1,7 @@
 """Load: rewrite partitions of a source into a table's blocks, check them, commit them.
 
-The way: count the partitions, where nobody has, and cut them into segments; one Spark job featurises the rows, sums
-what the source holds, routes each segment to one task and writes it there; the sums are compared; the commit makes it
+The way: count the partitions, where nobody has, and cut them into segments; one Spark job sums what the source holds
+and routes each segment to one task, which finds its features and writes it; the sums are compared; the commit makes it
 visible.
 """
 

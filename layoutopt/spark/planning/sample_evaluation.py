@@ -42,7 +42,7 @@ from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.routing import reaching
 from layoutopt.writer.small_blocks import scaled
-from layoutopt.writer.task import WriteJob, answer_of
+from layoutopt.writer.task import WriteJob, write_layouts
 
 CATALOG_BYTES_A_CHUNK = 12
 """Of the catalog, for each block and column: TPC-H's statistics, bounds and unions, compressed."""
@@ -309,7 +309,7 @@ def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
         job = WriteJob(small, shares, *at, rehearsal=True, sized=False)  # bytes are counted by cells
         words = project(segment.words, sample.features.places(plan.features))
         gathered = GatheredSegment(0, segment.table.select(list(plan.schema.names)), words)
-        tables.append(answer_of(job, gathered).blocks)
+        tables.append(write_layouts(job, gathered)[0])
         n_segments = segment.partition_rows / segment.rows
         rows.append(np.full(tables[-1].num_rows, segment.scale * n_segments))
         blocks.append(np.full(tables[-1].num_rows, n_segments))

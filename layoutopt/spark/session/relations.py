@@ -123,16 +123,16 @@ def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, Layout
         views: those of each layout that is read.
     """
     schema = read.table.schema
-    if not read.columns and read.rows:
-        return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({read.rows}))"
-    if not read.columns or not read.rows:
+    if not read.rows:
         return f"({_no_rows(schema)})"
+    if not read.columns:
+        return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({read.rows}))"
     arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(spark, read, layout, of)) is not None]
     if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)
     columns = ", ".join(quoted(name) for name in schema.names)
     texts = [f"SELECT {columns} FROM {quoted(arm.view)}{arm.where}" for arm in arms]
-    return f"({' UNION ALL '.join(texts) or _no_rows(schema)})"
+    return f"({' UNION ALL '.join(texts)})"
 
 
 def _no_rows(schema: Schema) -> str:

@@ -9,12 +9,13 @@ import pytest
 
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.errors import BoundError
-from layoutopt.model.feature import Feature
+from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import to_sql
 from layoutopt.model.vectors import unpack
-from layoutopt.spark.core.featurize import feature_words, pairs_table, vector_counts
+from layoutopt.spark.core.featurize import feature_words, pairs_table, vector_counts, words_left
 from layoutopt.spark.core.source import schema_of
-from layoutopt.writer.features import words_of
+from layoutopt.writer.features import segment_words, words_of
+from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -43,6 +44,27 @@ def test_bits_are_true_only_where_the_condition_is(spark: SparkSession) -> None:
         rows = source.selectExpr(f"coalesce({to_sql(feature.predicates[0])}, false) AS t").toArrow()["t"].to_pylist()
         assert bits[:, i].tolist() == rows
         assert 0 < sum(rows) < 150
+
+
+def test_tasks_find_the_very_bits_that_spark_finds(spark: SparkSession) -> None:
+    """Of those that are left to Spark the words come along; fields of structs have names that are paths elsewhere."""
+    source = spark.range(200).selectExpr(
+        "id", "if(id % 5 = 0, NULL, concat('t', id % 17)) AS text", "if(id % 3 = 0, NULL, id % 11) / 2D AS f",
+        "named_struct('.x', int(id % 4), 'x', 5, '[0]', if(id % 2 = 0, NULL, int(id % 9))) AS s",
+        "cast(if(id % 7 = 0, NULL, id - 99) AS decimal(30,2)) AS d", "array(id) AS a",
+    ).coalesce(2)  # fmt: skip
+    conditions = (
+        "text LIKE '%3'", "text IN ('t1', 't9') OR f < 1", "s.`.x` = 1", "s.x = 1", "s.`[0]` IS NULL", "f >= 2.5",
+        "d < 0 OR text IS NULL", "substring(text, 2, 1) = '1' AND d > 3", "a IS NOT NULL", "d = 12.00", "id = 7",
+    )  # fmt: skip
+    schema = schema_of(source)
+    features = FeatureSet(tuple(feature_of(condition, schema) for condition in conditions * 7))
+    left = words_left(source, features).toArrow()
+    found = segment_words(features.features, left.select(source.columns), lambda places: words_of(left, len(places)))
+    expected = words_of(feature_words(source, features.features).toArrow(), len(features))
+    assert (found == expected).all()
+    shares = unpack(expected, len(features)).mean(axis=0)
+    assert (shares > 0).sum() > 60
 
 
 def test_a_feature_of_several_predicates_is_their_conjunction(spark: SparkSession) -> None:
