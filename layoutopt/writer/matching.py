@@ -1,7 +1,8 @@
 """Which rows a filter holds for, on Arrow tables: exact, by keys, without an engine.
 
 This finds the features of rows that are written (:mod:`layoutopt.writer.features`), checks the catalog (verify) and
-finds the matching rows of filters that DuckDB can't evaluate as Spark does; queries themselves are answered by an engine. Filters with function calls are left to Spark: the answer is None.
+finds the matching rows of filters that DuckDB can't evaluate as Spark does; queries themselves are answered by an
+engine. Filters with function calls are left to Spark: the answer is None.
 """
 
 from __future__ import annotations
