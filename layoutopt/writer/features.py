@@ -129,9 +129,7 @@ def _set_bits(places: Iterable[int], n_features: int) -> Words:
     """The bits of some features, ``uint64[w]``."""
     bits: Bits = np.zeros((1, n_features), dtype=np.bool_)
     bits[0, list(places)] = True
-    (words,) = pack(bits)
-    found: Words = words
-    return found
+    return pack(bits).ravel()
 
 
 def _clear(words: Words, rows: pa.Table, predicates: Iterable[Predicate], cleared: dict[Predicate, Words]) -> None:

@@ -130,12 +130,10 @@ class KeyedRows:
 
 def _in_set(literal: InSet, rows: KeyedRows) -> Bits | None:
     subject, type = literal.subject, literal.subject.type
-    if not is_stored(subject):
+    if not is_matched_by_keys(literal):
         return None
     if literal.values.is_all or literal.values.is_empty:
         inside = np.full(rows.num_rows, literal.values.is_all)
-    elif key_kind(type) is None:
-        return None
     elif key_kind(type) in ("str", "bytes"):
         inside = texts_in(rows.texts(subject), literal.values)
     else:

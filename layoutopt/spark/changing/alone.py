@@ -180,7 +180,7 @@ def _written(
     )
     rows = placed.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
     with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
-        featurised = words_left(rows, plan.features)
+        featurised = words_left(rows, plan.features.features)
         result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
     answers = list(answers_of(result))
     words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)

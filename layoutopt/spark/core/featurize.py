@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError, SettingError
 from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.columns import value_names, word_names
-from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.feature import Feature
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
 from layoutopt.model.types import quoted
@@ -55,13 +55,12 @@ def _or_tree(terms: Sequence[str]) -> str:
     return f"({_or_tree(terms[:middle])} | {_or_tree(terms[middle:])})"
 
 
-def feature_words(df: DataFrame, features: Sequence[Feature]) -> DataFrame:
-    """The rows with their feature vectors: bigint columns ``_w0`` .., bit patterns of the model's uint64 words."""
-    names = word_names(len(features))
-    return df.select("*", *(F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)))
+def word_columns(features: Sequence[Feature]) -> list[Column]:
+    """The feature vectors of rows: bigint columns ``_w0`` .., bit patterns of the model's uint64 words."""
+    return [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(word_names(len(features)))]
 
 
-def words_left(df: DataFrame, features: FeatureSet, columns: Iterable[str] | None = None) -> DataFrame:
+def words_left(df: DataFrame, features: Sequence[Feature], columns: Iterable[str] | None = None) -> DataFrame:
     """The rows, and the words over those of the features that tasks don't find by the keys of their columns.
 
     Args:
@@ -70,9 +69,8 @@ def words_left(df: DataFrame, features: FeatureSet, columns: Iterable[str] | Non
         columns: the columns that go on; all when None.
     """
     names = list(df.columns if columns is None else columns)
-    left = [features[i] for i in features_left_to_spark(features.features, names)]
-    words = word_names(len(left)) if left else ()
-    return (feature_words(df, left) if left else df).select(*map(quoted, (*names, *words)))
+    left = [features[i] for i in features_left_to_spark(features, names)]
+    return df.select(*map(quoted, names), *(word_columns(left) if left else ()))
 
 
 def index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:
@@ -107,8 +105,7 @@ def vector_counts(
     """
     names = word_names(len(features))
     keys = [partition_column(df, by).alias("_key")]
-    words = [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(names)]
-    grouped = df.select(*keys, *words).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
+    grouped = df.select(*keys, *word_columns(features)).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
     with compiled_in_parts(df.sparkSession):
         pairs = grouped.limit(max_pairs + 1).toArrow()
     if pairs.num_rows > max_pairs:

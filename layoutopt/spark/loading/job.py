@@ -134,7 +134,7 @@ def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:
     positioned = with_positions(one.source)
     observed = positioned.observe(observation, *content_columns(one.source))
     routed = with_segments(one.spark, observed, one.segments, one.plan.partition_by)
-    featurised = index_values(words_left(routed, one.plan.features), one.plan.indexes)
+    featurised = index_values(words_left(routed, one.plan.features.features), one.plan.indexes)
     return map_segments(featurised, len(one.segments), partial(write_segment, job), RESULT_SCHEMA)
 
 

@@ -84,7 +84,7 @@ def rehearse_together(
         keys = tuple(names.key(segment.value) for segment in segments)
         jobs = [_job_of(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
         routed = with_segments(spark, positioned, segments, first.partition_by)
-        featurised = words_left(routed, first.features, (*held, POSITION, SEGMENT))
+        featurised = words_left(routed, first.features.features, (*held, POSITION, SEGMENT))
         result = map_segments(featurised, len(segments), partial(_rehearse_segment, jobs), _RESULT_SCHEMA).toArrow()
     numbers, streams = result["plan"].to_pylist(), result["blocks"].to_pylist()
     found: list[list[pa.Table]] = [[] for _ in plans]

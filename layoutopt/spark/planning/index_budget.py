@@ -159,7 +159,7 @@ def _rehearse(
         n, trial = len(segments), replace(plan, indexes=(*plan.indexes, *possible))
         shares = feature_shares(plan.features, plan.queries)
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
-        words = index_values(words_left(of_segments, plan.features), trial.indexes)
+        words = index_values(words_left(of_segments, plan.features.features), trial.indexes)
         found = map_segments(words, n, partial(_measure, job), _RESULT_SCHEMA).toArrow().to_pylist() if n else []
     if not found:
         return None

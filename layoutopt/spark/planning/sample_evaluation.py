@@ -145,7 +145,7 @@ def draw_sample_of(
     # Positions come last: what is drawn depends on content alone.
     drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
     with compiled_in_parts(rows.sparkSession):
-        found = with_binaries(words_left(drawn, features, (*columns, POSITION))).toArrow()
+        found = with_binaries(words_left(drawn, features.features, (*columns, POSITION))).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
     words = segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
     segments = []

@@ -153,7 +153,7 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     searched_in = [middle if trial.search else None for trial in trials]
     task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), shares)
     with compiled_in_parts(rows.sparkSession):
-        featurised = words_left(of_segments, features, (*held, POSITION, SEGMENT))
+        featurised = words_left(of_segments, features.features, (*held, POSITION, SEGMENT))
         found = map_segments(featurised, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), partition_rows)

@@ -15,12 +15,24 @@ from layoutopt.model.values.constants import text_sql
 
 def absent_columns(columns: Sequence[Column]) -> list[str]:
     """Columns that fail in every row, as texts of a SELECT list."""
-    return [f"CAST({_failing(column)} AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in columns]
+    return [_named(_failing(column), column) for column in columns]
+
+
+def null_columns(columns: Sequence[Column]) -> list[str]:
+    """Columns of a query without rows, as texts of a SELECT list.
+
+    These must not fail: Spark puts what stands for them in conditions on the rows of others.
+    """
+    return [_named("NULL", column) for column in columns]
 
 
 def or_absent(column: Column, present: Collection[str]) -> str:
     """A column by its name where it is there, else as one that fails."""
     return quoted(column.name) if column.name in present else absent_columns([column])[0]
+
+
+def _named(value: str, column: Column) -> str:
+    return f"CAST({value} AS {type_sql(column.type)}) AS {quoted(column.name)}"
 
 
 def _failing(column: Column) -> str:

@@ -21,13 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.layout import Plan
-from layoutopt.model.schema import Schema
-from layoutopt.model.types import quoted, type_sql
+from layoutopt.model.types import quoted
 from layoutopt.model.values.constants import text_sql
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
-from layoutopt.spark.session.absent import absent_columns
+from layoutopt.spark.session.absent import absent_columns, null_columns
 from layoutopt.spark.session.conditions import blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
@@ -123,22 +122,15 @@ def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, Layout
         views: those of each layout that is read.
     """
     schema = read.table.schema
-    if not read.rows:
-        return f"({_no_rows(schema)})"
-    if not read.columns:
-        return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({read.rows}))"
+    if not read.columns and (rows := read.rows):
+        return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({rows}))"
     arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(spark, read, layout, of)) is not None]
     if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)
+    if not arms:
+        return f"(SELECT {', '.join(null_columns(schema.columns))} WHERE false)"
     columns = ", ".join(quoted(name) for name in schema.names)
-    texts = [f"SELECT {columns} FROM {quoted(arm.view)}{arm.where}" for arm in arms]
-    return f"({' UNION ALL '.join(texts)})"
-
-
-def _no_rows(schema: Schema) -> str:
-    """A query without rows. Its columns don't fail: Spark puts what stands for them in conditions on rows of others."""
-    columns = (f"CAST(NULL AS {type_sql(column.type)}) AS {quoted(column.name)}" for column in schema.columns)
-    return f"SELECT {', '.join(columns)} WHERE false"
+    return f"({' UNION ALL '.join(f'SELECT {columns} FROM {quoted(arm.view)}{arm.where}' for arm in arms)})"
 
 
 @dataclass(frozen=True)

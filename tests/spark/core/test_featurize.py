@@ -12,7 +12,7 @@ from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import to_sql
 from layoutopt.model.vectors import unpack
-from layoutopt.spark.core.featurize import feature_words, pairs_table, vector_counts, words_left
+from layoutopt.spark.core.featurize import pairs_table, vector_counts, word_columns, words_left
 from layoutopt.spark.core.source import schema_of
 from layoutopt.writer.features import segment_words, words_of
 from tests.scan.builder import feature_of
@@ -38,7 +38,7 @@ def test_bits_are_true_only_where_the_condition_is(spark: SparkSession) -> None:
     ]
     # 70 features: some lie in the second word, one at bit 63.
     features = document(schema, [is_value(schema, *tests[i % 7]) for i in range(70)]).features
-    table = feature_words(source, features.features).toArrow()
+    table = source.select("*", *word_columns(features.features)).toArrow()
     bits = unpack(words_of(table, 70), 70)
     for i, feature in enumerate(features):
         rows = source.selectExpr(f"coalesce({to_sql(feature.predicates[0])}, false) AS t").toArrow()["t"].to_pylist()
@@ -59,9 +59,9 @@ def test_tasks_find_the_very_bits_that_spark_finds(spark: SparkSession) -> None:
     )  # fmt: skip
     schema = schema_of(source)
     features = FeatureSet(tuple(feature_of(condition, schema) for condition in conditions * 7))
-    left = words_left(source, features).toArrow()
+    left = words_left(source, features.features).toArrow()
     found = segment_words(features.features, left.select(source.columns), lambda places: words_of(left, len(places)))
-    expected = words_of(feature_words(source, features.features).toArrow(), len(features))
+    expected = words_of(source.select("*", *word_columns(features.features)).toArrow(), len(features))
     assert (found == expected).all()
     shares = unpack(expected, len(features)).mean(axis=0)
     assert (shares > 0).sum() > 60
@@ -72,7 +72,7 @@ def test_a_feature_of_several_predicates_is_their_conjunction(spark: SparkSessio
     schema = schema_of(source)
     first, second = (document(schema, [is_value(schema, *t)]).features[0] for t in (("kind", "=", 1), ("id", "<", 10)))
     feature = Feature((*first.predicates, *second.predicates))
-    table = feature_words(source, [feature]).where("_w0 = 1").toArrow()
+    table = source.select("*", *word_columns([feature])).where("_w0 = 1").toArrow()
     assert table["id"].to_pylist() == [1, 6]
 
 
