@@ -9,8 +9,9 @@ from functools import partial
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.changing import AppendSettings
-from layoutopt.direct.few_rows import check_columns, read_few_rows
+from layoutopt.direct.few_rows import read_few_rows
 from layoutopt.direct.joining import join_few
+from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.direct.writing import FewToWrite, check_plan_needs_no_spark, write_few
 from layoutopt.errors import AlreadyLoadedError, NeedsSparkError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent

@@ -1,12 +1,11 @@
 """The few rows of a source of plain Parquet, read in this process just as Spark would read them, or not at all.
 
-Whatever Spark reads by rules of its own (folders of partitions, other schemas, calendars of older versions, nested
-types) is left to it: such a source raises :class:`~layoutopt.errors.NeedsSparkError` before anything is written.
+What is not surely read alike, folders of partitions too, raises :class:`~layoutopt.errors.NeedsSparkError` before
+anything is written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.local_store import absolute, is_url
-from layoutopt.errors import NeedsSparkError, SchemaError
+from layoutopt.direct.plain_parquet import arrow_schema, check_path, open_plain, typed
+from layoutopt.errors import NeedsSparkError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.partitions import SourceFile, SourcePartition
 from layoutopt.sources.snapshot import source_name
-from layoutopt.sql.collations import collations_of
-from layoutopt.sql.schema import arrow_type_name
-from layoutopt.writer.checksum import is_hashable
 
 MOST_ROWS: Final = 100_000
 """Of more rows a Spark job is no longer what takes longest."""
@@ -38,16 +33,6 @@ MOST_PARTITIONS: Final = 32
 """Of more partitions Spark writes several at once."""
 
 _ROWS_AT_ONCE: Final = 1024
-
-# A path of other characters is spelled in more than one way as a URI.
-_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
-_PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
-# So Spark says in a footer what other readers don't know: texts padded with blanks, the calendar before 1582, and
-# types that files have as numbers.
-_OWN_RULES: Final = (
-    b"CHAR_VARCHAR", b"legacyDateTime", b"legacyINT96", b"spark.version=1.", b"spark.version=2.",
-    b'"interval ', b'"udt"',
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +70,11 @@ def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> FewR
     tables: list[pa.Table] = []
     counted = taken = 0
     for path, file in files:
+        tables.append(_read(path, schema, MOST_ROWS - counted, MOST_BYTES - taken))
         try:
-            tables.append(_read(path, schema, MOST_ROWS - counted, MOST_BYTES - taken))
             changed = _source_file(path) != file
-        except (OSError, pa.ArrowException, SchemaError) as error:
-            raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
+        except OSError as error:
+            raise NeedsSparkError(f"{str(path)!r} can't be looked at without it ({error})") from error
         counted += tables[-1].num_rows
         taken += tables[-1].nbytes
         if changed:
@@ -113,9 +98,7 @@ def _paths(source: str) -> list[Path]:
     root = Path(absolute(source))
     shown = [path for path in (root.iterdir() if root.is_dir() else [root]) if _is_shown(path.name)]
     for path in shown:
-        plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
-        if not plain or not path.name.endswith(".parquet") or not path.is_file():
-            raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by a plain name")
+        check_path(path)
     return sorted(shown)
 
 
@@ -132,51 +115,21 @@ def _source_file(path: Path) -> SourceFile:
 
 def _read(path: Path, schema: Schema, most: int, room: int) -> pa.Table:
     """All rows of a file, with its footer's word for how many they are."""
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        found = file.schema_arrow
-        collated = collations_of(found)
-        types = {field.name: arrow_type_name(field.type, collated.get(field.name, {}), field.name) for field in found}
-        if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
-            raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
-        said = b" ".join(key + b"=" + value for key, value in (file.metadata.metadata or {}).items())
-        if any(rule in said for rule in _OWN_RULES):
-            raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
+    columns = arrow_schema(schema)
+    with open_plain(path, schema) as file:
         if file.metadata.num_rows > most:
             raise NeedsSparkError(f"there are more than {MOST_ROWS} rows")
         parts, taken = [], 0
         # Few at a time: what a dictionary has once takes a thousand times more where it is spelled out.
         for batch in file.iter_batches(_ROWS_AT_ONCE):
-            parts.append(_typed(pa.Table.from_batches([batch]), schema))
+            parts.append(typed(pa.Table.from_batches([batch]), columns))
             taken += parts[-1].nbytes
             if taken > room:
                 raise NeedsSparkError(f"the rows of {str(path)!r} and those before take more than {MOST_BYTES} bytes")
-        rows = pa.concat_tables([_empty(schema), *parts]).combine_chunks()
+        rows = pa.concat_tables([columns.empty_table(), *parts]).combine_chunks()
         if rows.num_rows != file.metadata.num_rows:
             raise NeedsSparkError(f"{str(path)!r} has other rows than its footer says")
         return rows
-
-
-def _empty(schema: Schema) -> pa.Table:
-    return pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.columns]).empty_table()
-
-
-def _typed(rows: pa.Table, schema: Schema) -> pa.Table:
-    """The schema's columns of a row group, in its order and types."""
-    arrays = [rows[column.name].cast(any_arrow_type(column.type)) for column in schema.columns]
-    return pa.Table.from_arrays(arrays, schema=_empty(schema).schema)
-
-
-def check_columns(schema: Schema, partition_by: str | None) -> None:
-    """Refuse a table with columns whose checksums or partitions only Spark knows.
-
-    Raises:
-        NeedsSparkError: it has one.
-    """
-    for column in schema.columns:
-        if not is_hashable(column.type):
-            raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
-    if partition_by is not None and schema.find(partition_by).type not in _PARTITION_TYPES:
-        raise NeedsSparkError(f"partitions are by a {schema.find(partition_by).type}")
 
 
 def _places(rows: pa.Table, partition_by: str | None, schema: Schema) -> Iterator[tuple[PlainValue, Ints]]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
-from layoutopt.direct.few_rows import MOST_BYTES, MOST_ROWS, check_columns
+from layoutopt.direct.few_rows import MOST_BYTES, MOST_ROWS
+from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.direct.writing import FewToWrite, check_plan_needs_no_spark, write_few
 from layoutopt.errors import CommitConflictError, NeedsSparkError
 from layoutopt.events import Stages

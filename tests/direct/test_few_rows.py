@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.direct import few_rows
-from layoutopt.direct.few_rows import check_columns, read_few_rows
+from layoutopt.direct.few_rows import read_few_rows
+from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.schema import Column, Schema
 from tests.scan.tables import ARROW, SCHEMA, some_rows

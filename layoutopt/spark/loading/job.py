@@ -19,14 +19,16 @@ from layoutopt.catalog.deletes import Marks
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.direct.cut_rows import CutJob
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import index_values, words_left
 from layoutopt.spark.core.segments import Segment, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
-from layoutopt.spark.core.source import content_columns, content_of
+from layoutopt.spark.core.source import content_columns, content_of, measure_content
 from layoutopt.spark.core.tasks import map_segments
+from layoutopt.spark.loading.by_arrow import written_by_arrow
 from layoutopt.writer.answers import RESULT_SCHEMA, answers_of
 from layoutopt.writer.load_ids import check_block_numbers, first_block, removed_after
 from layoutopt.writer.task import WriteJob, write_segment
@@ -51,6 +53,7 @@ class Basis:
         operation: what the history calls it, see :func:`~layoutopt.catalog.commit.commit_load`.
         batch: what is appended.
         marks: rows that are deleted in the same commit; what is loaded then stands beside those that are left.
+        plain: whether the source's rows are those of its files of Parquet, which nothing computes.
     """
 
     snapshot: Snapshot | None
@@ -63,6 +66,7 @@ class Basis:
     operation: str | None = None
     batch: str | None = None
     marks: Marks | None = None
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,18 @@ def _wait_for_tasks(spark: SparkSession) -> None:
             time.sleep(0.05)
 
 
-def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
+def write(one: Loading, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> Written:
     """Run the job.
+
+    Args:
+        one: the load.
+        in_task: called in every task after its files are written; for tests.
+        cut: how tasks read the source's files by Arrow; None lets Spark read them.
 
     Raises:
         BoundError: its blocks can't be numbered, or memory ran out.
         SourceError: a file of the source is damaged.
+        NeedsSparkError: by Arrow, a file is not surely read as Spark reads it.
     """
     plan = one.plan
     check_block_numbers(plan, len(one.segments))
@@ -122,11 +132,24 @@ def write(one: Loading, in_task: Callable[[str], None] | None) -> Written:
         late=comes_beside(one.basis.operation, one.basis.marks),
         lent=one.files.for_tasks().lent,
     )
-    observation = Observation(f"layoutopt {one.load_id}")
-    with translate_spark_errors(one.source_name), compiled_in_parts(one.spark):
-        result = _job(one, job, observation).toArrow()
-        observed = content_of(observation.get, plan.schema.names)
+    answers = _by_spark if cut is None else partial(_by_arrow, cut)
+    with translate_spark_errors(one.source_name):
+        result, observed = answers(one, job)
     return collected(plan, keys, numbers, answers_of(result), observed)
+
+
+def _by_spark(one: Loading, job: WriteJob) -> tuple[pa.Table, Content]:
+    """The tasks' answers and what the source holds, which is summed on the way."""
+    observation = Observation(f"layoutopt {one.load_id}")
+    with compiled_in_parts(one.spark):
+        result = _job(one, job, observation).toArrow()
+    return result, content_of(observation.get, one.plan.schema.names)
+
+
+def _by_arrow(cut: CutJob, one: Loading, job: WriteJob) -> tuple[pa.Table, Content]:
+    """The tasks' answers and what the source holds, which Spark reads for itself."""
+    result = written_by_arrow(one.spark, cut, job).toArrow()
+    return result, measure_content(one.source, one.source_name)
 
 
 def _job(one: Loading, job: WriteJob, observation: Observation) -> DataFrame:

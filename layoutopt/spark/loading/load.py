@@ -19,9 +19,11 @@ from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import BoundError, ContentMismatchError
+from layoutopt.direct.cut_rows import CutJob
+from layoutopt.errors import BoundError, ContentMismatchError, NeedsSparkError
 from layoutopt.events import Progress, Stages, silent
 from layoutopt.model.layout import Plan
+from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
@@ -40,6 +42,7 @@ from layoutopt.spark.core.source import (
     conformed,
     open_source,
 )
+from layoutopt.spark.loading.by_arrow import LEAST_ROWS, cut_job
 from layoutopt.spark.loading.check import check_written
 from layoutopt.spark.loading.job import Basis, Loading, discarded_after, entries_of, write
 from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
@@ -104,7 +107,8 @@ def load(
     base = ensure_table_root(files)
     if basis is None:
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-        basis = Basis(base, name, values, whole=partitions is None)
+        plain = not isinstance(source, DataFrame) and source_name(source) is None
+        basis = Basis(base, name, values, whole=partitions is None, plain=plain)
     base, name = basis.snapshot, basis.source
     if partitions is not None:  # as Spark reads the texts: rows of other values than ours would be noticed
         rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))
@@ -114,21 +118,46 @@ def load(
     with watch.stage("count", "counting partitions") as counts:
         known = known_chunks(_counted(plan, basis, names), plan.segment_rows) if cutter is in_input_order else None
         segments = _cut(rows, name, plan, cutter, known)
+        cut = _cut_job(rows, plan, segments, basis.plain)
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     by_key = _by_key(names, basis, segments)
     one = Loading(spark, rows, name, plan, files, fresh_load_id(base), segments, by_key, names, basis)
+    try:
+        written = _written(one, watch, in_task, cut)
+    except (NeedsSparkError, ContentMismatchError) as error:
+        if cut is None:
+            raise
+        watch.say(f"reading all by Spark ({error})")
+        one = replace(one, load_id=fresh_load_id(base))
+        written = _written(one, watch, in_task)
     discarded = partial(discarded_after, spark=spark, files=one.files, load_id=one.load_id, keys=one.values)
-    with discarded(ANY):
-        with watch.stage("write", f"writing {len(segments)} segments", load_id=one.load_id) as counts:
-            written = write(one, in_task)
-            counts["blocks"] = written.blocks.num_rows
-        with watch.stage("check", "comparing with the source"):
-            check_written(one, written)
-            check_partitions(entries_of(one, written.blocks), names, one.values, basis.rows, name)
     with discarded(REFUSED), watch.stage("commit", "committing") as counts:
         snapshot = _commit(one, base, written, whole_table, at)
         counts["snapshot"] = snapshot.number
     return load_report(one.load_id, snapshot, plan, tuple(one.values), len(segments), written, watch.seconds)
+
+
+def _written(one: Loading, watch: Stages, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> Written:
+    """Write the segments, and compare them with the source; leaves no file where that fails."""
+    with discarded_after(ANY, one.spark, one.files, one.load_id, one.values):
+        say = f"writing {len(one.segments)} segments"
+        with watch.stage("write", say, load_id=one.load_id, read_by="spark" if cut is None else "arrow") as counts:
+            written = write(one, in_task, cut)
+            counts["blocks"] = written.blocks.num_rows
+        with watch.stage("check", "comparing with the source"):
+            check_written(one, written)
+            check_partitions(entries_of(one, written.blocks), one.names, one.values, one.basis.rows, one.source_name)
+    return written
+
+
+def _cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment], plain: bool) -> CutJob | None:
+    """How tasks read the source's files by Arrow; None where Spark has to, or where few rows are not worth it."""
+    if not plain or sum(segment.rows for segment in segments) < LEAST_ROWS:
+        return None
+    try:
+        return cut_job(rows, plan, segments)
+    except NeedsSparkError:
+        return None
 
 
 def _cut(rows: DataFrame, name: str, plan: Plan, cutter: Cutter, known: Sequence[Chunk] | None) -> tuple[Segment, ...]:

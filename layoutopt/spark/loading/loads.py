@@ -333,6 +333,7 @@ def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[Source
         whole=whole or plan.partition_by is None,
         fingerprints={asked.key(partition): partition.fingerprint for partition in todo},
         rows={asked.key(partition): partition.rows for partition in todo},
+        plain=source_name(settings.source) is None,
     )
     rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
     watch = Stages(asked.say, asked.log)

@@ -1,0 +1,212 @@
+"""The rows of a source's files cut by segment, for tasks of a load: read by Arrow, sent on as compressed batches.
+
+Through Spark a row costs four times as much: it is decoded into Java objects, shuffled one by one, and made columns of
+again. Here the columns stay columns, and a shuffle sees some thousand rows as one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.direct.plain_parquet import arrow_schema, open_plain, typed
+from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
+from layoutopt.model.arrays import Ints
+from layoutopt.model.schema import Schema
+from layoutopt.writer.gather import POOL
+from layoutopt.writer.parcels import parcel_of
+
+_BATCH_BYTES: Final = 1 << 26  # of rows that are read at once, as the footer counts them
+_PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
+_LEAST_BATCH: Final = 1024
+
+
+@dataclass(frozen=True)
+class Split:
+    """The row groups of a file whose middle lies in a range of its bytes, as Spark reads them together.
+
+    Attributes:
+        path: the file's.
+        start, stop: the range, ``[start, stop)``.
+        low: the position in the source of its first row; the others follow it.
+        rows: how many Spark counted.
+        folder: what the name of the file's folder says that the partition column is, plain; None where files have it.
+    """
+
+    path: str
+    start: int
+    stop: int
+    low: int
+    rows: int
+    folder: tuple[PlainValue] | None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which segment takes a row: that of its value in whose range of positions it lies.
+
+    Attributes:
+        values: of the partition column, plain, one for each segment; those of one value in the order of their ranges.
+        lows: the first position of each segment's range, which ends where the next one of its value begins.
+    """
+
+    values: tuple[PlainValue, ...]
+    lows: tuple[int, ...]
+
+    @cached_property
+    def of_values(self) -> Mapping[PlainValue, tuple[int, int]]:
+        """The segments of each value, ``[first, stop)``."""
+        found: dict[PlainValue, tuple[int, int]] = {}
+        for value, held in groupby(range(len(self.values)), key=self.values.__getitem__):
+            ids = list(held)
+            found[value] = ids[0], ids[-1] + 1
+        return found
+
+
+@dataclass(frozen=True)
+class CutJob:
+    """What every task that cuts rows needs to know; pickled to the executors.
+
+    Attributes:
+        schema: of the table.
+        partition_by: the partition column, None for none.
+        places: of the segments.
+        tasks: the splits that each task reads.
+    """
+
+    schema: Schema
+    partition_by: str | None
+    places: Places
+    tasks: tuple[tuple[Split, ...], ...]
+
+
+def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The body of ``mapInArrow``: the numbers of tasks in, the rows of their splits out, in parcels.
+
+    Raises:
+        RuntimeError: carries a NeedsSparkError to the driver: a file is not surely read as Spark reads it.
+    """
+    try:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for split in job.tasks[number]:
+                    yield from _parcels(job, split)
+    except LayoutoptError as error:
+        raise carried(error) from error
+
+
+def check_split(job: CutJob, split: Split) -> None:
+    """Look at the footer of a split's file, before tasks do.
+
+    Raises:
+        NeedsSparkError: the file is not surely read as Spark reads it.
+    """
+    with _opened(job, split):
+        pass
+
+
+@contextmanager
+def _opened(job: CutJob, split: Split) -> Iterator[tuple[pq.ParquetFile, list[int]]]:
+    """A split's file and its row groups."""
+    in_files = job.schema
+    if split.folder is not None:
+        in_files = job.schema.select([name for name in job.schema.names if name != job.partition_by])
+    with open_plain(Path(split.path), in_files, compared=True) as file:
+        groups = _row_groups(file.metadata, split)
+        if sum(file.metadata.row_group(group).num_rows for group in groups) != split.rows:
+            raise NeedsSparkError(f"{split.path!r} has other rows than Spark counted")
+        yield file, groups
+
+
+def _parcels(job: CutJob, split: Split) -> Iterator[pa.RecordBatch]:
+    columns, low = arrow_schema(job.schema), split.low
+    with _opened(job, split) as (file, groups):
+        for batch in file.iter_batches(_rows_at_once(file.metadata), groups):
+            rows = pa.Table.from_batches([batch])
+            if split.folder is not None:
+                name = str(job.partition_by)
+                rows = rows.append_column(name, _repeated(split.folder[0], columns.field(name).type, len(rows)))
+            yield from _by_segment(job, typed(rows, columns), low)
+            low += len(rows)
+    if low != split.low + split.rows:
+        raise NeedsSparkError(f"{split.path!r} has other rows than its footer says")
+
+
+def _row_groups(footer: pq.FileMetaData, split: Split) -> list[int]:
+    """The row groups that Spark reads for a split: those whose middle it has."""
+    return [group for group in range(footer.num_row_groups) if split.start <= _middle(footer, group) < split.stop]
+
+
+def _middle(footer: pq.FileMetaData, group: int) -> int:
+    held = footer.row_group(group)
+    chunks = [held.column(place) for place in range(held.num_columns)]
+    first = chunks[0]
+    starts = [first.data_page_offset, first.dictionary_page_offset or first.data_page_offset]
+    middle: int = min(starts) + sum(chunk.total_compressed_size for chunk in chunks) // 2
+    return middle
+
+
+def _rows_at_once(footer: pq.FileMetaData) -> int:
+    """So many that a batch takes what a task can afford."""
+    held = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+    return max(_LEAST_BATCH, footer.num_rows * _BATCH_BYTES // max(1, held))
+
+
+def _repeated(value: PlainValue, type: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, _plain(type)), rows).cast(type)
+
+
+def _plain(type: pa.DataType) -> pa.DataType:
+    """What a partition's value is as it travels: days of a date."""
+    return pa.int32() if pa.types.is_date(type) else type
+
+
+def _by_segment(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
+    """The rows from a position of the source on, each segment's by themselves; those that none takes are left out."""
+    segments = _segments_of(job, rows, low)
+    in_order = np.argsort(segments, kind="stable")
+    positions = low + in_order
+    if (np.diff(segments) < 0).any():
+        rows, segments = pc.take(rows, pa.array(in_order), memory_pool=POOL), segments[in_order]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(segments)) + 1, [len(segments)])).tolist()
+    at_once = max(1, rows.num_rows * _PARCEL_BYTES // max(1, rows.nbytes))
+    for start, stop in pairwise(starts):
+        for first in range(start, stop, at_once) if segments[start] >= 0 else ():
+            last = min(stop, first + at_once)
+            yield parcel_of(int(segments[first]), int(positions[first]), rows.slice(first, last - first))
+
+
+def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
+    """The segment of each row, -1 for none; in few bits, which are sorted faster."""
+    places, n = job.places, rows.num_rows
+    type = np.int16 if len(places.values) < 1 << 15 else np.int64
+    if job.partition_by is None:
+        return (np.searchsorted(places.lows, low + np.arange(n), side="right") - 1).astype(type)
+    coded = rows[job.partition_by].combine_chunks().dictionary_encode("encode")
+    codes = np.asarray(coded.indices)
+    ranges = _ranges_of(coded.dictionary, places)
+    segments: Ints = np.array([first for first, _ in ranges], dtype=type)[codes]
+    for code, (first, stop) in enumerate(ranges):
+        if stop - first > 1:
+            at = np.flatnonzero(codes == code)
+            segments[at] = first + np.searchsorted(places.lows[first:stop], low + at, side="right") - 1
+    return segments
+
+
+def _ranges_of(values: pa.Array, places: Places) -> Sequence[tuple[int, int]]:
+    """The segments of each of some values of the partition column; ``(-1, 0)`` for a value that has none."""
+    plain = values.cast(_plain(values.type))
+    known = list(places.of_values)
+    found = pc.index_in(plain, value_set=pa.array(known, plain.type))
+    return [(-1, 0) if at is None else places.of_values[known[at]] for at in found.to_pylist()]

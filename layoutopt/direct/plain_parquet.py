@@ -1,0 +1,109 @@
+"""Files of Parquet on this machine whose rows Arrow reads just as Spark does; whatever else there is, is left to Spark.
+
+Whatever Spark reads by rules of its own (other schemas, calendars of older versions, nested types, columns that only
+folders' names tell of) raises :class:`~layoutopt.errors.NeedsSparkError` before a row is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layoutopt.errors import NeedsSparkError, SchemaError
+from layoutopt.model.schema import Schema
+from layoutopt.scan.arrow_types import any_arrow_type
+from layoutopt.sql.collations import collations_of
+from layoutopt.sql.schema import arrow_type_name
+from layoutopt.writer.checksum import is_hashable
+
+# A path of other characters is spelled in more than one way as a URI.
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
+_PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
+# So Spark says in a footer what other readers don't know: texts padded with blanks, the calendar before 1582, and
+# types that files have as numbers.
+_OWN_RULES: Final = (
+    b"CHAR_VARCHAR", b"legacyDateTime", b"legacyINT96", b"spark.version=1.", b"spark.version=2.",
+    b'"interval ', b'"udt"',
+)  # fmt: skip
+
+
+def check_columns(schema: Schema, partition_by: str | None) -> None:
+    """Refuse a table with columns whose checksums or partitions only Spark knows.
+
+    Raises:
+        NeedsSparkError: it has one.
+    """
+    for column in schema.columns:
+        if not is_hashable(column.type):
+            raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
+    if partition_by is not None and schema.find(partition_by).type not in _PARTITION_TYPES:
+        raise NeedsSparkError(f"partitions are by a {schema.find(partition_by).type}")
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that is no file of Parquet, or whose name is not the same as a URI.
+
+    Raises:
+        NeedsSparkError: it is such a path.
+    """
+    plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
+    if not plain or not path.name.endswith(".parquet") or not path.is_file():
+        raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by a plain name")
+
+
+@contextmanager
+def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterator[pq.ParquetFile]:
+    """A file that has exactly these columns, and says nothing that Spark would go by.
+
+    Args:
+        path: the file's.
+        schema: the columns that it has to have, in any order.
+        compared: whether what is read is compared with what Spark reads; then timestamps of the old kind (INT96, which
+            Spark writes unless it is told not to) are read too.
+
+    Raises:
+        NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True, coerce_int96_timestamp_unit="us") as file:
+            _check_file(path, file, schema, compared)
+            yield file
+    except (OSError, pa.ArrowException, SchemaError) as error:
+        raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
+
+
+def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool) -> None:
+    found = file.schema_arrow
+    collated = collations_of(found)
+    types = {field.name: arrow_type_name(field.type, collated.get(field.name, {}), field.name) for field in found}
+    old = {
+        column.path for column in map(file.schema.column, range(len(file.schema))) if column.physical_type == "INT96"
+    }
+    if old and not compared:
+        raise NeedsSparkError(f"{str(path)!r} has timestamps of the old kind")
+    types |= dict.fromkeys(old & types.keys(), "timestamp")
+    if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
+        raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
+    said = b" ".join(key + b"=" + value for key, value in (file.metadata.metadata or {}).items())
+    if any(rule in said for rule in _OWN_RULES):
+        raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow forms of a schema's columns, as rows are read in."""
+    return pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.columns])
+
+
+def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A file's rows under the columns of a schema, in its order and types.
+
+    Raises:
+        pa.ArrowException: a value has no place in the type; Spark may know better.
+    """
+    return pa.Table.from_arrays([rows[field.name].cast(field.type) for field in schema], schema=schema)

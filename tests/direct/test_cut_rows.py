@@ -1,0 +1,118 @@
+"""Rows cut by segment: each goes once, in order, to the segment whose value and range it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layoutopt.direct import cut_rows as cutting
+from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows
+from layoutopt.errors import NeedsSparkError
+from layoutopt.model.columns import POSITION, SEGMENT
+from layoutopt.model.schema import Column, Schema
+from layoutopt.writer.parcels import ROWS, rows_of
+
+SCHEMA = Schema((Column("id", "bigint"), Column("kind", "string")))
+FAR = 1 << 33
+"""Where Spark's next partition begins."""
+
+kinds = st.sampled_from([None, "", "a", "b", "ü"])
+
+
+def source(folder: Path, *files: list[str | None]) -> list[Split]:
+    """Files of these kinds, each in row groups of three rows, under rising ids."""
+    splits, first = [], 0
+    for number, held in enumerate(files):
+        path = folder / f"{number}.parquet"
+        ids = pa.array(range(first, first + len(held)), pa.int64())
+        pq.write_table(pa.table({"id": ids, "kind": pa.array(held, pa.string())}), path, row_group_size=3)
+        splits.append(Split(str(path), 0, path.stat().st_size, number * FAR, len(held), None))
+        first += len(held)
+    return splits
+
+
+def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
+    """Each segment's rows, as a task puts its parcels together."""
+    numbers = pa.record_batch([pa.array(range(len(job.tasks)))], ["id"])
+    parcels = [parcel.to_pylist()[0] for parcel in cut_rows(job, [numbers])]
+    found: dict[int, list[tuple[int, str | None]]] = {}
+    for parcel in sorted(parcels, key=lambda parcel: parcel[POSITION]):
+        rows = rows_of(pa.scalar(parcel[ROWS])).to_pylist()
+        found.setdefault(parcel[SEGMENT], []).extend((row["id"], row["kind"]) for row in rows)
+    return found
+
+
+@given(
+    files=st.lists(st.lists(kinds, max_size=12), min_size=1, max_size=4),
+    ranges=st.dictionaries(kinds, st.lists(st.integers(1, 3 * FAR), max_size=2, unique=True), max_size=4),
+    by_kind=st.booleans(),
+    batch=st.sampled_from([1, 1 << 26]),
+)
+def test_each_row_goes_to_the_segment_of_its_value_and_place(
+    files: list[list[str | None]], ranges: dict[str | None, list[int]], by_kind: bool, batch: int
+) -> None:
+    known = [
+        (kind, low) for kind, lows in (ranges if by_kind else {None: [9, FAR]}).items() for low in [0, *sorted(lows)]
+    ]
+    expected: dict[int, list[tuple[int, str | None]]] = {}
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "_LEAST_BATCH", 2)
+        patch.setattr(cutting, "_BATCH_BYTES", batch)
+        patch.setattr(cutting, "_PARCEL_BYTES", 40)
+        splits = source(Path(folder), *files)
+        places = Places(tuple(kind for kind, _ in known), tuple(low for _, low in known))
+        found = cut(CutJob(SCHEMA, "kind" if by_kind else None, places, (tuple(splits[::-1]),)))
+    first = 0
+    for number, held in enumerate(files):
+        for place, kind in enumerate(held):
+            at = number * FAR + place
+            taking = [i for i, (value, low) in enumerate(known) if low <= at and (value == kind or not by_kind)]
+            if taking:
+                expected.setdefault(taking[-1], []).append((first + place, kind))
+        first += len(held)
+    assert found == expected
+
+
+def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
+    (split,) = source(tmp_path, ["x", "x"])
+    schema = Schema((Column("day", "date"), *SCHEMA.columns))
+    job = CutJob(schema, "day", Places((9,), (0,)), ((replace(split, folder=(9,)),),))
+    numbers = pa.record_batch([pa.array([0])], ["id"])
+    (parcel,) = cut_rows(job, [numbers])
+    rows = rows_of(parcel.column(ROWS)[0])
+    assert rows["day"].type == pa.date32()
+    assert rows["day"].cast(pa.int32()).to_pylist() == [9, 9]
+    assert rows.column_names == ["day", "id", "kind"]
+
+
+def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:
+    (whole,) = source(tmp_path, [str(i) for i in range(30)])
+    ends = np.linspace(0, whole.stop, 7).astype(int).tolist()
+    footer = pq.read_metadata(whole.path)
+    groups = [cutting._row_groups(footer, replace(whole, start=start, stop=stop)) for start, stop in pairwise(ends)]
+    assert sorted(group for held in groups for group in held) == list(range(10))
+
+
+@pytest.mark.parametrize("rows", [4, 6])
+def test_rows_that_spark_did_not_count_are_left_to_it(tmp_path: Path, rows: int) -> None:
+    (split,) = source(tmp_path, ["a"] * 5)
+    job = CutJob(SCHEMA, None, Places((None,), (0,)), ())
+    with pytest.raises(NeedsSparkError, match="other rows than Spark counted"):
+        check_split(job, replace(split, rows=rows))
+
+
+def test_what_can_not_be_read_is_carried_to_the_driver(tmp_path: Path) -> None:
+    (split,) = source(tmp_path, ["a"] * 5)
+    Path(split.path).write_bytes(b"PAR1")
+    job = CutJob(SCHEMA, None, Places((None,), (0,)), ((split,),))
+    with pytest.raises(RuntimeError, match=r"NeedsSparkError.*can't be read"):
+        cut(job)

@@ -1,0 +1,235 @@
+"""Loads whose tasks read a source's files by Arrow: the same table as by Spark, and Spark where that is not sure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.direct.cut_rows import CutJob
+from layoutopt.errors import SourceError
+from layoutopt.events import EventLog, Stages
+from layoutopt.inspect.verify import verify
+from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
+from layoutopt.model.predicates import Col, Like
+from layoutopt.model.predicates.patterns import parse_like
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.loading import by_arrow
+from layoutopt.spark.loading import load as loading
+from tests.spark.tables import document, every_type, is_value, plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NESTED = ("list", "inner", "tags", "deep")
+
+
+def flat_rows(spark: SparkSession, rows: int = 600) -> DataFrame:
+    """Every type of which Arrow has checksums, in rows whose order is known."""
+    return every_type(spark, rows).drop(*NESTED)
+
+
+def written(rows: DataFrame, path: Path, *by: str, files: int = 3) -> str:
+    """The rows as files of Parquet with several row groups."""
+    kept = rows.repartitionByRange(files, "n") if files > 1 else rows.coalesce(1)
+    kept.write.partitionBy(*by).option("parquet.block.size", "4096").parquet(str(path))
+    return str(path)
+
+
+def a_plan(rows: DataFrame, partition_by: str | None, segment_rows: int = 150, several: bool = False) -> Plan:
+    schema = schema_of(rows)
+    features = document(schema, [is_value(schema, "tiny", "<", 0), is_value(schema, "text", "=", "a")])
+    names, some = schema.names, schema.names[:4]
+    groups = [some, tuple(name for name in names if name not in some)] if several else [names]
+    scheme = Scheme(tuple(Layout(group, (0, 1), group, ByVectors("ward")) for group in groups))
+    return plan_of(features, partition_by=partition_by, scheme=scheme, segment_rows=segment_rows)
+
+
+@dataclass
+class Loaded:
+    """A table that was loaded, and which reader each try took."""
+
+    table: Table
+    read_by: list[str]
+
+    def contents(self) -> list[tuple[object, ...]]:
+        """Every block in order: where it belongs, its union vector, and its rows as they lie in the file."""
+        found = []
+        for entry in self.table.catalog.partitions:
+            blocks = self.table.catalog.blocks(entry).block_index.to_pylist()
+            for block in sorted(blocks, key=lambda block: (block["segment"], block["layout"], block["block"])):
+                file = pq.ParquetFile(self.table.catalog.data.full_path(block["file"]))
+                rows = file.read_row_group(block["row_group"]).drop_columns(["_block"])
+                place = entry.key, block["segment"], block["layout"], block["words"]
+                found.append((*place, rows.schema, rows.cast(_comparable(rows.schema)).to_pylist()))
+        return found
+
+
+def _comparable(schema: pa.Schema) -> pa.Schema:
+    """Floats as text: NaN equals itself there, and zero differs from minus zero."""
+    return pa.schema([f.with_type(pa.string()) if pa.types.is_floating(f.type) else f for f in schema])
+
+
+def loaded(spark: SparkSession, source: object, path: Path, plan: Plan, least: int = 1, **more: Any) -> Loaded:
+    """Load by Arrow where the source has so many rows."""
+    events = StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading, "LEAST_ROWS", least)
+        loading.load(spark, source, path, plan, stages=Stages(log=EventLog(events)), **more)
+    stages = [json.loads(line) for line in events.getvalue().splitlines()]
+    return Loaded(open_table(str(path)), [stage["read_by"] for stage in stages if stage["stage"] == "write"])
+
+
+def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan) -> Loaded:
+    """Load by Spark and by Arrow, and see that nothing differs."""
+    by_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9)
+    by_arrow = loaded(spark, source, tmp_path / "by-arrow", plan)
+    assert (by_spark.read_by, by_arrow.read_by) == (["spark"], ["arrow"])
+    assert by_arrow.contents() == by_spark.contents()
+    assert verify(by_arrow.table).ok
+    return by_arrow
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one-layout", "two-layouts"])
+@pytest.mark.parametrize("partition_by", [None, "year", "day", "text"])
+def test_tables_are_the_same_as_by_spark(
+    spark: SparkSession, tmp_path: Path, partition_by: str | None, several: bool
+) -> None:
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source")
+    table = check_both(spark, source, tmp_path, a_plan(rows, partition_by, several=several)).table
+    segments = {len(set(table.catalog.blocks(entry).segment)) for entry in table.catalog.partitions}
+    assert max(segments) > 1 or partition_by in ("day", "text")
+
+
+@pytest.mark.parametrize("by", ["year", "text", "day"])
+def test_partitions_that_are_folders_are_read_too(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    rows = flat_rows(spark).where("text IS NULL OR text RLIKE '^[ax]*$'").where("text <> '' OR text IS NULL")
+    source = written(rows, tmp_path / "source", by)
+    opened = open_source(spark, source)
+    check_both(spark, source, tmp_path, a_plan(opened, by))
+
+
+def test_one_partition_of_folders_is_read_by_its_files_alone(spark: SparkSession, tmp_path: Path) -> None:
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source", "year")
+    plan = a_plan(open_source(spark, source), "year")
+    some = loaded(spark, source, tmp_path / "some", plan, partitions=["year=1995"])
+    assert some.read_by == ["arrow"]
+    assert some.contents() == [
+        block for block in loaded(spark, source, tmp_path / "all", plan).contents() if block[0] == "1995"
+    ]
+
+
+def renamed(rows: DataFrame) -> DataFrame:
+    return rows.withColumnRenamed("tiny", "TINY")
+
+
+@pytest.mark.parametrize(
+    ("why", "source_of", "more"),
+    [
+        ("rows of files are left out", written, {"partitions": ["year=1995"]}),
+        ("a plan spells a column otherwise", lambda rows, path: written(renamed(rows), path), {}),
+        ("an older Spark wrote the files", lambda rows, path: _of_an_old_spark(rows, path), {}),
+        ("rows are computed", lambda rows, path: rows, {}),
+        ("files have other columns", lambda rows, path: _files_of_two_schemas(rows, path), {}),
+        ("a file's name is no plain one", lambda rows, path: written(rows, path.with_name("a b")), {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_not_surely_read_alike_is_left_to_spark(
+    spark: SparkSession,
+    tmp_path: Path,
+    why: str,
+    source_of: Callable[[DataFrame, Path], object],
+    more: dict[str, Any],
+) -> None:
+    rows = flat_rows(spark)
+    source = source_of(rows, tmp_path / "source")
+    plan = a_plan(rows, "year")
+    table = loaded(spark, source, tmp_path / "table", plan, **more)
+    assert table.read_by[-1] == "spark"
+    expected = rows.where("year = 1995").count() if more else rows.count()
+    assert sum(entry.rows for entry in table.table.catalog.partitions) == expected
+
+
+def _of_an_old_spark(rows: DataFrame, path: Path) -> str:
+    """Files that say in their footers that an older Spark wrote them."""
+    written(rows, path)
+    for file in path.glob("*.parquet"):
+        content = pq.read_table(file)
+        said = {**(content.schema.metadata or {}), b"org.apache.spark.version": b"2.4.0"}
+        pq.write_table(content.replace_schema_metadata(said), file)
+    return str(path)
+
+
+def _files_of_two_schemas(rows: DataFrame, path: Path) -> str:
+    written(rows.where("n < 0"), path / "one")
+    rows.where("n >= 0 OR n IS NULL").drop("bin").write.parquet(str(path / "two"))
+    for file in (path / "two").glob("*.parquet"):
+        file.rename(path / file.name)
+    for file in (path / "one").glob("*.parquet"):
+        file.rename(path / file.name)
+    return str(path)
+
+
+def test_features_and_indexes_of_functions_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source")
+    plan = a_plan(rows, None)
+    like = replace(plan, features=document(plan.schema, [Like(Col("text", "string"), parse_like("%alue%"))]).features)
+    assert loaded(spark, source, tmp_path / "like", like).read_by == ["spark"]
+
+
+@pytest.mark.parametrize("change", ["fewer", "other"])
+def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The comparison with what Spark reads is what makes reading by Arrow safe; nothing of the first try is left."""
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source")
+    honest = loading.cut_job
+
+    def changed(*args: Any) -> CutJob:
+        job = honest(*args)
+        first, *others = (split for splits in job.tasks for split in splits)
+        splits = others if change == "fewer" else [replace(first, rows=first.rows - 1), *others]
+        return replace(job, tasks=(tuple(splits),))
+
+    monkeypatch.setattr(loading, "cut_job", changed)
+    table = loaded(spark, source, tmp_path / "table", a_plan(rows, "year"))
+    assert table.read_by == ["arrow", "spark"]
+    assert sum(entry.rows for entry in table.table.catalog.partitions) == rows.count()
+    named = {path for entry in table.table.catalog.partitions for path in table.table.catalog.blocks(entry).files}
+    assert len(list((tmp_path / "table" / "data").rglob("*.parquet"))) == len(named)
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source")
+    plan = a_plan(rows, None)
+    damaged = next((tmp_path / "source").glob("*.parquet"))
+    content = bytearray(damaged.read_bytes())
+    content[4:400] = bytes(396)
+    damaged.write_bytes(content)
+    with pytest.raises(SourceError, match=damaged.name):
+        loaded(spark, source, tmp_path / "table", plan)
+
+
+def test_rows_that_lie_scattered_are_left_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source")
+    monkeypatch.setattr(by_arrow, "MOST_SMALL_PARCELS", 3)
+    assert loaded(spark, source, tmp_path / "table", a_plan(rows, "day")).read_by == ["spark"]
