@@ -1,7 +1,8 @@
-"""The rows of a source's files cut by segment, for tasks of a load: read by Arrow, sent on as compressed batches.
+"""The rows of a source's files for the tasks of a load: read by Arrow, and cut by segment.
 
-Through Spark a row costs four times as much: it is decoded into Java objects, shuffled one by one, and made columns of
-again. Here the columns stay columns, and a shuffle sees some thousand rows as one value.
+Through Spark rows are made of columns, shuffled one by one, and made columns of again. Here columns stay columns. Where
+each file has rows of few segments, the task that writes a segment reads its files itself; else other tasks read each
+file once, and a shuffle sees thousands of rows of a segment as one value.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
 from layoutopt.writer.gather import POOL
-from layoutopt.writer.parcels import parcel_of
+from layoutopt.writer.parcels import parcel_of, placed
 
 _BATCH_BYTES: Final = 1 << 26  # of rows that are read at once, as the footer counts them
 _PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
-_LEAST_BATCH: Final = 1024
+_LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 17  # rows
+_END: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Places:
     values: tuple[PlainValue, ...]
     lows: tuple[int, ...]
 
+    def range_of(self, segment: int) -> tuple[int, int]:
+        """The positions of a segment, ``[low, high)``."""
+        is_last = segment + 1 not in range(*self.of_values[self.values[segment]])
+        return self.lows[segment], _END if is_last else self.lows[segment + 1]
+
     @cached_property
     def of_values(self) -> Mapping[PlainValue, tuple[int, int]]:
         """The segments of each value, ``[first, stop)``."""
@@ -83,12 +90,14 @@ class CutJob:
         partition_by: the partition column, None for none.
         places: of the segments.
         tasks: the splits that each task reads.
+        by_segment: whether the task of a number writes the segment of that number, of which its splits have all rows.
     """
 
     schema: Schema
     partition_by: str | None
     places: Places
     tasks: tuple[tuple[Split, ...], ...]
+    by_segment: bool = False
 
 
 def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -129,18 +138,61 @@ def _opened(job: CutJob, split: Split) -> Iterator[tuple[pq.ParquetFile, list[in
         yield file, groups
 
 
+def rows_of_segments(job: CutJob, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows of some segments, with these and their positions, from the segments' own splits.
+
+    Args:
+        job: by segment.
+        numbers: of segments.
+
+    Raises:
+        NeedsSparkError: a file is not surely read as Spark reads it.
+    """
+    for batch in numbers:
+        for segment in batch.column(0).to_pylist():
+            for split in job.tasks[segment]:
+                for rows, low in _read(job, split, *job.places.range_of(segment)):
+                    for start, stop in _runs_of(segment, _segments_of(job, rows, low)):
+                        for run in rows.slice(start, stop - start).to_batches():
+                            yield placed(run, segment, low + start)
+                            start += run.num_rows
+
+
+def _runs_of(segment: int, segments: Ints) -> Iterator[tuple[int, int]]:
+    """Where neighbouring rows of a segment stand, ``[start, stop)``."""
+    edges = np.flatnonzero(np.diff(segments == segment, prepend=False, append=False))
+    return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
 def _parcels(job: CutJob, split: Split) -> Iterator[pa.RecordBatch]:
-    columns, low = arrow_schema(job.schema), split.low
+    for rows, low in _read(job, split, 0, _END):
+        yield from _by_segment(job, rows, low)
+
+
+def _read(job: CutJob, split: Split, first: int, stop: int) -> Iterator[tuple[pa.Table, int]]:
+    """The rows of a split by so many as a task can afford, each with the position of its first one.
+
+    Row groups without a row at the positions ``[first, stop)`` are left out.
+    """
+    columns = arrow_schema(job.schema)
     with _opened(job, split) as (file, groups):
-        for batch in file.iter_batches(_rows_at_once(file.metadata), groups):
-            rows = pa.Table.from_batches([batch])
-            if split.folder is not None:
-                name = str(job.partition_by)
-                rows = rows.append_column(name, _repeated(split.folder[0], columns.field(name).type, len(rows)))
-            yield from _by_segment(job, typed(rows, columns), low)
+        ends = split.low + np.cumsum([0, *(file.metadata.row_group(group).num_rows for group in groups)])
+        wanted = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > first)).tolist()
+        low = int(ends[wanted[0]]) if wanted else 0
+        for batch in file.iter_batches(_rows_at_once(file.metadata), [groups[place] for place in wanted]):
+            rows = _with_folder(job, split, pa.Table.from_batches([batch]))
+            yield typed(rows, columns), low
             low += len(rows)
-    if low != split.low + split.rows:
-        raise NeedsSparkError(f"{split.path!r} has other rows than its footer says")
+        if wanted and low != ends[wanted[-1] + 1]:
+            raise NeedsSparkError(f"{split.path!r} has other rows than its footer says")
+
+
+def _with_folder(job: CutJob, split: Split, rows: pa.Table) -> pa.Table:
+    """The rows, with the column that the file's folder stands for."""
+    if split.folder is None:
+        return rows
+    type = _plain(arrow_schema(job.schema).field(job.partition_by).type)
+    return rows.append_column(job.partition_by, pa.repeat(pa.scalar(split.folder[0], type), len(rows)))
 
 
 def _row_groups(footer: pq.FileMetaData, split: Split) -> list[int]:
@@ -151,20 +203,17 @@ def _row_groups(footer: pq.FileMetaData, split: Split) -> list[int]:
 def _middle(footer: pq.FileMetaData, group: int) -> int:
     held = footer.row_group(group)
     chunks = [held.column(place) for place in range(held.num_columns)]
-    first = chunks[0]
-    starts = [first.data_page_offset, first.dictionary_page_offset or first.data_page_offset]
-    middle: int = min(starts) + sum(chunk.total_compressed_size for chunk in chunks) // 2
+    pages, dictionary = chunks[0].data_page_offset, chunks[0].dictionary_page_offset
+    start = pages if dictionary is None else min(pages, dictionary)
+    middle: int = start + sum(chunk.total_compressed_size for chunk in chunks) // 2
     return middle
 
 
 def _rows_at_once(footer: pq.FileMetaData) -> int:
-    """So many that a batch takes what a task can afford."""
+    """So many that a batch takes what a task can afford; a footer counts what a dictionary has once only once."""
     held = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
-    return max(_LEAST_BATCH, footer.num_rows * _BATCH_BYTES // max(1, held))
-
-
-def _repeated(value: PlainValue, type: pa.DataType, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, _plain(type)), rows).cast(type)
+    rows: int = footer.num_rows * _BATCH_BYTES // max(1, held)
+    return min(max(_LEAST_BATCH, rows), _MOST_BATCH)
 
 
 def _plain(type: pa.DataType) -> pa.DataType:

@@ -15,7 +15,6 @@ from layoutopt.model.columns import POSITION, SEGMENT, value_names
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
 from layoutopt.writer.features import segment_words, words_of
-from layoutopt.writer.parcels import ROWS, rows_of
 
 # Columns as large as a segment's come straight from the system: Arrow's own allocator spent a quarter of a task's CPU
 # time in page faults for them.
@@ -53,48 +52,18 @@ def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = 
     held, rows = [], 0
     for batch in batches:
         rows += batch.num_rows
-        _check_size(plan, rows)
+        if rows > plan.segment_rows:
+            raise BoundError(
+                f"a segment has more than the {plan.segment_rows} rows of segment_rows; "
+                "raise segment_rows, or load from files that nobody rewrites meanwhile"
+            )
         held.append(batch)
     if rows == 0:
         return None
     table = in_source_order(pa.Table.from_batches(held))
-    return _gathered(plan, _the_only(table[SEGMENT]), table, whole)
-
-
-def gather_parcels(plan: Plan, batches: Iterable[pa.RecordBatch]) -> GatheredSegment | None:
-    """The segment's rows from parcels of them (:mod:`layoutopt.writer.parcels`), as :func:`gather_segment` has them.
-
-    Raises:
-        BoundError: as there.
-    """
-    held = list(batches)
-    if not any(batch.num_rows for batch in held):
-        return None
-    parcels = pa.Table.from_batches(held)
-    tables, rows = [], 0
-    for place in np.argsort(np.asarray(parcels[POSITION])).tolist():
-        tables.append(rows_of(parcels[ROWS][place]))
-        rows += tables[-1].num_rows
-        _check_size(plan, rows)
-    return _gathered(plan, _the_only(parcels[SEGMENT]), pa.concat_tables(tables))
-
-
-def _check_size(plan: Plan, rows: int) -> None:
-    if rows > plan.segment_rows:
-        raise BoundError(
-            f"a segment has more than the {plan.segment_rows} rows of segment_rows; "
-            "raise segment_rows, or load from files that nobody rewrites meanwhile"
-        )
-
-
-def _the_only(segments: pa.ChunkedArray) -> int:
-    ids = pa.compute.unique(segments).to_pylist()
+    ids = pa.compute.unique(table[SEGMENT]).to_pylist()
     if len(ids) != 1:
         raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
-    return int(ids[0])
-
-
-def _gathered(plan: Plan, segment: int, table: pa.Table, whole: bool = True) -> GatheredSegment:
     names = [name for name in plan.schema.names if whole or name in table.column_names]
     columns = _roomy(_nullable_within(table.select(names)))
     computed = left_to_spark(spec.subject for spec in plan.indexes)
@@ -105,7 +74,7 @@ def _gathered(plan: Plan, segment: int, table: pa.Table, whole: bool = True) -> 
     }
     columns = columns.combine_chunks(POOL)
     words = segment_words(plan.features.features, columns, lambda left: words_of(table, len(left)))
-    return GatheredSegment(segment, columns, words, values)
+    return GatheredSegment(ids[0], columns, words, values)
 
 
 def in_source_order(table: pa.Table) -> pa.Table:

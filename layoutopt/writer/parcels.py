@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from layoutopt.model.columns import POSITION, SEGMENT
@@ -23,7 +25,7 @@ def parcel_of(segment: int, position: int, rows: pa.Table) -> pa.RecordBatch:
 
     Args:
         segment: the segment's number.
-        position: of the first row; the rows of a segment follow each other as their parcels do by this.
+        position: of the first row; the others follow it before the first row of any other parcel of the segment.
         rows: under the plan's columns.
     """
     sink = pa.BufferOutputStream()
@@ -33,6 +35,22 @@ def parcel_of(segment: int, position: int, rows: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(values, schema=PARCEL_SCHEMA)
 
 
-def rows_of(parcel: pa.Scalar) -> pa.Table:
-    """The rows of one parcel."""
-    return pa.ipc.open_stream(parcel.as_buffer()).read_all()
+def unpacked(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of parcels as a task takes them: with their segment and a position that rises as theirs in the source.
+
+    Args:
+        parcels: batches of ``PARCEL_SCHEMA``.
+    """
+    for batch in parcels:
+        for segment, position, content in zip(*(batch.column(name) for name in PARCEL_SCHEMA.names), strict=True):
+            low = position.as_py()
+            for rows in pa.ipc.open_stream(content.as_buffer()):
+                yield placed(rows, segment.as_py(), low)
+                low += rows.num_rows
+
+
+def placed(rows: pa.RecordBatch, segment: int, low: int) -> pa.RecordBatch:
+    """Neighbouring rows with their segment and their positions, the first of which is ``low``."""
+    positions = pa.array(np.arange(low, low + rows.num_rows))
+    segments = pa.array(np.full(rows.num_rows, segment, dtype=np.int32))
+    return rows.append_column(SEGMENT, segments).append_column(POSITION, positions)

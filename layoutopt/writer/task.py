@@ -12,7 +12,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
@@ -42,7 +41,7 @@ from layoutopt.writer.encodings import (
     estimate_sizes,
     row_group_starts,
 )
-from layoutopt.writer.gather import POOL, GatheredSegment, gather_parcels, gather_segment
+from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
 from layoutopt.writer.parquet_indexes import parquet_index_options
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
@@ -84,7 +83,6 @@ class WriteJob:
         only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
             these alone, and what guides them.
         also: what else is measured of a segment's rows; its answer is given back as it is.
-        in_parcels: the rows come in parcels (:mod:`layoutopt.writer.parcels`), with all columns.
     """
 
     plan: Plan
@@ -101,7 +99,6 @@ class WriteJob:
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
     also: Callable[[GatheredSegment], bytes] | None = None
-    in_parcels: bool = False
 
     @property
     def blocks_a_segment(self) -> int:
@@ -116,8 +113,7 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
     """
     try:
-        gather = gather_parcels if job.in_parcels else partial(gather_segment, whole=job.only is None)
-        segment = gather(job.plan, batches)
+        segment = gather_segment(job.plan, batches, whole=job.only is None)
         if segment is not None:
             yield answer_of(job, segment).encoded()
     except OSError as error:

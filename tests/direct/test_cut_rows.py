@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.direct import cut_rows as cutting
-from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows
+from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, rows_of_segments
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.schema import Column, Schema
-from layoutopt.writer.parcels import ROWS, rows_of
+from layoutopt.writer.parcels import unpacked
 
 SCHEMA = Schema((Column("id", "bigint"), Column("kind", "string")))
 FAR = 1 << 33
@@ -41,13 +41,12 @@ def source(folder: Path, *files: list[str | None]) -> list[Split]:
 
 
 def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
-    """Each segment's rows, as a task puts its parcels together."""
-    numbers = pa.record_batch([pa.array(range(len(job.tasks)))], ["id"])
-    parcels = [parcel.to_pylist()[0] for parcel in cut_rows(job, [numbers])]
+    """Each segment's rows, as its task puts them together."""
+    numbers = pa.record_batch([pa.array(range(len(job.tasks)), pa.int64())], ["id"])
+    batches = rows_of_segments(job, [numbers]) if job.by_segment else unpacked(cut_rows(job, [numbers]))
     found: dict[int, list[tuple[int, str | None]]] = {}
-    for parcel in sorted(parcels, key=lambda parcel: parcel[POSITION]):
-        rows = rows_of(pa.scalar(parcel[ROWS])).to_pylist()
-        found.setdefault(parcel[SEGMENT], []).extend((row["id"], row["kind"]) for row in rows)
+    for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row[POSITION]):
+        found.setdefault(row[SEGMENT], []).append((row["id"], row["kind"]))
     return found
 
 
@@ -55,10 +54,11 @@ def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
     files=st.lists(st.lists(kinds, max_size=12), min_size=1, max_size=4),
     ranges=st.dictionaries(kinds, st.lists(st.integers(1, 3 * FAR), max_size=2, unique=True), max_size=4),
     by_kind=st.booleans(),
+    by_segment=st.booleans(),
     batch=st.sampled_from([1, 1 << 26]),
 )
 def test_each_row_goes_to_the_segment_of_its_value_and_place(
-    files: list[list[str | None]], ranges: dict[str | None, list[int]], by_kind: bool, batch: int
+    files: list[list[str | None]], ranges: dict[str | None, list[int]], by_kind: bool, by_segment: bool, batch: int
 ) -> None:
     known = [
         (kind, low) for kind, lows in (ranges if by_kind else {None: [9, FAR]}).items() for low in [0, *sorted(lows)]
@@ -70,7 +70,8 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
         patch.setattr(cutting, "_PARCEL_BYTES", 40)
         splits = source(Path(folder), *files)
         places = Places(tuple(kind for kind, _ in known), tuple(low for _, low in known))
-        found = cut(CutJob(SCHEMA, "kind" if by_kind else None, places, (tuple(splits[::-1]),)))
+        tasks = (tuple(splits[::-1]),) * (len(known) if by_segment else 1)
+        found = cut(CutJob(SCHEMA, "kind" if by_kind else None, places, tasks, by_segment))
     first = 0
     for number, held in enumerate(files):
         for place, kind in enumerate(held):
@@ -85,13 +86,11 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
 def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["x", "x"])
     schema = Schema((Column("day", "date"), *SCHEMA.columns))
-    job = CutJob(schema, "day", Places((9,), (0,)), ((replace(split, folder=(9,)),),))
-    numbers = pa.record_batch([pa.array([0])], ["id"])
-    (parcel,) = cut_rows(job, [numbers])
-    rows = rows_of(parcel.column(ROWS)[0])
+    job = CutJob(schema, "day", Places((9,), (0,)), ((replace(split, folder=(9,)),),), True)
+    (rows,) = rows_of_segments(job, [pa.record_batch([pa.array([0])], ["id"])])
     assert rows["day"].type == pa.date32()
     assert rows["day"].cast(pa.int32()).to_pylist() == [9, 9]
-    assert rows.column_names == ["day", "id", "kind"]
+    assert rows["kind"].to_pylist() == ["x", "x"]
 
 
 def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.publish.publishing import published_after
 from layoutopt.sources.opening import pinned
 from layoutopt.sources.partitions import batch_of
+from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.changing.joining import join_small
 from layoutopt.spark.changing.opened import open_to_change
 from layoutopt.spark.core.source import conformed, open_source
@@ -71,6 +72,7 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
             rows={names.key(partition.value): partition.rows for partition in partitions},
             operation=APPEND,
             batch=batch,
+            plain=source_name(settings.source) is None,
         )
     if batch in snapshot.batches:
         return AppendReport(settings.table_path, batch, None)

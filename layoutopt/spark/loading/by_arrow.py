@@ -6,15 +6,15 @@ Two readers that know nothing of each other then agree about every column, or th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows
+from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, rows_of_segments
 from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.errors import NeedsSparkError
 from layoutopt.indexes.expressions import left_to_spark
@@ -23,10 +23,10 @@ from layoutopt.model.layout import Plan
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.segments import Segment, with_positions
 from layoutopt.spark.core.tasks import map_segments
-from layoutopt.spark.core.workers import map_in_workers
+from layoutopt.spark.core.workers import Batches, map_in_workers
 from layoutopt.writer.answers import RESULT_SCHEMA
 from layoutopt.writer.features import features_left_to_spark
-from layoutopt.writer.parcels import PARCEL_TYPES
+from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
 from layoutopt.writer.task import WriteJob, write_segment
 
 LEAST_ROWS: Final = 200_000
@@ -37,10 +37,14 @@ MOST_SMALL_PARCELS: Final = 2_000
 
 LEAST_IN_PARCEL: Final = 500
 _TASK_BYTES: Final = 1 << 25
+_MOST_READ: Final = 1.25  # times the rows that there are
 _LOOKED_AT: Final = 16  # files whose footers the driver reads, so that tasks seldom meet one that they can't read
 # A path of other characters is spelled in more than one way as a URI.
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
 _FOLDER: Final = re.compile(r"/([^/=]+)=[^/]*(?=/)")
+
+Held = Mapping[tuple[str, int], Sequence[Row]]
+"""By file and first byte of what one task of Spark's reads: value, rows, lowest and highest position of each group."""
 
 
 def _check_plan(plan: Plan) -> None:
@@ -70,29 +74,56 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
             partitions lie scattered in too many files.
     """
     _check_plan(plan)
-    splits = _splits(rows, plan)
+    held = _held(rows, plan)
+    splits = {group: _split(groups, plan) for group, groups in held.items()}
     places = Places(tuple(segment.value for segment in segments), tuple(segment.low for segment in segments))
-    job = CutJob(plan.schema, plan.partition_by, places, _in_tasks(splits))
-    for split in splits[:: -(-len(splits) // _LOOKED_AT)]:
+    by_segment = _by_segment(held, places)
+    tasks = _in_tasks(list(splits.values()))
+    if by_segment is not None:
+        tasks = tuple(tuple(splits[group] for group in groups) for groups in by_segment)
+    elif sum(map(len, held.values())) > max(MOST_SMALL_PARCELS, _rows_of(held) // LEAST_IN_PARCEL):
+        raise NeedsSparkError("the rows of partitions lie scattered in many files")
+    job = CutJob(plan.schema, plan.partition_by, places, tasks, by_segment is not None)
+    for split in list(splits.values())[:: -(-len(splits) // _LOOKED_AT)]:
         check_split(job, split)
     return job
 
 
-def _splits(rows: DataFrame, plan: Plan) -> tuple[Split, ...]:
-    """What Spark's tasks read of the files, in their order."""
+def _held(rows: DataFrame, plan: Plan) -> Held:
+    """Of what Spark's tasks read of each file the rows of each value of the partition column, in the source's order."""
     file = rows.metadataColumn("_metadata")
-    held = [file[name].alias(name) for name in ("file_path", "file_block_start", "file_block_length")]
-    named = rows.select(partition_column(rows, plan.partition_by).alias("value"), *held)
-    counted = with_positions(named).groupBy(*named.columns)
+    named = [file[name].alias(name) for name in ("file_path", "file_block_start", "file_block_length")]
+    keys = rows.select(partition_column(rows, plan.partition_by).alias("value"), *named)
     position = F.col(POSITION)
-    found = counted.agg(F.count("*").alias("rows"), F.min(position).alias("low"), F.max(position).alias("high"))
-    groups = sorted(found.collect(), key=lambda group: int(group["low"]))
-    if len(groups) > max(MOST_SMALL_PARCELS, sum(group["rows"] for group in groups) // LEAST_IN_PARCEL):
-        raise NeedsSparkError("the rows of partitions lie scattered in many files")
-    by_range: dict[tuple[str, int], list[Row]] = {}
-    for group in groups:
-        by_range.setdefault((group["file_path"], group["file_block_start"]), []).append(group)
-    return tuple(_split(held, plan) for held in by_range.values())
+    counted = [F.count("*").alias("rows"), F.min(position).alias("low"), F.max(position).alias("high")]
+    found = with_positions(keys).groupBy(*keys.columns).agg(*counted).collect()
+    held: dict[tuple[str, int], list[Row]] = {}
+    for group in sorted(found, key=lambda group: int(group["low"])):
+        held.setdefault((group["file_path"], group["file_block_start"]), []).append(group)
+    return held
+
+
+def _rows_of(held: Held) -> int:
+    return sum(group["rows"] for groups in held.values() for group in groups)
+
+
+def _by_segment(held: Held, places: Places) -> list[list[tuple[str, int]]] | None:
+    """Where each segment's rows are; None where tasks of segments would read many rows that are of others."""
+    found: list[list[tuple[str, int]]] = [[] for _ in places.values]
+    read = 0
+    for where, groups in held.items():
+        first, last = min(group["low"] for group in groups), max(group["high"] for group in groups)
+        having: set[int] = set()
+        for group in groups:
+            for segment in range(*places.of_values.get(group["value"], (0, 0))):
+                low, high = places.range_of(segment)
+                if low <= group["high"] and group["low"] < high:
+                    having.add(segment)
+        for segment in having:
+            low, high = places.range_of(segment)
+            read += min(last + 1, high) - max(first, low)
+            found[segment].append(where)
+    return found if read <= _MOST_READ * _rows_of(held) else None
 
 
 def _split(groups: Sequence[Row], plan: Plan) -> Split:
@@ -114,7 +145,7 @@ def _split(groups: Sequence[Row], plan: Plan) -> Split:
 
 
 def written_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFrame:
-    """The answers of the tasks that write a load's segments, of rows that other tasks read by Arrow and cut.
+    """The answers of the tasks that write a load's segments, of rows that they, or others for them, read by Arrow.
 
     Args:
         spark: the session.
@@ -122,8 +153,18 @@ def written_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFra
         job: what the tasks that write go by.
     """
     numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
+    if cut.by_segment:
+        return map_in_workers(numbers, partial(_write_own, cut, job), RESULT_SCHEMA)
     parcels = map_in_workers(numbers, partial(cut_rows, cut), PARCEL_TYPES)
-    return map_segments(parcels, len(job.keys), partial(write_segment, replace(job, in_parcels=True)), RESULT_SCHEMA)
+    return map_segments(parcels, len(job.keys), partial(_write_parcels, job), RESULT_SCHEMA)
+
+
+def _write_own(cut: CutJob, job: WriteJob, numbers: Batches) -> Iterator[pa.RecordBatch]:
+    return write_segment(job, rows_of_segments(cut, numbers))
+
+
+def _write_parcels(job: WriteJob, parcels: Batches) -> Iterator[pa.RecordBatch]:
+    return write_segment(job, unpacked(parcels))
 
 
 def _in_tasks(splits: Sequence[Split]) -> tuple[tuple[Split, ...], ...]:

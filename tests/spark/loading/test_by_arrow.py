@@ -21,7 +21,8 @@ from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Col, Like
 from layoutopt.model.predicates.patterns import parse_like
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
+from layoutopt.spark.core.source import conformed, open_source, schema_of
 from layoutopt.spark.loading import by_arrow
 from layoutopt.spark.loading import load as loading
 from tests.spark.tables import document, every_type, is_value, plan_of
@@ -64,7 +65,7 @@ class Loaded:
 
     def contents(self) -> list[tuple[object, ...]]:
         """Every block in order: where it belongs, its union vector, and its rows as they lie in the file."""
-        found = []
+        found: list[tuple[object, ...]] = []
         for entry in self.table.catalog.partitions:
             blocks = self.table.catalog.blocks(entry).block_index.to_pylist()
             for block in sorted(blocks, key=lambda block: (block["segment"], block["layout"], block["block"])):
@@ -80,7 +81,7 @@ def _comparable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(pa.string()) if pa.types.is_floating(f.type) else f for f in schema])
 
 
-def loaded(spark: SparkSession, source: object, path: Path, plan: Plan, least: int = 1, **more: Any) -> Loaded:
+def loaded(spark: SparkSession, source: DataFrame | str, path: Path, plan: Plan, least: int = 1, **more: Any) -> Loaded:
     """Load by Arrow where the source has so many rows."""
     events = StringIO()
     with pytest.MonkeyPatch.context() as patch:
@@ -90,22 +91,22 @@ def loaded(spark: SparkSession, source: object, path: Path, plan: Plan, least: i
     return Loaded(open_table(str(path)), [stage["read_by"] for stage in stages if stage["stage"] == "write"])
 
 
-def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan) -> Loaded:
+def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **more: Any) -> Loaded:
     """Load by Spark and by Arrow, and see that nothing differs."""
-    by_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9)
-    by_arrow = loaded(spark, source, tmp_path / "by-arrow", plan)
-    assert (by_spark.read_by, by_arrow.read_by) == (["spark"], ["arrow"])
-    assert by_arrow.contents() == by_spark.contents()
-    assert verify(by_arrow.table).ok
-    return by_arrow
+    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9, **more)
+    of_arrow = loaded(spark, source, tmp_path / "by-arrow", plan, **more)
+    assert (of_spark.read_by, of_arrow.read_by) == (["spark"], ["arrow"])
+    assert of_arrow.contents() == of_spark.contents()
+    assert verify(of_arrow.table).ok
+    return of_arrow
 
 
-@pytest.mark.parametrize("several", [False, True], ids=["one-layout", "two-layouts"])
 @pytest.mark.parametrize("partition_by", [None, "year", "day", "text"])
+@pytest.mark.parametrize("several", [False, True], ids=["one-layout", "two-layouts"])
 def test_tables_are_the_same_as_by_spark(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, several: bool
 ) -> None:
-    rows = flat_rows(spark)
+    rows = flat_rows(spark).where("text IS NULL OR length(text) < 8") if partition_by == "text" else flat_rows(spark)
     source = written(rows, tmp_path / "source")
     table = check_both(spark, source, tmp_path, a_plan(rows, partition_by, several=several)).table
     segments = {len(set(table.catalog.blocks(entry).segment)) for entry in table.catalog.partitions}
@@ -120,15 +121,26 @@ def test_partitions_that_are_folders_are_read_too(spark: SparkSession, tmp_path:
     check_both(spark, source, tmp_path, a_plan(opened, by))
 
 
+@pytest.mark.parametrize(
+    ("by", "partition_by", "by_segment"), [([], None, True), (["year"], "year", True), ([], "year", False)]
+)
+def test_tasks_read_what_they_write_where_files_are_of_few_segments(
+    spark: SparkSession, tmp_path: Path, by: list[str], partition_by: str | None, by_segment: bool
+) -> None:
+    source = open_source(spark, written(flat_rows(spark), tmp_path / "source", *by))
+    plan = a_plan(source, partition_by)
+    chunks = count_chunks(with_positions(source), partition_by, plan.segment_rows)
+    segments = cut_segments(chunks, plan.segment_rows)
+    job = by_arrow.cut_job(conformed(source, plan.schema), plan, segments)
+    assert job.by_segment == by_segment
+    assert len(job.tasks) == (len(segments) if by_segment else 1)
+
+
 def test_one_partition_of_folders_is_read_by_its_files_alone(spark: SparkSession, tmp_path: Path) -> None:
     rows = flat_rows(spark)
     source = written(rows, tmp_path / "source", "year")
     plan = a_plan(open_source(spark, source), "year")
-    some = loaded(spark, source, tmp_path / "some", plan, partitions=["year=1995"])
-    assert some.read_by == ["arrow"]
-    assert some.contents() == [
-        block for block in loaded(spark, source, tmp_path / "all", plan).contents() if block[0] == "1995"
-    ]
+    check_both(spark, source, tmp_path, plan, partitions=["year=1995"])
 
 
 def renamed(rows: DataFrame) -> DataFrame:
@@ -140,7 +152,6 @@ def renamed(rows: DataFrame) -> DataFrame:
     [
         ("rows of files are left out", written, {"partitions": ["year=1995"]}),
         ("a plan spells a column otherwise", lambda rows, path: written(renamed(rows), path), {}),
-        ("an older Spark wrote the files", lambda rows, path: _of_an_old_spark(rows, path), {}),
         ("rows are computed", lambda rows, path: rows, {}),
         ("files have other columns", lambda rows, path: _files_of_two_schemas(rows, path), {}),
         ("a file's name is no plain one", lambda rows, path: written(rows, path.with_name("a b")), {}),
@@ -151,7 +162,7 @@ def test_what_is_not_surely_read_alike_is_left_to_spark(
     spark: SparkSession,
     tmp_path: Path,
     why: str,
-    source_of: Callable[[DataFrame, Path], object],
+    source_of: Callable[[DataFrame, Path], DataFrame | str],
     more: dict[str, Any],
 ) -> None:
     rows = flat_rows(spark)
@@ -161,16 +172,6 @@ def test_what_is_not_surely_read_alike_is_left_to_spark(
     assert table.read_by[-1] == "spark"
     expected = rows.where("year = 1995").count() if more else rows.count()
     assert sum(entry.rows for entry in table.table.catalog.partitions) == expected
-
-
-def _of_an_old_spark(rows: DataFrame, path: Path) -> str:
-    """Files that say in their footers that an older Spark wrote them."""
-    written(rows, path)
-    for file in path.glob("*.parquet"):
-        content = pq.read_table(file)
-        said = {**(content.schema.metadata or {}), b"org.apache.spark.version": b"2.4.0"}
-        pq.write_table(content.replace_schema_metadata(said), file)
-    return str(path)
 
 
 def _files_of_two_schemas(rows: DataFrame, path: Path) -> str:
@@ -183,11 +184,13 @@ def _files_of_two_schemas(rows: DataFrame, path: Path) -> str:
     return str(path)
 
 
-def test_features_and_indexes_of_functions_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_features_of_functions_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     rows = flat_rows(spark)
     source = written(rows, tmp_path / "source")
     plan = a_plan(rows, None)
-    like = replace(plan, features=document(plan.schema, [Like(Col("text", "string"), parse_like("%alue%"))]).features)
+    text = Col("text", "string")
+    texts = document(plan.schema, [Like(text, parse_like(f"%{part}%")) for part in ("alue", "x")])
+    like = replace(plan, features=texts.features)
     assert loaded(spark, source, tmp_path / "like", like).read_by == ["spark"]
 
 
@@ -198,7 +201,7 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
     """The comparison with what Spark reads is what makes reading by Arrow safe; nothing of the first try is left."""
     rows = flat_rows(spark)
     source = written(rows, tmp_path / "source")
-    honest = loading.cut_job
+    honest = by_arrow.cut_job
 
     def changed(*args: Any) -> CutJob:
         job = honest(*args)
