@@ -12,18 +12,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.errors import NeedsSparkError
-from layoutopt.model.arrays import Bits, Ints, Words
+from layoutopt.model.arrays import Bits, Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import InSet, Literal, Node, describe
 from layoutopt.model.schema import Schema
+from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import pack
-from layoutopt.skipping.block_statistics import BlockStatistics
+from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived.bounds import bounds_of
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 from layoutopt.writer.features import segment_words
 from layoutopt.writer.matching import KeyedRows, matching_rows
-from layoutopt.writer.slices import statistics_of_ranges
 
 
 def vectors_of(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
@@ -88,7 +89,20 @@ class _Known:
     def _points_of(self, columns: frozenset[str]) -> BlockStatistics:
         """The rows as blocks of one row each, with the bounds of some columns."""
         if columns not in self._points:
-            names = [name for name in self._schema.names if name in columns]
-            ends: Ints = np.arange(self._rows.num_rows + 1)
-            self._points[columns] = statistics_of_ranges(self._schema.select(names), self._rows.select(names), ends)
+            bounds = {
+                column.name: _bounds_of_points(self._rows[column.name], column.type)
+                for column in self._schema.columns
+                if column.name in columns
+            }
+            self._points[columns] = BlockStatistics(np.ones(self._rows.num_rows, dtype=np.int64), bounds=bounds)
         return self._points[columns]
+
+
+def _bounds_of_points(values: pa.ChunkedArray, type: str) -> ColumnBounds:
+    """Each value as the bounds of a block that has no other."""
+    nulls = np.asarray(values.is_null(), dtype=np.int64)
+    if key_kind(type) is None:
+        none = np.zeros(len(values), dtype=np.int64)
+        return ColumnBounds(none, none, none.astype(np.bool_), nulls, type)
+    keys = key_array(values, type)
+    return ColumnBounds(keys, keys, has_key(values, type), nulls, type)
