@@ -31,6 +31,7 @@ from layoutopt.writer.parcels import parcel_of, placed
 _BATCH_BYTES: Final = 1 << 26  # of rows that are read at once, as the footer counts them
 _PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
 _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 17  # rows
+_SOME: Final = 1000
 _END: Final = 2**63 - 1
 
 
@@ -123,6 +124,17 @@ def check_split(job: CutJob, split: Split) -> None:
     """
     with _opened(job, split):
         pass
+
+
+def first_rows(job: CutJob, split: Split) -> pa.Table:
+    """Some rows of a split.
+
+    Raises:
+        NeedsSparkError: the file is not surely read as Spark reads it.
+    """
+    for rows, _ in _read(job, split, split.low, split.low + 1):
+        return rows.slice(0, _SOME)
+    return arrow_schema(job.schema).empty_table()
 
 
 @contextmanager

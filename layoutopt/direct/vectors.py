@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.keys import has_key, key_array
+from layoutopt.catalog.keys import has_key, key_array, one_chunk
 from layoutopt.errors import NeedsSparkError
-from layoutopt.model.arrays import Bits, Words
+from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import InSet, Literal, Node, describe
 from layoutopt.model.schema import Schema
@@ -49,10 +49,54 @@ def vectors_of(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> W
     return segment_words(features, rows, of_left)
 
 
-class _Known:
-    """What is known of rows, each predicate and literal once."""
+def words_left(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
+    """The rows' vectors over features of functions and LIKE, ``uint64[n, w]``; a bit that is not known is set.
 
-    def __init__(self, rows: pa.Table, schema: Schema) -> None:
+    A set bit never lets a query skip, so what only Spark could tell (texts that are no UTF-8, too) costs skipping, not
+    rows. Features of one column are found once for each distinct value.
+
+    Args:
+        features: bit ``i`` is feature ``i``.
+        rows: in the Arrow forms of their types.
+        schema: theirs.
+    """
+    bits = np.ones((rows.num_rows, len(features)), dtype=np.bool_)
+    of_columns: dict[frozenset[str], list[int]] = {}
+    for place, feature in enumerate(features):
+        of_columns.setdefault(feature.columns, []).append(place)
+    for columns, places in of_columns.items():
+        held, code_of = _distinct(rows.select([name for name in rows.column_names if name in columns]))
+        told = _are_told(held, schema)
+        known = _Known(held.filter(pa.array(told)), schema, strict=False)
+        found = np.ones((held.num_rows, len(places)), dtype=np.bool_)
+        for k, place in enumerate(places):
+            found[told, k] = known.of_feature(features[place])
+        bits[:, places] = found if code_of is None else found[code_of]
+    return pack(bits)
+
+
+def _distinct(rows: pa.Table) -> tuple[pa.Table, Ints | None]:
+    """The distinct rows of a table of one column with each row's place among them; of several all rows."""
+    if rows.num_columns != 1 or pa.types.is_nested(rows.schema.field(0).type):
+        return rows, None
+    coded = one_chunk(rows.column(0)).dictionary_encode("encode")
+    return pa.table({rows.column_names[0]: coded.dictionary}), np.asarray(coded.indices)
+
+
+def _are_told(rows: pa.Table, schema: Schema) -> Bits:
+    """The rows whose texts are all UTF-8, or NULL."""
+    told = np.ones(rows.num_rows, dtype=np.bool_)
+    for name in rows.column_names:
+        if key_kind(type := schema.find(name).type) == "str":
+            told &= has_key(rows[name], type) | np.asarray(rows[name].is_null())
+    return told
+
+
+class _Known:
+    """What is known of rows, each predicate and literal once; if not ``strict``, what is not known counts as TRUE."""
+
+    def __init__(self, rows: pa.Table, schema: Schema, strict: bool = True) -> None:
+        self._strict = strict
         self._keyed = KeyedRows(rows)
         self._rows, self._schema = rows, schema
         self._of_nodes: dict[Node, Bits] = {}
@@ -79,12 +123,13 @@ class _Known:
     def _by_bounds(self, literal: Literal) -> Bits:
         points = self._points_of(literal.columns)
         bounds = bounds_of(literal.subject, points) if isinstance(literal, InSet) else None
-        if bounds is None or not (bounds.nulls >= 0).all():
+        told: Bits = np.zeros(self._keyed.num_rows, dtype=np.bool_)
+        if bounds is not None:
+            told = (bounds.nulls == 1) | (bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
+            told &= bounds.nulls >= 0
+        if self._strict and not told.all():
             raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
-        null, known = bounds.nulls == 1, bounds.known
-        if not (null | (known & np.equal(bounds.low, bounds.high).astype(np.bool_))).all():
-            raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
-        return ~ZoneMapEvaluator(points).cannot(literal)
+        return ~(told & ZoneMapEvaluator(points).cannot(literal))
 
     def _points_of(self, columns: frozenset[str]) -> BlockStatistics:
         """The rows as blocks of one row each, with the bounds of some columns."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,10 @@ from layoutopt.errors import BoundError
 from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.arrays import Words
 from layoutopt.model.columns import POSITION, SEGMENT, value_names
+from layoutopt.model.feature import Feature
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
+from layoutopt.model.schema import Schema
 from layoutopt.writer.features import segment_words, words_of
 
 # Columns as large as a segment's come straight from the system: Arrow's own allocator spent a quarter of a task's CPU
@@ -38,13 +41,20 @@ class GatheredSegment:
     computed: Mapping[Expr, pa.ChunkedArray] = field(default_factory=dict)
 
 
-def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True) -> GatheredSegment | None:
+OfLeft: TypeAlias = Callable[[Sequence[Feature], pa.Table, Schema], Words]
+"""Finds the vectors of rows over features that keys don't decide, from the features, the rows and their schema."""
+
+
+def gather_segment(
+    plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True, of_left: OfLeft | None = None
+) -> GatheredSegment | None:
     """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
 
     Args:
         plan: the plan.
         batches: of the rows.
         whole: whether they have all columns of the plan's schema; else those that they have are taken.
+        of_left: finds what keys don't decide; left out, the rows carry Spark's words for it.
 
     Raises:
         BoundError: more rows came than a segment may have, or rows of several segments.
@@ -73,7 +83,13 @@ def gather_segment(plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = 
         if name in table.column_names  # rehearsals do without
     }
     columns = columns.combine_chunks(POOL)
-    words = segment_words(plan.features.features, columns, lambda left: words_of(table, len(left)))
+
+    def words_left(left: Sequence[int]) -> Words:
+        if of_left is None:
+            return words_of(table, len(left))
+        return of_left([plan.features.features[place] for place in left], columns, plan.schema)
+
+    words = segment_words(plan.features.features, columns, words_left)
     return GatheredSegment(ids[0], columns, words, values)
 
 

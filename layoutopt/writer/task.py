@@ -41,7 +41,7 @@ from layoutopt.writer.encodings import (
     estimate_sizes,
     row_group_starts,
 )
-from layoutopt.writer.gather import POOL, GatheredSegment, gather_segment
+from layoutopt.writer.gather import POOL, GatheredSegment, OfLeft, gather_segment
 from layoutopt.writer.parquet_indexes import parquet_index_options
 from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
@@ -83,6 +83,7 @@ class WriteJob:
         only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
             these alone, and what guides them.
         also: what else is measured of a segment's rows; its answer is given back as it is.
+        of_left: finds the features that keys don't decide, where the rows don't carry Spark's words for them.
     """
 
     plan: Plan
@@ -99,6 +100,7 @@ class WriteJob:
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
     also: Callable[[GatheredSegment], bytes] | None = None
+    of_left: OfLeft | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -113,7 +115,7 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
     """
     try:
-        segment = gather_segment(job.plan, batches, whole=job.only is None)
+        segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
         if segment is not None:
             yield answer_of(job, segment).encoded()
     except OSError as error:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.direct.vectors import vectors_of
+from layoutopt.direct.vectors import vectors_of, words_left
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.vectors import unpack
 from tests.effort import examples
@@ -33,6 +33,23 @@ def test_they_are_what_duckdb_says(seed: int, count: int, conditions: list[str])
     features = [feature_of(condition, SCHEMA) for condition in conditions]
     found = vectors_of(features, rows, SCHEMA)
     assert (unpack(found, len(features)) == holds(rows, conditions)).all()
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 80), st.lists(st.sampled_from((*CONDITIONS, *OF_FUNCTIONS)), max_size=6))
+def test_a_task_finds_the_same(seed: int, count: int, conditions: list[str]) -> None:
+    rows = some_rows(max(1, count), seed).slice(0, count)
+    features = [feature_of(condition, SCHEMA) for condition in conditions]
+    assert (words_left(features, rows, SCHEMA) == vectors_of(features, rows, SCHEMA)).all()
+
+
+def test_bits_that_only_spark_could_tell_are_set() -> None:
+    kinds = pa.array([b"fair", b"\xff", b"bad", None]).cast(pa.string(), safe=False)
+    rows = some_rows(4).set_column(2, "kind", kinds)
+    conditions = ["kind LIKE '%ai%'", "kind NOT LIKE '%ai%'", "substring(kind, 1, 1) = 'b'", "reverse(kind) = 'ria'"]
+    features = [feature_of(condition, SCHEMA) for condition in conditions]
+    found = unpack(words_left(features, rows, SCHEMA), len(features))
+    assert found.astype(int).tolist() == [[1, 0, 0, 1], [1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("condition", ["kind || 'x' LIKE '%ix'", "reverse(kind) = 'ria'", "id + 1 < 30"])

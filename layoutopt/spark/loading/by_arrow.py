@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -14,8 +15,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, rows_of_segments
+from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, first_rows, rows_of_segments
 from layoutopt.direct.plain_parquet import check_columns
+from layoutopt.direct.vectors import vectors_of, words_left
 from layoutopt.errors import NeedsSparkError
 from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.columns import POSITION
@@ -51,11 +53,9 @@ def _check_plan(plan: Plan) -> None:
     """Refuse a plan by which a load needs values that only Spark computes.
 
     Raises:
-        NeedsSparkError: a feature, or an index, is of a function that is left to Spark, or a column's type is.
+        NeedsSparkError: an index is of a function that is left to Spark, or a column's type is.
     """
     check_columns(plan.schema, plan.partition_by)
-    if features_left_to_spark(plan.features.features, plan.schema.names):
-        raise NeedsSparkError("features are of functions")
     if left_to_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("indexes are of functions")
 
@@ -84,8 +84,12 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
     elif sum(map(len, held.values())) > max(MOST_SMALL_PARCELS, _rows_of(held) // LEAST_IN_PARCEL):
         raise NeedsSparkError("the rows of partitions lie scattered in many files")
     job = CutJob(plan.schema, plan.partition_by, places, tasks, by_segment is not None)
-    for split in list(splits.values())[:: -(-len(splits) // _LOOKED_AT)]:
+    some = list(splits.values())[:: -(-len(splits) // _LOOKED_AT)]
+    for split in some:
         check_split(job, split)
+    if features_left_to_spark(plan.features.features, plan.schema.names):
+        for split in some[:1]:
+            vectors_of(plan.features.features, first_rows(job, split), plan.schema)
     return job
 
 
@@ -152,6 +156,7 @@ def written_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFra
         cut: what the tasks that read go by.
         job: what the tasks that write go by.
     """
+    job = replace(job, of_left=words_left)
     numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
     if cut.by_segment:
         return map_in_workers(numbers, partial(_write_own, cut, job), RESULT_SCHEMA)
