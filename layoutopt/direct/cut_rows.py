@@ -28,11 +28,10 @@ from layoutopt.model.schema import Schema
 from layoutopt.writer.gather import POOL
 from layoutopt.writer.parcels import parcel_of, placed
 
-_BATCH_BYTES: Final = 1 << 26  # of rows that are read at once, as the footer counts them
+_BATCH_BYTES: Final = 1 << 27  # of rows in memory that are cut together
+_ROWS_AT_ONCE: Final = 1 << 13  # few: what a dictionary has once takes a thousand times more where it is spelled out
 _PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
-_LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 17  # rows
-_SOME: Final = 1000
-_END: Final = 2**63 - 1
+_TRIED_ROWS: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -61,16 +60,12 @@ class Places:
 
     Attributes:
         values: of the partition column, plain, one for each segment; those of one value in the order of their ranges.
-        lows: the first position of each segment's range, which ends where the next one of its value begins.
+        lows, highs: the positions of each segment's rows, ``[low, high)``; those of one value follow each other.
     """
 
     values: tuple[PlainValue, ...]
     lows: tuple[int, ...]
-
-    def range_of(self, segment: int) -> tuple[int, int]:
-        """The positions of a segment, ``[low, high)``."""
-        is_last = segment + 1 not in range(*self.of_values[self.values[segment]])
-        return self.lows[segment], _END if is_last else self.lows[segment + 1]
+    highs: tuple[int, ...]
 
     @cached_property
     def of_values(self) -> Mapping[PlainValue, tuple[int, int]]:
@@ -132,8 +127,8 @@ def first_rows(job: CutJob, split: Split) -> pa.Table:
     Raises:
         NeedsSparkError: the file is not surely read as Spark reads it.
     """
-    for rows, _ in _read(job, split, split.low, split.low + 1):
-        return rows.slice(0, _SOME)
+    for rows, _ in _read(job, split, split.low, split.low + 1, at_once=1):
+        return rows.slice(0, _TRIED_ROWS)
     return arrow_schema(job.schema).empty_table()
 
 
@@ -163,26 +158,26 @@ def rows_of_segments(job: CutJob, numbers: Iterable[pa.RecordBatch]) -> Iterator
     for batch in numbers:
         for segment in batch.column(0).to_pylist():
             for split in job.tasks[segment]:
-                for rows, low in _read(job, split, *job.places.range_of(segment)):
-                    for start, stop in _runs_of(segment, _segments_of(job, rows, low)):
-                        for run in rows.slice(start, stop - start).to_batches():
-                            yield placed(run, segment, low + start)
-                            start += run.num_rows
+                yield from _rows_of_segment(job, split, segment)
 
 
-def _runs_of(segment: int, segments: Ints) -> Iterator[tuple[int, int]]:
-    """Where neighbouring rows of a segment stand, ``[start, stop)``."""
-    edges = np.flatnonzero(np.diff(segments == segment, prepend=False, append=False))
-    return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+def _rows_of_segment(job: CutJob, split: Split, segment: int) -> Iterator[pa.RecordBatch]:
+    for rows, low in _read(job, split, job.places.lows[segment], job.places.highs[segment]):
+        of_segment = _segments_of(job, rows, low) == segment
+        edges = np.flatnonzero(np.diff(of_segment, prepend=False, append=False)).tolist()
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            yield from placed(rows.slice(start, stop - start), segment, low + start)
 
 
 def _parcels(job: CutJob, split: Split) -> Iterator[pa.RecordBatch]:
-    for rows, low in _read(job, split, 0, _END):
-        yield from _by_segment(job, rows, low)
+    for rows, low in _read(job, split, split.low, split.low + split.rows):
+        yield from _packed(job, rows, low)
 
 
-def _read(job: CutJob, split: Split, first: int, stop: int) -> Iterator[tuple[pa.Table, int]]:
-    """The rows of a split by so many as a task can afford, each with the position of its first one.
+def _read(
+    job: CutJob, split: Split, first: int, stop: int, at_once: int | None = None
+) -> Iterator[tuple[pa.Table, int]]:
+    """The rows of a split, some bytes of them at once, each time with the position of the first one.
 
     Row groups without a row at the positions ``[first, stop)`` are left out.
     """
@@ -191,19 +186,32 @@ def _read(job: CutJob, split: Split, first: int, stop: int) -> Iterator[tuple[pa
         ends = split.low + np.cumsum([0, *(file.metadata.row_group(group).num_rows for group in groups)])
         wanted = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > first)).tolist()
         low = int(ends[wanted[0]]) if wanted else 0
-        for batch in file.iter_batches(_rows_at_once(file.metadata), [groups[place] for place in wanted]):
-            rows = _with_folder(job, split, pa.Table.from_batches([batch]))
-            yield typed(rows, columns), low
-            low += len(rows)
+        for held in _together(
+            file.iter_batches(_ROWS_AT_ONCE, [groups[place] for place in wanted]), at_once or _BATCH_BYTES
+        ):
+            yield typed(_with_folder(job, split, held), columns), low
+            low += len(held)
         if wanted and low != ends[wanted[-1] + 1]:
             raise NeedsSparkError(f"{split.path!r} has other rows than its footer says")
+
+
+def _together(batches: Iterable[pa.RecordBatch], at_once: int) -> Iterator[pa.Table]:
+    """Batches that follow each other as tables of so many bytes."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(each.nbytes for each in held) >= at_once:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _with_folder(job: CutJob, split: Split, rows: pa.Table) -> pa.Table:
     """The rows, with the column that the file's folder stands for."""
     if split.folder is None:
         return rows
-    type = _plain(arrow_schema(job.schema).field(job.partition_by).type)
+    type = _travelling_type(arrow_schema(job.schema).field(job.partition_by).type)
     return rows.append_column(job.partition_by, pa.repeat(pa.scalar(split.folder[0], type), len(rows)))
 
 
@@ -221,25 +229,18 @@ def _middle(footer: pq.FileMetaData, group: int) -> int:
     return middle
 
 
-def _rows_at_once(footer: pq.FileMetaData) -> int:
-    """So many that a batch takes what a task can afford; a footer counts what a dictionary has once only once."""
-    held = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
-    rows: int = footer.num_rows * _BATCH_BYTES // max(1, held)
-    return min(max(_LEAST_BATCH, rows), _MOST_BATCH)
-
-
-def _plain(type: pa.DataType) -> pa.DataType:
+def _travelling_type(type: pa.DataType) -> pa.DataType:
     """What a partition's value is as it travels: days of a date."""
     return pa.int32() if pa.types.is_date(type) else type
 
 
-def _by_segment(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
-    """The rows from a position of the source on, each segment's by themselves; those that none takes are left out."""
+def _packed(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
+    """The rows from a position of the source on as parcels; rows that no segment takes are left out."""
     segments = _segments_of(job, rows, low)
     in_order = np.argsort(segments, kind="stable")
     positions = low + in_order
     if (np.diff(segments) < 0).any():
-        rows, segments = pc.take(rows, pa.array(in_order), memory_pool=POOL), segments[in_order]
+        rows, segments = pc.take(rows.combine_chunks(POOL), pa.array(in_order), memory_pool=POOL), segments[in_order]
     starts = np.concatenate(([0], np.flatnonzero(np.diff(segments)) + 1, [len(segments)])).tolist()
     at_once = max(1, rows.num_rows * _PARCEL_BYTES // max(1, rows.nbytes))
     for start, stop in pairwise(starts):
@@ -267,7 +268,7 @@ def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
 
 def _ranges_of(values: pa.Array, places: Places) -> Sequence[tuple[int, int]]:
     """The segments of each of some values of the partition column; ``(-1, 0)`` for a value that has none."""
-    plain = values.cast(_plain(values.type))
+    plain = values.cast(_travelling_type(values.type))
     known = list(places.of_values)
     found = pc.index_in(plain, value_set=pa.array(known, plain.type))
     return [(-1, 0) if at is None else places.of_values[known[at]] for at in found.to_pylist()]

@@ -75,7 +75,7 @@ def gather_segment(
     if len(ids) != 1:
         raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
     names = [name for name in plan.schema.names if whole or name in table.column_names]
-    columns = _roomy(_nullable_within(table.select(names)))
+    columns = _roomy(_as_stored(table.select(names)))
     computed = left_to_spark(spec.subject for spec in plan.indexes)
     values = {
         expr: table[name]
@@ -109,25 +109,30 @@ def in_source_order(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table.slice(starts[part], stops[part] - starts[part]) for part in parts])
 
 
-def _nullable_within(table: pa.Table) -> pa.Table:
-    """Nested columns whose fields may be null: under a struct that is, Arrow holds nulls that Parquet would refuse."""
+def _as_stored(table: pa.Table) -> pa.Table:
+    """Moments in UTC, whatever the session's zone is, and nested columns whose fields may be null.
+
+    Under a struct that is null, Arrow holds nulls that Parquet would refuse.
+    """
     for i, column in enumerate(table.schema):
-        nullable = _with_nullable_fields(column.type)
+        nullable = _stored_type(column.type)
         if nullable != column.type:
             table = table.set_column(i, column.with_type(nullable), table.column(i).cast(nullable))
     return table
 
 
-def _with_nullable_fields(type: pa.DataType) -> pa.DataType:
+def _stored_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type):
         return pa.struct([_nullable_field(field) for field in type])
     if pa.types.is_map(type):
         return pa.map_(type.key_field, _nullable_field(type.item_field))
+    if pa.types.is_timestamp(type) and type.tz is not None:
+        return pa.timestamp(type.unit, "UTC")
     return pa.list_(_nullable_field(type.value_field)) if pa.types.is_list(type) else type
 
 
 def _nullable_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_with_nullable_fields(field.type)).with_nullable(True)
+    return field.with_type(_stored_type(field.type)).with_nullable(True)
 
 
 def _roomy(table: pa.Table) -> pa.Table:

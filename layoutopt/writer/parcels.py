@@ -43,14 +43,11 @@ def unpacked(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """
     for batch in parcels:
         for segment, position, content in zip(*(batch.column(name) for name in PARCEL_SCHEMA.names), strict=True):
-            low = position.as_py()
-            for rows in pa.ipc.open_stream(content.as_buffer()):
-                yield placed(rows, segment.as_py(), low)
-                low += rows.num_rows
+            yield from placed(pa.ipc.open_stream(content.as_buffer()).read_all(), segment.as_py(), position.as_py())
 
 
-def placed(rows: pa.RecordBatch, segment: int, low: int) -> pa.RecordBatch:
+def placed(rows: pa.Table, segment: int, low: int) -> Iterator[pa.RecordBatch]:
     """Neighbouring rows with their segment and their positions, the first of which is ``low``."""
     positions = pa.array(np.arange(low, low + rows.num_rows))
     segments = pa.array(np.full(rows.num_rows, segment, dtype=np.int32))
-    return rows.append_column(SEGMENT, segments).append_column(POSITION, positions)
+    yield from rows.append_column(SEGMENT, segments).append_column(POSITION, positions).to_batches()

@@ -65,11 +65,13 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
     ]
     expected: dict[int, list[tuple[int, str | None]]] = {}
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "_LEAST_BATCH", 2)
+        patch.setattr(cutting, "_ROWS_AT_ONCE", 2)
         patch.setattr(cutting, "_BATCH_BYTES", batch)
         patch.setattr(cutting, "_PARCEL_BYTES", 40)
         splits = source(Path(folder), *files)
-        places = Places(tuple(kind for kind, _ in known), tuple(low for _, low in known))
+        follows = [after[1] if after[0] == before[0] else 9 * FAR for before, after in pairwise(known)]
+        highs = (*follows, 9 * FAR) if known else ()
+        places = Places(tuple(kind for kind, _ in known), tuple(low for _, low in known), highs)
         tasks = (tuple(splits[::-1]),) * (len(known) if by_segment else 1)
         found = cut(CutJob(SCHEMA, "kind" if by_kind else None, places, tasks, by_segment))
     first = 0
@@ -86,11 +88,20 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
 def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["x", "x"])
     schema = Schema((Column("day", "date"), *SCHEMA.columns))
-    job = CutJob(schema, "day", Places((9,), (0,)), ((replace(split, folder=(9,)),),), True)
+    job = CutJob(schema, "day", Places((9,), (0,), (FAR,)), ((replace(split, folder=(9,)),),), True)
     (rows,) = rows_of_segments(job, [pa.record_batch([pa.array([0])], ["id"])])
     assert rows["day"].type == pa.date32()
     assert rows["day"].cast(pa.int32()).to_pylist() == [9, 9]
     assert rows["kind"].to_pylist() == ["x", "x"]
+
+
+def test_a_batch_takes_what_its_rows_take_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the footer says: a dictionary's text is there once in the file, and once a row in memory."""
+    (split,) = source(tmp_path, ["x" * 1000] * 300)
+    monkeypatch.setattr(cutting, "_ROWS_AT_ONCE", 10)
+    monkeypatch.setattr(cutting, "_BATCH_BYTES", 50_000)
+    job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ((split,),))
+    assert max(rows.nbytes for rows, _ in cutting._read(job, split, 0, FAR)) < 70_000
 
 
 def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:
@@ -104,7 +115,7 @@ def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [4, 6])
 def test_rows_that_spark_did_not_count_are_left_to_it(tmp_path: Path, rows: int) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
-    job = CutJob(SCHEMA, None, Places((None,), (0,)), ())
+    job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ())
     with pytest.raises(NeedsSparkError, match="other rows than Spark counted"):
         check_split(job, replace(split, rows=rows))
 
@@ -112,6 +123,6 @@ def test_rows_that_spark_did_not_count_are_left_to_it(tmp_path: Path, rows: int)
 def test_what_can_not_be_read_is_carried_to_the_driver(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
     Path(split.path).write_bytes(b"PAR1")
-    job = CutJob(SCHEMA, None, Places((None,), (0,)), ((split,),))
+    job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ((split,),))
     with pytest.raises(RuntimeError, match=r"NeedsSparkError.*can't be read"):
         cut(job)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -35,13 +36,12 @@ LEAST_ROWS: Final = 200_000
 """Of fewer rows the two jobs more take longer than what they save."""
 
 MOST_SMALL_PARCELS: Final = 2_000
-"""Of more parcels each has to have ``LEAST_IN_PARCEL`` rows on the average, or is not worth its making."""
+"""Of more pieces (the rows of a partition in a file) each has to have ``LEAST_IN_PARCEL`` rows on the average."""
 
 LEAST_IN_PARCEL: Final = 500
 _TASK_BYTES: Final = 1 << 25
 _MOST_READ: Final = 1.25  # times the rows that there are
 _LOOKED_AT: Final = 16  # files whose footers the driver reads, so that tasks seldom meet one that they can't read
-# A path of other characters is spelled in more than one way as a URI.
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
 _FOLDER: Final = re.compile(r"/([^/=]+)=[^/]*(?=/)")
 
@@ -74,78 +74,85 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
             partitions lie scattered in too many files.
     """
     _check_plan(plan)
-    held = _held(rows, plan)
-    splits = {group: _split(groups, plan) for group, groups in held.items()}
-    places = Places(tuple(segment.value for segment in segments), tuple(segment.low for segment in segments))
-    by_segment = _by_segment(held, places)
+    for uri in rows.inputFiles():
+        _path(uri)
+    held = _held(rows, plan, max(MOST_SMALL_PARCELS, sum(segment.rows for segment in segments) // LEAST_IN_PARCEL))
+    splits = {where: _split(groups, plan) for where, groups in held.items()}
+    places = Places(
+        tuple(segment.value for segment in segments),
+        tuple(segment.low for segment in segments),
+        tuple(segment.high for segment in segments),
+    )
+    of_segments = _splits_of_segments(held, places)
     tasks = _in_tasks(list(splits.values()))
-    if by_segment is not None:
-        tasks = tuple(tuple(splits[group] for group in groups) for groups in by_segment)
-    elif sum(map(len, held.values())) > max(MOST_SMALL_PARCELS, _rows_of(held) // LEAST_IN_PARCEL):
-        raise NeedsSparkError("the rows of partitions lie scattered in many files")
-    job = CutJob(plan.schema, plan.partition_by, places, tasks, by_segment is not None)
-    some = list(splits.values())[:: -(-len(splits) // _LOOKED_AT)]
-    for split in some:
-        check_split(job, split)
-    if features_left_to_spark(plan.features.features, plan.schema.names):
-        for split in some[:1]:
-            vectors_of(plan.features.features, first_rows(job, split), plan.schema)
+    if of_segments is not None:
+        tasks = tuple(tuple(splits[where] for where in held) for held in of_segments)
+    job = CutJob(plan.schema, plan.partition_by, places, tasks, of_segments is not None)
+    _try(job, plan, list(splits.values()))
     return job
 
 
-def _held(rows: DataFrame, plan: Plan) -> Held:
+def _try(job: CutJob, plan: Plan, splits: Sequence[Split]) -> None:
+    """Look at some files and rows here, so that tasks seldom meet what they can't read."""
+    for split in splits[:: -(-len(splits) // _LOOKED_AT)]:
+        check_split(job, split)
+    if features_left_to_spark(plan.features.features, plan.schema.names):
+        vectors_of(plan.features.features, first_rows(job, splits[0]), plan.schema)
+
+
+def _held(rows: DataFrame, plan: Plan, most: int) -> Held:
     """Of what Spark's tasks read of each file the rows of each value of the partition column, in the source's order."""
-    file = rows.metadataColumn("_metadata")
-    named = [file[name].alias(name) for name in ("file_path", "file_block_start", "file_block_length")]
-    keys = rows.select(partition_column(rows, plan.partition_by).alias("value"), *named)
+    try:
+        file = rows.metadataColumn("_metadata")
+        named = [file[name].alias(name) for name in ("file_path", "file_block_start", "file_block_length")]
+        keys = rows.select(partition_column(rows, plan.partition_by).alias("value"), *named)
+    except AnalysisException as error:
+        raise NeedsSparkError("the source does not say which files its rows are from") from error
     position = F.col(POSITION)
     counted = [F.count("*").alias("rows"), F.min(position).alias("low"), F.max(position).alias("high")]
-    found = with_positions(keys).groupBy(*keys.columns).agg(*counted).collect()
+    found = with_positions(keys).groupBy(*keys.columns).agg(*counted).limit(most + 1).collect()
+    if len(found) > most:
+        raise NeedsSparkError("the rows of partitions lie scattered in many files")
+    if not found:
+        raise NeedsSparkError("the source has no rows any more")
     held: dict[tuple[str, int], list[Row]] = {}
     for group in sorted(found, key=lambda group: int(group["low"])):
         held.setdefault((group["file_path"], group["file_block_start"]), []).append(group)
     return held
 
 
-def _rows_of(held: Held) -> int:
-    return sum(group["rows"] for groups in held.values() for group in groups)
-
-
-def _by_segment(held: Held, places: Places) -> list[list[tuple[str, int]]] | None:
+def _splits_of_segments(held: Held, places: Places) -> list[list[tuple[str, int]]] | None:
     """Where each segment's rows are; None where tasks of segments would read many rows that are of others."""
     found: list[list[tuple[str, int]]] = [[] for _ in places.values]
     read = 0
     for where, groups in held.items():
         first, last = min(group["low"] for group in groups), max(group["high"] for group in groups)
-        having: set[int] = set()
-        for group in groups:
-            for segment in range(*places.of_values.get(group["value"], (0, 0))):
-                low, high = places.range_of(segment)
-                if low <= group["high"] and group["low"] < high:
-                    having.add(segment)
-        for segment in having:
-            low, high = places.range_of(segment)
-            read += min(last + 1, high) - max(first, low)
+        for segment in sorted({segment for group in groups for segment in _segments_with(group, places)}):
+            read += min(last + 1, places.highs[segment]) - max(first, places.lows[segment])
             found[segment].append(where)
-    return found if read <= _MOST_READ * _rows_of(held) else None
+    return found if read <= _MOST_READ * sum(group["rows"] for groups in held.values() for group in groups) else None
+
+
+def _segments_with(group: Row, places: Places) -> Iterator[int]:
+    """The segments that may have rows of a group."""
+    for segment in range(*places.of_values.get(group["value"], (0, 0))):
+        if places.lows[segment] <= group["high"] and group["low"] < places.highs[segment]:
+            yield segment
 
 
 def _split(groups: Sequence[Row], plan: Plan) -> Split:
     """The split of which some groups hold the rows of each value of the partition column."""
-    uri, start = str(groups[0]["file_path"]), int(groups[0]["file_block_start"])
-    plain = _PLAIN_URI.fullmatch(uri)
-    if plain is None or ".." in uri:
-        raise NeedsSparkError(f"{uri!r} is no file of Parquet of this machine by a plain name")
-    named = {name.lower() for name in _FOLDER.findall(plain[1])} & {name.lower() for name in plan.schema.names}
+    path, start = _path(groups[0]["file_path"]), int(groups[0]["file_block_start"])
+    named = {name.lower() for name in _FOLDER.findall(path)} & {name.lower() for name in plan.schema.names}
     by_folder = named == {str(plan.partition_by).lower()}
     if by_folder != bool(named) or (by_folder and len(groups) > 1):
-        raise NeedsSparkError(f"folders tell of columns of {uri!r}")
+        raise NeedsSparkError(f"folders tell of columns of {path!r}")
     low, high = min(group["low"] for group in groups), max(group["high"] for group in groups)
     rows = sum(group["rows"] for group in groups)
     if high - low + 1 != rows:
-        raise NeedsSparkError(f"only some rows of {uri!r} are read")
+        raise NeedsSparkError(f"only some rows of {path!r} are read")
     folder = (groups[0]["value"],) if by_folder else None
-    return Split(plain[1], start, start + int(groups[0]["file_block_length"]), low, rows, folder)
+    return Split(path, start, start + int(groups[0]["file_block_length"]), low, rows, folder)
 
 
 def written_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFrame:
@@ -170,6 +177,14 @@ def _write_own(cut: CutJob, job: WriteJob, numbers: Batches) -> Iterator[pa.Reco
 
 def _write_parcels(job: WriteJob, parcels: Batches) -> Iterator[pa.RecordBatch]:
     return write_segment(job, unpacked(parcels))
+
+
+def _path(uri: str) -> str:
+    """The path of a file of this machine."""
+    plain = _PLAIN_URI.fullmatch(uri)
+    if plain is None or "/../" in uri:
+        raise NeedsSparkError(f"{uri!r} is no file of Parquet of this machine by a plain name")
+    return plain[1]
 
 
 def _in_tasks(splits: Sequence[Split]) -> tuple[tuple[Split, ...], ...]:

@@ -115,11 +115,17 @@ def load(
     elif plan.partition_by is not None and not basis.whole:
         rows = of_partitions(rows, plan.partition_by, basis.values or ())
     names = PartitionNames.of(plan.schema, plan.partition_by, base)
+    cut: CutJob | None = None
     with watch.stage("count", "counting partitions") as counts:
         known = known_chunks(_counted(plan, basis, names), plan.segment_rows) if cutter is in_input_order else None
         segments = _cut(rows, name, plan, cutter, known)
-        cut = _cut_job(rows, plan, segments, basis.plain)
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
+        if basis.plain and sum(segment.rows for segment in segments) >= LEAST_ROWS:
+            try:
+                with translate_spark_errors(name):
+                    cut = cut_job(rows, plan, segments)
+            except NeedsSparkError as error:
+                counts["read_by_spark"] = str(error)
     by_key = _by_key(names, basis, segments)
     one = Loading(spark, rows, name, plan, files, fresh_load_id(base), segments, by_key, names, basis)
     try:
@@ -127,7 +133,8 @@ def load(
     except (NeedsSparkError, ContentMismatchError) as error:
         if cut is None:
             raise
-        watch.say(f"reading all by Spark ({error})")
+        watch.say("reading all by Spark")
+        watch.log.write("read_by_spark", why=str(error))
         one = replace(one, load_id=fresh_load_id(base))
         written = _written(one, watch, in_task)
     discarded = partial(discarded_after, spark=spark, files=one.files, load_id=one.load_id, keys=one.values)
@@ -148,16 +155,6 @@ def _written(one: Loading, watch: Stages, in_task: Callable[[str], None] | None,
             check_written(one, written)
             check_partitions(entries_of(one, written.blocks), one.names, one.values, one.basis.rows, one.source_name)
     return written
-
-
-def _cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment], plain: bool) -> CutJob | None:
-    """How tasks read the source's files by Arrow; None where Spark has to, or where few rows are not worth it."""
-    if not plain or sum(segment.rows for segment in segments) < LEAST_ROWS:
-        return None
-    try:
-        return cut_job(rows, plan, segments)
-    except NeedsSparkError:
-        return None
 
 
 def _cut(rows: DataFrame, name: str, plan: Plan, cutter: Cutter, known: Sequence[Chunk] | None) -> tuple[Segment, ...]:

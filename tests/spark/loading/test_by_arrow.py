@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob
-from layoutopt.errors import SourceError
+from layoutopt.direct.cut_rows import CutJob, Split
+from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.inspect.verify import verify
 from layoutopt.model.feature import FeatureSet
@@ -25,6 +26,7 @@ from layoutopt.spark.core.source import conformed, open_source, schema_of
 from layoutopt.spark.loading import by_arrow
 from layoutopt.spark.loading import load as loading
 from tests.scan.builder import feature_of
+from tests.spark.settings import under
 from tests.spark.tables import document, every_type, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def loaded(spark: SparkSession, source: DataFrame | str, path: Path, plan: Plan,
         patch.setattr(loading, "LEAST_ROWS", least)
         loading.load(spark, source, path, plan, stages=Stages(log=EventLog(events)), **more)
     stages = [json.loads(line) for line in events.getvalue().splitlines()]
-    return Loaded(open_table(str(path)), [stage["read_by"] for stage in stages if stage["stage"] == "write"])
+    return Loaded(open_table(str(path)), [stage["read_by"] for stage in stages if stage.get("stage") == "write"])
 
 
 def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **more: Any) -> Loaded:
@@ -138,6 +140,31 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     assert len(job.tasks) == (len(segments) if by_segment else 1)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [("spark.sql.files.maxPartitionBytes", "4000"), ("spark.sql.session.timeZone", "America/New_York")],
+    ids=["files-in-splits", "another-zone"],
+)
+@pytest.mark.parametrize("partition_by", [None, "year"])
+def test_settings_of_the_session_change_nothing(
+    spark: SparkSession, tmp_path: Path, partition_by: str | None, setting: tuple[str, str]
+) -> None:
+    rows = flat_rows(spark)
+    source = written(rows, tmp_path / "source")
+    plan = a_plan(rows, partition_by)
+    with under(spark, dict([setting])):
+        if setting[0].endswith("timeZone"):
+            settings = replace(plan.settings, time_zone=setting[1])
+            plan = replace(plan, features=replace(plan.features, settings=settings), settings=settings)
+        check_both(spark, source, tmp_path, plan)
+
+
+def test_a_source_that_became_empty_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rows = open_source(spark, written(flat_rows(spark), tmp_path / "source")).where("n < 0 AND n > 0")
+    with pytest.raises(NeedsSparkError, match="no rows any more"):
+        by_arrow.cut_job(rows, a_plan(rows, None), ())
+
+
 def test_one_partition_of_folders_is_read_by_its_files_alone(spark: SparkSession, tmp_path: Path) -> None:
     rows = flat_rows(spark)
     source = written(rows, tmp_path / "source", "year")
@@ -171,7 +198,7 @@ def test_what_is_not_surely_read_alike_is_left_to_spark(
     source = source_of(rows, tmp_path / "source")
     plan = a_plan(rows, "year")
     table = loaded(spark, source, tmp_path / "table", plan, **more)
-    assert table.read_by[-1] == "spark"
+    assert table.read_by == ["spark"], why
     expected = rows.where("year = 1995").count() if more else rows.count()
     assert sum(entry.rows for entry in table.table.catalog.partitions) == expected
 
@@ -205,27 +232,33 @@ def with_features(plan: Plan, *conditions: str) -> Plan:
     return replace(plan, features=FeatureSet(tuple(feature_of(condition, plan.schema) for condition in conditions)))
 
 
-@pytest.mark.parametrize("change", ["fewer", "other"])
+@pytest.mark.parametrize("partition_by", [None, "year"])
+@pytest.mark.parametrize("change", ["fewer rows", "other counts", "other values"])
 def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, partition_by: str | None
 ) -> None:
     """The comparison with what Spark reads is what makes reading by Arrow safe; nothing of the first try is left."""
     rows = flat_rows(spark)
-    source = written(rows, tmp_path / "source")
-    honest = by_arrow.cut_job
+    source = written(rows, tmp_path / "source", files=1)
+    other = written(rows.withColumn("small", F.col("small") + F.lit(1).cast("smallint")), tmp_path / "other", files=1)
+    (path,) = Path(other).glob("*.parquet")
 
-    def changed(*args: Any) -> CutJob:
-        job = honest(*args)
-        first, *others = (split for splits in job.tasks for split in splits)
-        splits = others if change == "fewer" else [replace(first, rows=first.rows - 1), *others]
-        return replace(job, tasks=(tuple(splits),))
+    def changed(split: Split) -> Split:
+        return replace(split, rows=split.rows - 1) if change == "other counts" else replace(split, path=str(path))
 
-    monkeypatch.setattr(loading, "cut_job", changed)
-    table = loaded(spark, source, tmp_path / "table", a_plan(rows, "year"))
+    def cut_job(*args: Any) -> CutJob:
+        job = by_arrow.cut_job(*args)
+        if change == "fewer rows":
+            return replace(job, tasks=((), *job.tasks[1:]))
+        return replace(job, tasks=tuple(tuple(changed(split) for split in splits) for splits in job.tasks))
+
+    monkeypatch.setattr(loading, "cut_job", cut_job)
+    table = loaded(spark, source, tmp_path / "table", a_plan(rows, partition_by))
     assert table.read_by == ["arrow", "spark"]
     assert sum(entry.rows for entry in table.table.catalog.partitions) == rows.count()
     named = {path for entry in table.table.catalog.partitions for path in table.table.catalog.blocks(entry).files}
     assert len(list((tmp_path / "table" / "data").rglob("*.parquet"))) == len(named)
+    assert verify(table.table).ok
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
