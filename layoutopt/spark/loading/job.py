@@ -1,4 +1,7 @@
-"""The one Spark job of a load: it scans, sums, cuts into segments, and has every segment written by one task."""
+"""The Spark job of a load: it scans, sums, cuts into segments, and has every segment written by one task.
+
+Where tasks read the source's files by Arrow, the sum is a second job.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The way: count the partitions, where nobody has, and cut them into segments; one Spark job sums what the source holds
 and routes each segment to one task, which finds its features and writes it; the sums are compared; the commit makes it
-visible.
+visible. Of many rows in plain files tasks read the files by Arrow, and Spark sums them in a job of its own
+(:mod:`layoutopt.spark.loading.by_arrow`).
 """
 
 from __future__ import annotations

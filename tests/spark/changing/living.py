@@ -277,7 +277,8 @@ class Living:
 
 def drawn(old: Plan, choice: random.Random) -> tuple[Plan, tuple[int, ...]]:
     """A plan with a new layout of some columns, beside those of an older plan that are still needed; and these."""
-    columns = tuple(name for name in NAMES if name in choice.sample(NAMES, choice.randint(1, 5)))
+    chosen = choice.sample(NAMES, choice.randint(1, 5))
+    columns = tuple(name for name in NAMES if name in chosen)
     # Where some columns are copies, the layout holds them only for rows that have one of its features.
     master = columns if choice.random() < 0.7 else columns[: len(columns) // 2]
     kinds = choice.sample(range(5), 2)
