@@ -15,6 +15,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, VARIANT
 from layoutopt.sql.collations import Collations, collations_of, variants_of
 from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
+from layoutopt.sql.folder_columns import folder_columns
 from layoutopt.sql.problems import StatementError
 
 _ARROW_TYPES = {
@@ -168,12 +169,12 @@ def _only(schemas: dict[str, Schema], table: str | None) -> Schema:
 
 
 def _parquet_schema(path: Path) -> Schema:
-    file = path
+    file, of_folders = path, tuple[Column, ...]()
     if path.is_dir():
         found = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith(("_", ".")))
         if not found:
             raise SourceError(f"the folder {str(path)!r} holds no .parquet file; give a Parquet file or folder, or DDL")
-        file = found[0]
+        file, of_folders = found[0], folder_columns(path, found)
     try:
         arrow = pq.read_schema(file)
     except OSError as error:
@@ -183,7 +184,9 @@ def _parquet_schema(path: Path) -> Schema:
     collated = collations_of(arrow)
     variants = variants_of(arrow)
     types = [VARIANT if f.name in variants else _type_of(f, collated.get(f.name, {})) for f in arrow]
-    return Schema(tuple(Column(f.name, of, f.nullable) for f, of in zip(arrow, types, strict=True))).writable()
+    of_file = [Column(f.name, of, f.nullable) for f, of in zip(arrow, types, strict=True)]
+    in_file = {column.name.lower() for column in of_file}
+    return Schema((*of_file, *(column for column in of_folders if column.name.lower() not in in_file))).writable()
 
 
 def _type_of(field: pa.Field, collations: Collations) -> str:
