@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from layoutopt.catalog.storage.local_store import absolute, is_url, protocol_of
 from layoutopt.errors import SettingError, SourceError
-from layoutopt.foreign.folder_values import UNNAMED, folder_columns, values_in_folders
+from layoutopt.foreign.folder_values import UNNAMED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import SnapshotFile, source_name
+from layoutopt.sql.folder_columns import folder_columns, values_in_folders
 
 _AT_ONCE: Final = 16
 _ENDINGS: Final = (".parquet", ".parq", ".pq")

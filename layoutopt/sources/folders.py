@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from layoutopt.model.schema import Schema
 from layoutopt.sources.snapshot import SnapshotFile
+from layoutopt.sql.folder_columns import values_in_folders
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCAL: Final = re.compile(r"^file:/+")
 
 
@@ -36,7 +36,6 @@ def _path(uri: str) -> str:
 
 def _constants(uri: str, names: dict[str, str]) -> dict[str, object]:
     """The columns whose values the folders above a file say, by their names in the schema; None for NULL."""
-    folders = (part.partition("=") for part in uri.split("/")[:-1] if "=" in part)
     # Spark spells what Hive has escaped once more in its URIs.
-    said = [(unquote(unquote(name)).lower(), unquote(unquote(value))) for name, _, value in folders]
-    return {names[name]: None if value == _NULL else value for name, value in said if name in names}
+    said = values_in_folders(unquote(uri))
+    return {names[name.lower()]: value for name, value in said.items() if name.lower() in names}

@@ -1,65 +1,91 @@
-"""Columns that only the names of folders tell of (``day=2026-11-24/``), with the types that Spark guesses for them."""
+"""Columns that only the names of Hive-style folders tell of (``day=2026-11-24/``): their values, and types guessed."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Iterable
-from datetime import date
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from layoutopt.model.schema import Column
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER: Final = re.compile(r"[+-]?\d{1,19}")
-_DOUBLE: Final = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?")
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIMESTAMP: Final = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE_TO_SPARK: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
+
+Guesses: TypeAlias = Sequence[tuple[str, Callable[[str], bool]]]
+"""Types, the first of which takes the values of a column that all are of it, and whether a text is of the type."""
 
 
-def folder_columns(root: Path, files: Iterable[Path]) -> tuple[Column, ...]:
-    """The columns of a folder's folders, in their order; none where files lie below folders of different names.
+def values_in_folders(path: str) -> dict[str, str | None]:
+    """The columns whose values a path's folders say, None for NULL.
+
+    >>> values_in_folders("/day=2024-01-01/city=a%2Fb/f.parquet")
+    {'day': '2024-01-01', 'city': 'a/b'}
+    """
+    parts = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
+    said = [(unquote(name), unquote(value)) for name, _, value in parts]
+    return {name: None if value == _NULL else value for name, value in said if name}
+
+
+def _in_bits(bits: int) -> Callable[[str], bool]:
+    def reads(text: str) -> bool:
+        return bool(_INTEGER.fullmatch(text)) and -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1)
+
+    return reads
+
+
+def _is_double(text: str) -> bool:
+    plain = text.replace(".", "", 1).lstrip("+-")
+    return plain.isascii() and plain.isdecimal()
+
+
+def _is_double_to_spark(text: str) -> bool:
+    return _DOUBLE_TO_SPARK.fullmatch(text) is not None
+
+
+def _is_date(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(_DATE.fullmatch(text)) and dt.date.fromisoformat(text) is not None
+    return False
+
+
+def _is_moment(text: str) -> bool:
+    return _is_date(text) or _TIMESTAMP.fullmatch(text) is not None
+
+
+SIMPLE: Final[Guesses] = (
+    ("int", _in_bits(32)), ("bigint", _in_bits(64)), ("double", _is_double), ("date", _is_date),
+)  # fmt: skip
+"""Of values that are read without a time zone."""
+
+AS_SPARK: Final[Guesses] = (
+    ("int", _in_bits(32)), ("bigint", _in_bits(64)), ("double", _is_double_to_spark), ("date", _is_date),
+    ("timestamp", _is_moment),
+)  # fmt: skip
+"""What Spark guesses."""
+
+
+def folder_columns(values: Iterable[Mapping[str, str | None]], guesses: Guesses = SIMPLE) -> tuple[Column, ...]:
+    """The columns that folders say, each of the first type that fits all of its values; else they are texts.
 
     Args:
-        root: the folder.
-        files: of Parquet below it.
+        values: of each file, as :func:`values_in_folders` gives them.
+        guesses: the types.
+
+    >>> folder_columns([{"n": "01", "day": "2024-01-01"}, {"n": None, "day": "2024-01-02"}])
+    (Column(name='n', type='int', nullable=True), Column(name='day', type='date', nullable=True))
     """
-    told = [[part.partition("=") for part in file.relative_to(root).parts[:-1] if "=" in part] for file in files]
-    names = {tuple(name for name, _, _ in parts) for parts in told}
-    if len(names) != 1:
-        return ()
-    values = [{unquote(parts[place][2]) for parts in told} - {_NULL} for place in range(len(told[0]))]
-    return tuple(Column(name, guessed_type(held)) for name, held in zip(names.pop(), values, strict=True))
+    texts: dict[str, set[str]] = {}
+    for said in values:
+        for name, value in said.items():
+            texts.setdefault(name, set()).update([] if value is None else [value])
+    return tuple(Column(name, _guessed(found, guesses)) for name, found in texts.items())
 
 
-def guessed_type(values: Iterable[str]) -> str:
-    """The type that Spark guesses for the values of a folder's column.
-
-    >>> guessed_type({"7", "08"}), guessed_type({"2026-11-24"}), guessed_type({"2026-11-24", "7"})
-    ('int', 'date', 'string')
-    """
-    types = {_type_of(value) for value in values}
-    if len(types) == 1:
-        return types.pop()
-    if types == {"int", "bigint"}:
-        return "bigint"
-    if types and types <= {"int", "bigint", "double"}:
-        return "double"
-    return "timestamp" if types == {"date", "timestamp"} else "string"
-
-
-def _type_of(value: str) -> str:
-    if _INTEGER.fullmatch(value) and -(2**63) <= int(value) < 2**63:
-        return "int" if -(2**31) <= int(value) < 2**31 else "bigint"
-    if _DOUBLE.fullmatch(value):
-        return "double"
-    if _TIMESTAMP.fullmatch(value):
-        return "timestamp"
-    if not _DATE.fullmatch(value):
-        return "string"
-    try:
-        date.fromisoformat(value)
-    except ValueError:
-        return "string"
-    return "date"
+def _guessed(texts: set[str], guesses: Guesses) -> str:
+    return next((type for type, reads in guesses if texts and all(map(reads, texts))), "string")

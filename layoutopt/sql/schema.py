@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, VARIANT
 from layoutopt.sql.collations import Collations, collations_of, variants_of
 from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
-from layoutopt.sql.folder_columns import folder_columns
+from layoutopt.sql.folder_columns import AS_SPARK, folder_columns, values_in_folders
 from layoutopt.sql.problems import StatementError
 
 _ARROW_TYPES = {
@@ -174,7 +175,7 @@ def _parquet_schema(path: Path) -> Schema:
         found = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith(("_", ".")))
         if not found:
             raise SourceError(f"the folder {str(path)!r} holds no .parquet file; give a Parquet file or folder, or DDL")
-        file, of_folders = found[0], folder_columns(path, found)
+        file, of_folders = found[0], _columns_of_folders(path, found)
     try:
         arrow = pq.read_schema(file)
     except OSError as error:
@@ -187,6 +188,12 @@ def _parquet_schema(path: Path) -> Schema:
     of_file = [Column(f.name, of, f.nullable) for f, of in zip(arrow, types, strict=True)]
     in_file = {column.name.lower() for column in of_file}
     return Schema((*of_file, *(column for column in of_folders if column.name.lower() not in in_file))).writable()
+
+
+def _columns_of_folders(root: Path, files: Sequence[Path]) -> tuple[Column, ...]:
+    """The columns that Spark takes from the names of folders; none where files lie below folders of different names."""
+    said = [values_in_folders(file.relative_to(root).as_posix()) for file in files]
+    return folder_columns(said, AS_SPARK) if len(set(map(tuple, said))) == 1 else ()
 
 
 def _type_of(field: pa.Field, collations: Collations) -> str:
