@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.direct.plain_parquet import arrow_schema, open_plain, typed
+from layoutopt.direct.plain_parquet import arrow_schema, coded_partitions, open_plain, plain_type, typed
 from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
@@ -198,11 +198,13 @@ def _read(
 def _together(batches: Iterable[pa.RecordBatch], at_once: int) -> Iterator[pa.Table]:
     """Batches that follow each other as tables of so many bytes."""
     held: list[pa.RecordBatch] = []
+    taken = 0
     for batch in batches:
         held.append(batch)
-        if sum(each.nbytes for each in held) >= at_once:
+        taken += batch.nbytes
+        if taken >= at_once:
             yield pa.Table.from_batches(held)
-            held = []
+            held, taken = [], 0
     if held:
         yield pa.Table.from_batches(held)
 
@@ -211,7 +213,7 @@ def _with_folder(job: CutJob, split: Split, rows: pa.Table) -> pa.Table:
     """The rows, with the column that the file's folder stands for."""
     if split.folder is None:
         return rows
-    type = _travelling_type(arrow_schema(job.schema).field(job.partition_by).type)
+    type = plain_type(arrow_schema(job.schema).field(job.partition_by).type)
     return rows.append_column(job.partition_by, pa.repeat(pa.scalar(split.folder[0], type), len(rows)))
 
 
@@ -227,11 +229,6 @@ def _middle(footer: pq.FileMetaData, group: int) -> int:
     start = pages if dictionary is None else min(pages, dictionary)
     middle: int = start + sum(chunk.total_compressed_size for chunk in chunks) // 2
     return middle
-
-
-def _travelling_type(type: pa.DataType) -> pa.DataType:
-    """What a partition's value is as it travels: days of a date."""
-    return pa.int32() if pa.types.is_date(type) else type
 
 
 def _packed(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
@@ -255,7 +252,7 @@ def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
     type = np.int16 if len(places.values) < 1 << 15 else np.int64
     if job.partition_by is None:
         return (np.searchsorted(places.lows, low + np.arange(n), side="right") - 1).astype(type)
-    coded = rows[job.partition_by].combine_chunks().dictionary_encode("encode")
+    coded = coded_partitions(rows, job.partition_by)
     codes = np.asarray(coded.indices)
     ranges = _ranges_of(coded.dictionary, places)
     segments: Ints = np.array([first for first, _ in ranges], dtype=type)[codes]
@@ -267,8 +264,7 @@ def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
 
 
 def _ranges_of(values: pa.Array, places: Places) -> Sequence[tuple[int, int]]:
-    """The segments of each of some values of the partition column; ``(-1, 0)`` for a value that has none."""
-    plain = values.cast(_travelling_type(values.type))
+    """The segments of each of some plain values of the partition column; ``(-1, 0)`` for a value that has none."""
     known = list(places.of_values)
-    found = pc.index_in(plain, value_set=pa.array(known, plain.type))
+    found = pc.index_in(values, value_set=pa.array(known, values.type))
     return [(-1, 0) if at is None else places.of_values[known[at]] for at in found.to_pylist()]

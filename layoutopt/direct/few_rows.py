@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.local_store import absolute, is_url
-from layoutopt.direct.plain_parquet import arrow_schema, check_path, open_plain, typed
+from layoutopt.direct.plain_parquet import arrow_schema, check_path, coded_partitions, open_plain, typed
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
@@ -83,7 +83,7 @@ def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> FewR
         raise NeedsSparkError(f"{source!r} has no rows")
     rows = pa.concat_tables(tables)
     file_of = np.repeat(np.arange(len(files)), [table.num_rows for table in tables])
-    places = dict(_places(rows, partition_by, schema))
+    places = dict(_places(rows, partition_by))
     partitions = tuple(
         SourcePartition(value, tuple(files[number][1] for number in np.unique(file_of[at]).tolist()), len(at))
         for value, at in places.items()
@@ -132,15 +132,12 @@ def _read(path: Path, schema: Schema, most: int, room: int) -> pa.Table:
         return rows
 
 
-def _places(rows: pa.Table, partition_by: str | None, schema: Schema) -> Iterator[tuple[PlainValue, Ints]]:
+def _places(rows: pa.Table, partition_by: str | None) -> Iterator[tuple[PlainValue, Ints]]:
     """The partitions' values, plain, with the places of their rows; NULL first, then in order."""
     if partition_by is None:
         yield None, np.arange(rows.num_rows)
         return
-    column = rows[partition_by].combine_chunks()
-    if schema.find(partition_by).type == "date":
-        column = column.cast(pa.int32())
-    coded = column.dictionary_encode(null_encoding="encode")
+    coded = coded_partitions(rows, partition_by)
     try:
         values: list[Any] = coded.dictionary.to_pylist()
     except UnicodeDecodeError as error:

@@ -107,3 +107,14 @@ def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         pa.ArrowException: a value has no place in the type; Spark may know better.
     """
     return pa.Table.from_arrays([rows[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def plain_type(type: pa.DataType) -> pa.DataType:
+    """The type of a partition column's plain values: days of a date, else what they are."""
+    return pa.int32() if pa.types.is_date(type) else type
+
+
+def coded_partitions(rows: pa.Table, partition_by: str) -> pa.DictionaryArray:
+    """The partition column as codes of its plain values; NULL has a code too."""
+    column = rows[partition_by].combine_chunks()
+    return column.cast(plain_type(column.type)).dictionary_encode(null_encoding="encode")

@@ -115,9 +115,9 @@ def _as_stored(table: pa.Table) -> pa.Table:
     Under a struct that is null, Arrow holds nulls that Parquet would refuse.
     """
     for i, column in enumerate(table.schema):
-        nullable = _stored_type(column.type)
-        if nullable != column.type:
-            table = table.set_column(i, column.with_type(nullable), table.column(i).cast(nullable))
+        stored = _stored_type(column.type)
+        if stored != column.type:
+            table = table.set_column(i, column.with_type(stored), table.column(i).cast(stored))
     return table
 
 

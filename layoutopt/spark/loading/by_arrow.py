@@ -6,7 +6,7 @@ Two readers that know nothing of each other then agree about every column, or th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -27,6 +27,7 @@ from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.segments import Segment, with_positions
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Batches, map_in_workers
+from layoutopt.sql.folder_columns import values_in_folders
 from layoutopt.writer.answers import RESULT_SCHEMA
 from layoutopt.writer.features import features_left_to_spark
 from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
@@ -43,10 +44,9 @@ _TASK_BYTES: Final = 1 << 25
 _MOST_READ: Final = 1.25  # times the rows that there are
 _LOOKED_AT: Final = 16  # files whose footers the driver reads, so that tasks seldom meet one that they can't read
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
-_FOLDER: Final = re.compile(r"/([^/=]+)=[^/]*(?=/)")
 
-Held = Mapping[tuple[str, int], Sequence[Row]]
-"""By file and first byte of what one task of Spark's reads: value, rows, lowest and highest position of each group."""
+Held = Sequence[Sequence[Row]]
+"""Of each range of a file that Spark reads together: value, rows, lowest and highest position of each group."""
 
 
 def _check_plan(plan: Plan) -> None:
@@ -77,18 +77,16 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
     for uri in rows.inputFiles():
         _path(uri)
     held = _held(rows, plan, max(MOST_SMALL_PARCELS, sum(segment.rows for segment in segments) // LEAST_IN_PARCEL))
-    splits = {where: _split(groups, plan) for where, groups in held.items()}
+    splits = [_split(groups, plan) for groups in held]
     places = Places(
         tuple(segment.value for segment in segments),
         tuple(segment.low for segment in segments),
         tuple(segment.high for segment in segments),
     )
-    of_segments = _splits_of_segments(held, places)
-    tasks = _in_tasks(list(splits.values()))
-    if of_segments is not None:
-        tasks = tuple(tuple(splits[where] for where in held) for held in of_segments)
+    of_segments = _splits_of_segments(held, splits, places)
+    tasks = _in_tasks(splits) if of_segments is None else tuple(map(tuple, of_segments))
     job = CutJob(plan.schema, plan.partition_by, places, tasks, of_segments is not None)
-    _try(job, plan, list(splits.values()))
+    _try(job, plan, splits)
     return job
 
 
@@ -118,19 +116,18 @@ def _held(rows: DataFrame, plan: Plan, most: int) -> Held:
     held: dict[tuple[str, int], list[Row]] = {}
     for group in sorted(found, key=lambda group: int(group["low"])):
         held.setdefault((group["file_path"], group["file_block_start"]), []).append(group)
-    return held
+    return list(held.values())
 
 
-def _splits_of_segments(held: Held, places: Places) -> list[list[tuple[str, int]]] | None:
+def _splits_of_segments(held: Held, splits: Sequence[Split], places: Places) -> list[list[Split]] | None:
     """Where each segment's rows are; None where tasks of segments would read many rows that are of others."""
-    found: list[list[tuple[str, int]]] = [[] for _ in places.values]
+    found: list[list[Split]] = [[] for _ in places.values]
     read = 0
-    for where, groups in held.items():
-        first, last = min(group["low"] for group in groups), max(group["high"] for group in groups)
+    for groups, split in zip(held, splits, strict=True):
         for segment in sorted({segment for group in groups for segment in _segments_with(group, places)}):
-            read += min(last + 1, places.highs[segment]) - max(first, places.lows[segment])
-            found[segment].append(where)
-    return found if read <= _MOST_READ * sum(group["rows"] for groups in held.values() for group in groups) else None
+            read += min(split.low + split.rows, places.highs[segment]) - max(split.low, places.lows[segment])
+            found[segment].append(split)
+    return found if read <= _MOST_READ * sum(split.rows for split in splits) else None
 
 
 def _segments_with(group: Row, places: Places) -> Iterator[int]:
@@ -143,7 +140,7 @@ def _segments_with(group: Row, places: Places) -> Iterator[int]:
 def _split(groups: Sequence[Row], plan: Plan) -> Split:
     """The split of which some groups hold the rows of each value of the partition column."""
     path, start = _path(groups[0]["file_path"]), int(groups[0]["file_block_start"])
-    named = {name.lower() for name in _FOLDER.findall(path)} & {name.lower() for name in plan.schema.names}
+    named = {name.lower() for name in values_in_folders(path)} & {name.lower() for name in plan.schema.names}
     by_folder = named == {str(plan.partition_by).lower()}
     if by_folder != bool(named) or (by_folder and len(groups) > 1):
         raise NeedsSparkError(f"folders tell of columns of {path!r}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -120,8 +119,9 @@ def load(
     with watch.stage("count", "counting partitions") as counts:
         known = known_chunks(_counted(plan, basis, names), plan.segment_rows) if cutter is in_input_order else None
         segments = _cut(rows, name, plan, cutter, known)
-        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
-        if basis.plain and sum(segment.rows for segment in segments) >= LEAST_ROWS:
+        n_rows = sum(segment.rows for segment in segments)
+        counts |= {"segments": len(segments), "rows": n_rows}
+        if basis.plain and n_rows >= LEAST_ROWS:
             try:
                 with translate_spark_errors(name):
                     cut = cut_job(rows, plan, segments)
@@ -138,8 +138,8 @@ def load(
         watch.log.write("read_by_spark", why=str(error))
         one = replace(one, load_id=fresh_load_id(base))
         written = _written(one, watch, in_task)
-    discarded = partial(discarded_after, spark=spark, files=one.files, load_id=one.load_id, keys=one.values)
-    with discarded(REFUSED), watch.stage("commit", "committing") as counts:
+    discarded = discarded_after(REFUSED, spark, one.files, one.load_id, one.values)
+    with discarded, watch.stage("commit", "committing") as counts:
         snapshot = _commit(one, base, written, whole_table, at)
         counts["snapshot"] = snapshot.number
     return load_report(one.load_id, snapshot, plan, tuple(one.values), len(segments), written, watch.seconds)
