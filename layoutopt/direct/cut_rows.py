@@ -24,6 +24,7 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.plain_parquet import arrow_schema, coded_partitions, open_plain, plain_type, typed
 from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
 from layoutopt.model.arrays import Ints
+from layoutopt.model.columns import END_OF_SOURCE
 from layoutopt.model.schema import Schema
 from layoutopt.writer.gather import POOL
 from layoutopt.writer.parcels import parcel_of, placed
@@ -60,7 +61,7 @@ class Places:
 
     Attributes:
         values: of the partition column, plain, one for each segment; those of one value in the order of their ranges.
-        lows, highs: the positions of each segment's rows, ``[low, high)``; those of one value follow each other.
+        lows, highs: the positions of each segment's rows, ``[low, high)``; those of one value rise.
     """
 
     values: tuple[PlainValue, ...]
@@ -76,6 +77,10 @@ class Places:
             found[value] = ids[0], ids[-1] + 1
         return found
 
+    def takes_all(self, first: int, stop: int) -> bool:
+        """Whether one segment takes whatever rows there are of a value that has those from ``first`` to ``stop``."""
+        return stop <= first or (stop == first + 1 and (self.lows[first], self.highs[first]) == (0, END_OF_SOURCE))
+
 
 @dataclass(frozen=True)
 class CutJob:
@@ -87,6 +92,7 @@ class CutJob:
         places: of the segments.
         tasks: the splits that each task reads.
         by_segment: whether the task of a number writes the segment of that number, of which its splits have all rows.
+        columns: those that are read, the partition column among them; all when None.
     """
 
     schema: Schema
@@ -94,6 +100,12 @@ class CutJob:
     places: Places
     tasks: tuple[tuple[Split, ...], ...]
     by_segment: bool = False
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def read(self) -> Schema:
+        """The columns that are read."""
+        return self.schema if self.columns is None else self.schema.select(self.columns)
 
 
 def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,6 +133,25 @@ def check_split(job: CutJob, split: Split) -> None:
         pass
 
 
+def rows_of_split(job: CutJob, split: Split) -> Iterator[tuple[pa.Table, int]]:
+    """All rows of a split, some bytes of them at once, each time with the position in the source of the first one.
+
+    Raises:
+        NeedsSparkError: the file is not surely read as Spark reads it.
+    """
+    return _read(job, split, split.low, split.low + split.rows)
+
+
+def rows_before(job: CutJob, split: Split) -> int:
+    """How many rows of a split's file stand before the split's.
+
+    Raises:
+        NeedsSparkError: the file is not surely read as Spark reads it.
+    """
+    with _opened(job, split) as (file, groups):
+        return sum(file.metadata.row_group(group).num_rows for group in range(groups[0] if groups else 0))
+
+
 def first_rows(job: CutJob, split: Split) -> pa.Table:
     """Some rows of a split.
 
@@ -129,7 +160,7 @@ def first_rows(job: CutJob, split: Split) -> pa.Table:
     """
     for rows, _ in _read(job, split, split.low, split.low + 1, at_once=1):
         return rows.slice(0, _TRIED_ROWS)
-    return arrow_schema(job.schema).empty_table()
+    return arrow_schema(job.read).empty_table()
 
 
 @contextmanager
@@ -170,7 +201,7 @@ def _rows_of_segment(job: CutJob, split: Split, segment: int) -> Iterator[pa.Rec
 
 
 def _parcels(job: CutJob, split: Split) -> Iterator[pa.RecordBatch]:
-    for rows, low in _read(job, split, split.low, split.low + split.rows):
+    for rows, low in rows_of_split(job, split):
         yield from _packed(job, rows, low)
 
 
@@ -181,13 +212,14 @@ def _read(
 
     Row groups without a row at the positions ``[first, stop)`` are left out.
     """
-    columns = arrow_schema(job.schema)
+    columns = arrow_schema(job.read)
     with _opened(job, split) as (file, groups):
         ends = split.low + np.cumsum([0, *(file.metadata.row_group(group).num_rows for group in groups)])
         wanted = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > first)).tolist()
         low = int(ends[wanted[0]]) if wanted else 0
         for held in _together(
-            file.iter_batches(_ROWS_AT_ONCE, [groups[place] for place in wanted]), at_once or _BATCH_BYTES
+            file.iter_batches(_ROWS_AT_ONCE, [groups[place] for place in wanted], job.columns),
+            at_once or _BATCH_BYTES,
         ):
             yield typed(_with_folder(job, split, held), columns), low
             low += len(held)
@@ -250,21 +282,21 @@ def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
     """The segment of each row, -1 for none; in few bits, which are sorted faster."""
     places, n = job.places, rows.num_rows
     type = np.int16 if len(places.values) < 1 << 15 else np.int64
-    if job.partition_by is None:
-        return (np.searchsorted(places.lows, low + np.arange(n), side="right") - 1).astype(type)
-    coded = coded_partitions(rows, job.partition_by)
-    codes = np.asarray(coded.indices)
-    ranges = _ranges_of(coded.dictionary, places)
+    coded = None if job.partition_by is None else coded_partitions(rows, job.partition_by)
+    ranges = [(0, len(places.values))] if coded is None else _ranges_of(coded.dictionary, places)
+    codes = np.zeros(n, dtype=np.int64) if coded is None else np.asarray(coded.indices)
     segments: Ints = np.array([first for first, _ in ranges], dtype=type)[codes]
     for code, (first, stop) in enumerate(ranges):
-        if stop - first > 1:
+        if not places.takes_all(first, stop):
             at = np.flatnonzero(codes == code)
-            segments[at] = first + np.searchsorted(places.lows[first:stop], low + at, side="right") - 1
+            found = first + np.searchsorted(places.lows[first:stop], low + at, side="right") - 1
+            taken = (found >= first) & (low + at < np.append(places.highs, 0)[found])
+            segments[at] = np.where(taken, found, -1)
     return segments
 
 
 def _ranges_of(values: pa.Array, places: Places) -> Sequence[tuple[int, int]]:
-    """The segments of each of some plain values of the partition column; ``(-1, 0)`` for a value that has none."""
+    """The segments of each of some plain values of the partition column; ``(-1, -1)`` for a value that has none."""
     known = list(places.of_values)
     found = pc.index_in(values, value_set=pa.array(known, values.type))
-    return [(-1, 0) if at is None else places.of_values[known[at]] for at in found.to_pylist()]
+    return [(-1, -1) if at is None else places.of_values[known[at]] for at in found.to_pylist()]

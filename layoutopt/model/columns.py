@@ -14,6 +14,8 @@ PLACE: Final = "_w_place"
 """On the way out: the row's place among the rows of its segment that are read, in the files' order."""
 POSITION: Final = "_pos"
 """On the way: the row's position in the source."""
+END_OF_SOURCE: Final = 2**63 - 1
+"""After all positions in a source."""
 SEGMENT: Final = "_segment"
 """On the way: the number of the row's segment in the load."""
 RESERVED: Final = frozenset({BLOCK, TID, POSITION, SEGMENT})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -108,15 +108,25 @@ def vector_counts(
     grouped = df.select(*keys, *word_columns(features)).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
     with compiled_in_parts(df.sparkSession):
         pairs = grouped.limit(max_pairs + 1).toArrow()
+    return counts_by_key(pairs, len(features), max_pairs)
+
+
+def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) -> dict[PlainValue, VectorCounts]:
+    """The vectors of each key with their counts, in the order of the vectors, whatever the order of the pairs.
+
+    Args:
+        pairs: the key ``_key``, the words of a vector, and the ``_count`` of its rows.
+        n_features: of the vectors.
+        max_pairs: refuse more pairs than these.
+
+    Raises:
+        BoundError: there are more pairs.
+    """
     if pairs.num_rows > max_pairs:
         raise BoundError(
-            f"{len(features)} features make more than {max_pairs} pairs of partition and vector; lower num_features"
+            f"{n_features} features make more than {max_pairs} pairs of partition and vector; lower num_features"
         )
-    return dict(_by_key(pairs, len(features)))
-
-
-def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[PlainValue, VectorCounts]]:
-    """Each key with its pairs, in the order of the vectors, whatever the order in which Spark gave them."""
+    found: dict[PlainValue, VectorCounts] = {}
     coded = pairs["_key"].combine_chunks().dictionary_encode(null_encoding="encode")
     codes = np.asarray(coded.indices, dtype=np.int64)
     words = words_of(pairs, n_features)
@@ -124,7 +134,8 @@ def _by_key(pairs: pa.Table, n_features: int) -> Iterator[tuple[PlainValue, Vect
     in_order = np.lexsort((*words.T[::-1], codes))
     for code, key in enumerate(coded.dictionary.to_pylist()):
         rows = in_order[codes[in_order] == code]
-        yield key, VectorCounts(words[rows], counts[rows], n_features)
+        found[key] = VectorCounts(words[rows], counts[rows], n_features)
+    return found
 
 
 def pairs_table(counts: Mapping[PlainValue, VectorCounts], names: PartitionNames) -> pa.Table:

@@ -17,12 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.model.columns import POSITION, SEGMENT
+from layoutopt.model.columns import END_OF_SOURCE, POSITION, SEGMENT
 from layoutopt.spark.core.partition_values import null_first, partition_column, plain_type
 
 # No source has names that begin so.
 _VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_w_value", "_w_low", "_w_high", "_w_chunk", "_w_count"
-_END = 2**63 - 1
 # Rows counted together: cuts fall between chunks. Finer where segments are small.
 _LARGEST_CHUNK = 1 << 16
 _CHUNKS_A_SEGMENT = 16
@@ -148,7 +147,7 @@ def cut_segments(chunks: Iterable[Chunk], segment_rows: int, cutter: Cutter = in
             if number:
                 segments[-1] = _ending(segments[-1], low)
             rows = sum(chunk.rows for chunk in members)
-            segments.append(Segment(len(segments), value, number, low, _END, rows))
+            segments.append(Segment(len(segments), value, number, low, END_OF_SOURCE, rows))
     return tuple(segments)
 
 

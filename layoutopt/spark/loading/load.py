@@ -42,9 +42,10 @@ from layoutopt.spark.core.source import (
     conformed,
     open_source,
 )
-from layoutopt.spark.loading.by_arrow import LEAST_ROWS, cut_job
+from layoutopt.spark.loading.by_arrow import cut_job
 from layoutopt.spark.loading.check import check_written
 from layoutopt.spark.loading.job import Basis, Loading, discarded_after, entries_of, write
+from layoutopt.spark.loading.plain_files import LEAST_ROWS
 from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
 from layoutopt.writer.load_report import LoadReport, load_report
 from layoutopt.writer.written import Written

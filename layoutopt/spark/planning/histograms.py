@@ -26,9 +26,10 @@ from layoutopt.model.types import quoted
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
-from layoutopt.spark.core.featurize import vector_counts
+from layoutopt.spark.core.featurize import counts_by_key, vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
-from layoutopt.spark.planning.sampling import SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, either, frame_of
+from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
 
 Progress = Callable[[str], None]
 _FLOATS = ("float", "double")
@@ -49,22 +50,30 @@ def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
 class Counting:
     """What the pairs are counted of, for whom, and within what."""
 
-    rows: DataFrame
+    rows: Rows
     queries: tuple[Query, ...]
     schema: Schema
     partition_by: str | None
     max_vectors: int
     say: Progress
 
+    @property
+    def bounded(self) -> list[Column]:
+        """The columns by whose bounds a partition may be seen not to be reached by a query."""
+        used = frozenset().union(*(columns_of(query.filter.root) for query in self.queries))
+        return [column for column in self.schema.columns if column.name in used and key_kind(column.type) is not None]
+
 
 def count_histograms(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
     """The features that fit ``max_vectors``, and every partition's pairs under them."""
-    features, counts = _countable(of, features)
+    features, counts, bounds = _countable(of, features)
     kept = features_within(features, list(counts.values()), of.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
         of.say(f"gave up blocking by feature {i} (weight {features[i].weight:g}) for max_vectors={of.max_vectors}")
     features = features.only(kept)
-    return features, _with_weights(of, features, {value: vectors.project(kept) for value, vectors in counts.items()})
+    counts = {value: vectors.project(kept) for value, vectors in counts.items()}
+    reached = _reached(of) if bounds is None else _by_bounds(of, bounds, of.bounded)
+    return features, _with_weights(of, features, counts, reached)
 
 
 def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
@@ -73,21 +82,36 @@ def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHist
     Raises:
         PlanError: the source has no rows.
     """
-    rows = rows_by_partition(of.rows, of.partition_by)
-    if not rows:
+    counted = rows_by_partition(of.rows, of.partition_by)
+    if not counted:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
-    sampled = {value: rows[value] for value in spread(list(rows), SAMPLED_PARTITIONS)}
-    reached = _reached(of, list(sampled))
-    return _with_weights(of, features, sample_vectors(of.rows, features, of.partition_by, sampled), reached)
+    sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
+    counts, reached = either(
+        of.rows,
+        lambda rows: _sampled(of, rows, features, sampled),
+        lambda rows: (sample_vectors(rows, features, of.partition_by, sampled), _reached(of, list(sampled))),
+    )
+    return _with_weights(of, features, counts, reached)
+
+
+def _sampled(
+    of: Counting, plain: PlainRows, features: FeatureSet, sampled: Mapping[PlainValue, int]
+) -> tuple[dict[PlainValue, VectorCounts], _Reached]:
+    """What is counted of rows drawn from some partitions of plain files, and which queries reach these."""
+    named = set().union(*(feature.columns for feature in features), (column.name for column in of.bounded))
+    drawn = plain.drawn(sampled, SAMPLE_ROWS, named)
+    pairs, few = plain.survey_of(drawn, features.features, of.bounded)
+    asked = _columns_worth_asking(few, of.queries, of.bounded)
+    bounds = plain.survey((), asked, list(sampled)).bounds
+    return counts_by_key(pairs, len(features)), _by_bounds(of, bounds, asked)
 
 
 _Reached = Mapping[PlainValue, tuple[int, Floats]]
 
 
 def _with_weights(
-    of: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached | None = None
+    of: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached
 ) -> tuple[PartitionHistogram, ...]:
-    reached = _reached(of) if reached is None else reached
     shares = feature_shares(features, of.queries)
     return tuple(
         PartitionHistogram(value, rows, counts[value], of_queries, segment_weights(shares, of_queries, counts[value]))
@@ -96,16 +120,36 @@ def _with_weights(
     )
 
 
-def _countable(of: Counting, features: FeatureSet) -> tuple[FeatureSet, dict[PlainValue, VectorCounts]]:
-    """The pairs of as many of the heaviest features as the driver can hold the pairs of."""
+def _countable(
+    of: Counting, features: FeatureSet
+) -> tuple[FeatureSet, dict[PlainValue, VectorCounts], pa.Table | None]:
+    """The pairs of as many of the heaviest features as the driver can hold the pairs of.
+
+    Also the bounds of partitions where the same pass over the rows gives them.
+    """
     while True:
         try:
-            return features, vector_counts(of.rows, features.features, of.partition_by)
+            return features, *_counts(of, features)
         except BoundError:
             if len(features) <= 1:
                 raise
             of.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
             features = heaviest(features, len(features) * 3 // 4)
+
+
+def _counts(of: Counting, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], pa.Table | None]:
+    return either(
+        of.rows,
+        lambda rows: _surveyed(rows, features, of.bounded),
+        lambda rows: (vector_counts(rows, features.features, of.partition_by), None),
+    )
+
+
+def _surveyed(
+    rows: PlainRows, features: FeatureSet, bounded: Sequence[Column]
+) -> tuple[dict[PlainValue, VectorCounts], pa.Table]:
+    found = rows.survey(features.features, bounded)
+    return counts_by_key(found.pairs, len(features)), found.bounds
 
 
 def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_vectors: int) -> list[int]:
@@ -139,15 +183,21 @@ def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reac
         of: of whom.
         only_of: the partitions of interest, by value; all when None.
     """
-    rows = of.rows if only_of is None or of.partition_by is None else of_partitions(of.rows, of.partition_by, only_of)
-    used = frozenset().union(*(columns_of(query.filter.root) for query in of.queries))
-    columns = [column for column in of.schema.columns if column.name in used and key_kind(column.type) is not None]
+    rows = frame_of(of.rows)
+    if only_of is not None and of.partition_by is not None:
+        rows = of_partitions(rows, of.partition_by, only_of)
+    columns = of.bounded
     few = _bounds(rows.sample(fraction=_SOME, seed=0), of.partition_by, columns)
     asked = _columns_worth_asking(few, of.queries, columns)
     bounds = _bounds(rows, of.partition_by, asked)
     if len(bounds) > len(few):  # of a partition without a row in the sample nothing is known
         bounds, asked = _bounds(rows, of.partition_by, columns), columns
-    excluded = _excluded(bounds, of.queries, asked)
+    return _by_bounds(of, bounds, asked)
+
+
+def _by_bounds(of: Counting, bounds: pa.Table, columns: Sequence[Column]) -> _Reached:
+    """What :func:`_reached` gives, by the bounds of some columns."""
+    excluded = _excluded(bounds, of.queries, columns)
     weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
     counted = np.asarray(bounds["_rows"], dtype=np.int64).tolist()
     return {value: (counted[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
@@ -30,6 +30,7 @@ from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import Progress, features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
+from layoutopt.spark.planning.plain_rows import Rows, rows_to_plan
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
@@ -103,7 +104,7 @@ class HoldOutEvaluation:
         sample: RowSample,
         partition_by: str | None,
         say: Progress,
-        rows: DataFrame | None = None,
+        rows: Rows | None = None,
     ) -> None:
         """Evaluate plans on a sample, of these rows, whose features are those of the folds' documents."""
         self.folds = folds
@@ -222,7 +223,8 @@ def start_evaluation(
         PlanError: there are too few queries to hold any back; or the source has no rows.
         SchemaError, SettingError, SourceError: as :func:`layoutopt.spark.planning.plan.make_plan`.
     """
-    rows, _ = opened(spark, settings.source, document, request_of(settings))
+    frame, request = opened(spark, settings.source, document, request_of(settings))
+    rows = rows_to_plan(frame, settings.source, document.schema, request.partition_by)
     parts = splits(document.queries)
     if not parts:
         raise PlanError(
@@ -245,7 +247,7 @@ def _mined(
 
 
 def evaluation_on(
-    rows: DataFrame,
+    rows: Rows,
     settings: PlanSettings,
     folds: Sequence[Fold],
     say: Progress,

@@ -43,7 +43,7 @@ from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.plan import opened, request_of
-from layoutopt.spark.planning.segments_rehearsed import some_segments
+from layoutopt.spark.planning.some_segments import rows_of_segments, some_segments
 from layoutopt.writer.answers import stream_of
 from layoutopt.writer.gather import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
@@ -155,17 +155,19 @@ def _rehearse(
     """Make the blocks of some segments; None where the source has no rows."""
     rows, _ = opened(spark, settings.source, document, request_of(settings))
     with translate_spark_errors(repr(settings.source)), compiled_in_parts(spark):
-        segments, partition_rows, of_segments, _ = some_segments(rows, plan)
-        n, trial = len(segments), replace(plan, indexes=(*plan.indexes, *possible))
+        chosen = some_segments(rows, plan)
+        if not chosen.segments:
+            return None
+        n, trial = len(chosen.segments), replace(plan, indexes=(*plan.indexes, *possible))
         shares = feature_shares(plan.features, plan.queries)
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
-        words = index_values(words_left(of_segments, plan.features.features), trial.indexes)
-        found = map_segments(words, n, partial(_measure, job), _RESULT_SCHEMA).toArrow().to_pylist() if n else []
+        words = index_values(words_left(rows_of_segments(rows, plan, chosen), plan.features.features), trial.indexes)
+        found = map_segments(words, n, partial(_measure, job), _RESULT_SCHEMA).toArrow().to_pylist()
     if not found:
         return None
     in_order = sorted(found, key=lambda row: int(row["segment"]))
     blocks = pa.concat_tables([pa.ipc.open_stream(row["blocks"]).read_all() for row in in_order])
-    return _Rehearsal(plan, possible, job, blocks, sum(partition_rows.values()))
+    return _Rehearsal(plan, possible, job, blocks, sum(chosen.partition_rows.values()))
 
 
 def _measure(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,7 @@ from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
+from layoutopt.spark.planning.plain_rows import frame_of, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
@@ -81,20 +82,25 @@ def plan_and_rehearse(
     """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
     say = progress or (lambda sentence: None)
     counting, request = _asked(spark, source, document, request, say)
-    queries = counting.queries
     with translate_spark_errors(_shown(source)):
-        plans = [_planned(counting, document, request, known or Known())]
-        if not queries:
-            return plans[0], None
-        if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
-            say(f"no columns go apart: trying all together as {ALONE} blocks them, too")
-            alone = _planned(counting, document, replace(request, method=ALONE, guides=FEATURES), Known())
-            plans.append(replace(alone, method=request.method))
-        search = is_searched(request)
-        say("rehearsing segments, for the order of rows within blocks" if search else "rehearsing segments")
-        tried = rehearse_segments(counting.rows, [Trial(plan, search) for plan in plans], queries)
-    rehearsed = min(tried, key=lambda each: each.bytes_read(queries))
-    predicted = {**rehearsed.plan.predicted, "bytes_fraction": round(rehearsed.fraction(queries), 6)}
+        return _planned_and_rehearsed(counting, document, request, known or Known())
+
+
+def _planned_and_rehearsed(
+    of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known
+) -> tuple[Plan, Rehearsed | None]:
+    plans = [_planned(of, document, request, known)]
+    if not of.queries:
+        return plans[0], None
+    if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
+        of.say(f"no columns go apart: trying all together as {ALONE} blocks them, too")
+        alone = _planned(of, document, replace(request, method=ALONE, guides=FEATURES), Known())
+        plans.append(replace(alone, method=request.method))
+    search = is_searched(request)
+    of.say("rehearsing segments, for the order of rows within blocks" if search else "rehearsing segments")
+    tried = rehearse_segments(of.rows, [Trial(plan, search) for plan in plans], of.queries)
+    rehearsed = min(tried, key=lambda each: each.bytes_read(of.queries))
+    predicted = {**rehearsed.plan.predicted, "bytes_fraction": round(rehearsed.fraction(of.queries), 6)}
     return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
 
 
@@ -120,7 +126,8 @@ def _asked(
 ) -> tuple[Counting, PlanRequest]:
     """What counts the source's rows for a request that is checked, and the request for that source."""
     check_request(request)
-    rows, request = opened(spark, source, document, request)
+    frame, request = opened(spark, source, document, request)
+    rows = rows_to_plan(frame, source, document.schema, request.partition_by)
     queries = tuple(classes(document.queries))
     return Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
 
@@ -140,9 +147,8 @@ def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, kno
         if needs_bytes(request):
             of.say("measuring the bytes of cells")
             middle = partitions[len(partitions) // 2]
-            unit = known.once(
-                "bytes", request, lambda: unit_in_bytes(of.rows, features, (middle.value, middle.rows), request)
-            )
+            rows, of_middle = frame_of(of.rows), (middle.value, middle.rows)
+            unit = known.once("bytes", request, lambda: unit_in_bytes(rows, features, of_middle, request))
     elif is_counted(request):
         of.say("counting feature vectors")
         features, partitions = count_histograms(of, features)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
+from layoutopt.direct.survey import vectors
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Floats, Ints, Words
@@ -37,6 +38,7 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, either, frame_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
@@ -102,13 +104,15 @@ class RowSample:
 
 
 def draw_sample(
-    rows: DataFrame,
+    rows: Rows,
     features: FeatureSet,
     partition_by: str | None,
     segment_rows: int,
     sample_rows: int = SAMPLE_ROWS,
 ) -> RowSample:
-    """Draw about ``sample_rows`` rows of each of a few partitions, spread evenly, by a hash of their content.
+    """Draw about ``sample_rows`` rows of each of a few partitions, spread evenly.
+
+    By a hash of their content, or of their places in plain files; the same on any number of cores.
 
     Args:
         rows: the source.
@@ -119,11 +123,11 @@ def draw_sample(
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    return draw_sample_of(rows, features, partition_by, segment_rows, sampled, sample_rows, rows.columns)
+    return draw_sample_of(rows, features, partition_by, segment_rows, sampled, sample_rows, frame_of(rows).columns)
 
 
 def draw_sample_of(
-    rows: DataFrame,
+    rows: Rows,
     features: FeatureSet,
     partition_by: str | None,
     segment_rows: int,
@@ -142,18 +146,46 @@ def draw_sample_of(
         sample_rows: rows wanted of each.
         columns: that the sample is to have.
     """
-    # Positions come last: what is drawn depends on content alone.
-    drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
-    with compiled_in_parts(rows.sparkSession):
-        found = with_binaries(words_left(drawn, features.features, (*columns, POSITION))).toArrow()
-    found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
-    words = segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
+    found, words = either(
+        rows,
+        lambda plain: _drawn_by_place(plain, features, partition_rows, sample_rows, columns),
+        lambda frame: _drawn_by_content(frame, features, partition_by, partition_rows, sample_rows, columns),
+    )
     segments = []
     for value, count in partition_rows.items():
         of_value = np.arange(len(words)) if partition_by is None else _places_of(found[partition_by], value)
         table = found.select(list(columns)).take(pa.array(of_value)).combine_chunks()
         segments.append(SampledSegment(value, count, min(count, segment_rows), table, words[of_value]))
     return RowSample(features, tuple(segment for segment in segments if segment.table.num_rows))
+
+
+def _drawn_by_place(
+    rows: PlainRows,
+    features: FeatureSet,
+    partition_rows: Mapping[PlainValue, int],
+    sample_rows: int,
+    columns: Sequence[str],
+) -> tuple[pa.Table, Words]:
+    """Rows drawn by their places in the files, and their vectors."""
+    found = rows.drawn(partition_rows, sample_rows, columns)
+    return found, vectors(features.features, found, rows.schema)
+
+
+def _drawn_by_content(
+    rows: DataFrame,
+    features: FeatureSet,
+    partition_by: str | None,
+    partition_rows: Mapping[PlainValue, int],
+    sample_rows: int,
+    columns: Sequence[str],
+) -> tuple[pa.Table, Words]:
+    """Rows drawn by a hash of their content, in the source's order, and their vectors."""
+    # Positions come last: what is drawn depends on content alone.
+    drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
+    with compiled_in_parts(rows.sparkSession):
+        found = with_binaries(words_left(drawn, features.features, (*columns, POSITION))).toArrow()
+    found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
+    return found, segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
 
 
 def _places_of(column: pa.ChunkedArray, value: PlainValue) -> Ints:

@@ -14,18 +14,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.direct.survey import DRAWS, limit_of
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.types import quoted
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.partition_values import literal, null_first, of_partitions, partition_column
 from layoutopt.spark.core.source import hashable
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows
 
 SAMPLED_PARTITIONS = 3
 SAMPLE_ROWS = 40_000
 """Rows sampled of one partition."""
 
-_DRAWS = 1_000_000
 _SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
 
 
@@ -58,9 +59,7 @@ def drawn_rows(
 ) -> DataFrame:
     """The rows that :func:`sample_vectors` counts, with the same arguments."""
     draw = _draw(rows, features)
-    drawn_below = {
-        value: max(1, round(_DRAWS * min(1.0, sample_rows / max(1, count)))) for value, count in partition_rows.items()
-    }
+    drawn_below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
     if partition_by is None:
         return rows.where(draw < F.lit(drawn_below.get(None, 0)))
     key, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
@@ -70,8 +69,10 @@ def drawn_rows(
     return of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
 
 
-def rows_by_partition(rows: DataFrame, partition_by: str | None) -> dict[PlainValue, int]:
+def rows_by_partition(rows: Rows, partition_by: str | None) -> dict[PlainValue, int]:
     """The rows of each partition by its value, NULL first; a table without partitions is one, of the value None."""
+    if isinstance(rows, PlainRows):
+        return dict(rows.partition_rows)
     keyed = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
     counted = keyed.agg(F.count(F.lit(1)).alias("_rows")).toArrow()
     found = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
@@ -80,7 +81,7 @@ def rows_by_partition(rows: DataFrame, partition_by: str | None) -> dict[PlainVa
 
 def rows_drawn(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:
     """About that share of the rows, all of their columns; the same ones whatever their order."""
-    return rows.where(_draw(rows, features) < F.lit(max(1, round(_DRAWS * min(1.0, share)))))
+    return rows.where(_draw(rows, features) < F.lit(limit_of(share)))
 
 
 def _draw(rows: DataFrame, features: FeatureSet) -> Column:
@@ -88,4 +89,4 @@ def _draw(rows: DataFrame, features: FeatureSet) -> Column:
     used = frozenset().union(*(feature.columns for feature in features))
     short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
     values = [hashable(field.name, field.dataType) for field in short or rows.schema.fields]
-    return F.pmod(F.xxhash64(*values), F.lit(_DRAWS))
+    return F.pmod(F.xxhash64(*values), F.lit(DRAWS))

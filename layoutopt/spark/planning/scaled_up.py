@@ -9,7 +9,7 @@ a ratio estimate from a double sample (Cochran, *Sampling Techniques*, 12.9).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ class Tried:
 
     values: tuple[PlainValue, ...]
     rows: Floats
-    partition_rows: dict[PlainValue, int]
+    partition_rows: Mapping[PlainValue, int]
 
     @property
     def times(self) -> Floats:

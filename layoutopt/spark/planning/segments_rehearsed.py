@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
+from layoutopt.direct.vectors import words_left as words_left_by_arrow
 from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.work import work_of
-from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.arrays import Floats
 from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.engine_costs import Work
 from layoutopt.model.feature import FeatureSet, all_features
@@ -37,21 +37,18 @@ from layoutopt.model.vectors import project
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.featurize import words_left
-from layoutopt.spark.core.partition_values import of_partitions
-from layoutopt.spark.core.segments import Segment, count_chunks, cut_segments, with_positions, with_segments
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
+from layoutopt.spark.core.workers import Task
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
+from layoutopt.spark.planning.plain_rows import Rows, either
 from layoutopt.spark.planning.row_order import rehearsed_table, row_orders_of, with_orders
 from layoutopt.spark.planning.sample_evaluation import RowSample, draw_sample_of, segments_on_sample
 from layoutopt.spark.planning.scaled_up import Roughly, Tried, families_of, scaled_up
-from layoutopt.writer.gather import GatheredSegment, gather_segment
+from layoutopt.spark.planning.some_segments import Chosen, rows_of_segments, some_segments
+from layoutopt.writer.gather import GatheredSegment, OfLeft, gather_segment
 from layoutopt.writer.row_order import in_row_order
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment
-
-_FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
-_ENOUGH_ROWS: Final = 600_000
-"""Of all segments together: where they are large, the fewest are rehearsed."""
 
 _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
@@ -132,7 +129,7 @@ class Rehearsed:
         return tuple(round(read / full, 6) if full else 0.0 for read, full in zip(self.read, self.full, strict=True))
 
 
-def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
+def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
     """Try plans on a few segments.
 
     Args:
@@ -142,7 +139,8 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     """
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
-    segments, partition_rows, of_segments, shares = some_segments(rows, first, len(trials))
+    chosen = some_segments(rows, first, len(trials))
+    segments = chosen.segments
     nothing = (0.0,) * len(queries)
     if not segments or not held:
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
@@ -151,12 +149,16 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     middle = len(segments) // 2
     layouts = [trial.plan.scheme.layouts for trial in trials]
     searched_in = [middle if trial.search else None for trial in trials]
-    task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), shares)
-    with compiled_in_parts(rows.sparkSession):
-        featurised = words_left(of_segments, features.features, (*held, POSITION, SEGMENT))
-        found = map_segments(featurised, shares * len(segments), task, _RESULT_SCHEMA).toArrow().to_pylist()
+    task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), chosen.shares)
+    found = either(
+        rows,
+        lambda plain: plain.in_segments(
+            segments, held, chosen.shares, partial(task, of_left=words_left_by_arrow), _RESULT_SCHEMA
+        ),
+        lambda frame: _by_spark(frame, first, chosen, features, held, task),
+    ).to_pylist()
     of_values = tuple(segment.value for segment in segments)
-    tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), partition_rows)
+    tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), chosen.partition_rows)
     sample = _few_rows(rows, first, features, tried, held)
     return [
         _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries)
@@ -164,7 +166,17 @@ def rehearse_segments(rows: DataFrame, trials: Sequence[Trial], queries: Sequenc
     ]
 
 
-def _few_rows(rows: DataFrame, plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> RowSample | None:
+def _by_spark(
+    rows: DataFrame, plan: Plan, chosen: Chosen, features: FeatureSet, held: Sequence[str], task: Task
+) -> pa.Table:
+    """What the tasks make of the segments' rows, read by Spark."""
+    with compiled_in_parts(rows.sparkSession):
+        routed = rows_of_segments(rows, plan, chosen)
+        featurised = words_left(routed, features.features, (*held, POSITION, SEGMENT))
+        return map_segments(featurised, chosen.shares * len(chosen.segments), task, _RESULT_SCHEMA).toArrow()
+
+
+def _few_rows(rows: Rows, plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> RowSample | None:
     """A few rows of each partition; None where a segment of each was tried."""
     if tried.is_everywhere:
         return None
@@ -231,49 +243,6 @@ def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[s
     return with_orders(plan, [() if set(held).isdisjoint(each.columns) else next(found) for each in layouts])
 
 
-def some_segments(
-    rows: DataFrame, plan: Plan, trials: int = 1
-) -> tuple[tuple[Segment, ...], dict[PlainValue, int], DataFrame, int]:
-    """Some segments, spread evenly along the table's rows by partition and then the source's order.
-
-    Args:
-        rows: the source.
-        plan: its partitions and segments.
-        trials: how many plans are to be tried on each segment.
-
-    Returns:
-        The segments, numbered anew; by value, how many rows each partition of the table has; the rows of the segments,
-        and how often each is there: with ``k`` shares those of segment ``i`` are in tasks ``k * i`` to
-        ``k * i + k - 1``.
-    """
-    positioned = with_positions(rows)
-    segments = cut_segments(count_chunks(positioned, plan.partition_by, plan.segment_rows), plan.segment_rows)
-    up_to = np.cumsum([segment.rows for segment in segments])
-    if not segments or not up_to[-1]:
-        return (), {}, positioned, 1
-    middle = segments[_at(up_to, 0.5)]
-    count = min(_MOST_SEGMENTS, max(_FEWEST_SEGMENTS, _ENOUGH_ROWS // middle.rows))
-    chosen = [segments[i] for i in sorted({_at(up_to, (i + 0.5) / count) for i in range(count)})]
-    values = [segment.value for segment in segments]
-    if plan.partition_by is not None and all(values.count(each.value) == 1 for each in chosen):
-        # Asked of the files themselves, so that others are not read; the rows then have other positions.
-        positioned = with_positions(of_partitions(rows, plan.partition_by, [each.value for each in chosen]))
-    chosen = [replace(each, id=i) for i, each in enumerate(chosen)]
-    cores = rows.sparkSession.sparkContext.defaultParallelism
-    shares = max(1, min(trials, cores // len(chosen)))
-    tasks = [replace(each, id=shares * each.id + share) for each in chosen for share in range(shares)]
-    held = with_segments(rows.sparkSession, positioned, tasks, plan.partition_by)
-    partition_rows: dict[PlainValue, int] = {}
-    for segment in segments:
-        partition_rows[segment.value] = partition_rows.get(segment.value, 0) + segment.rows
-    return tuple(chosen), partition_rows, held, shares
-
-
-def _at(up_to: Ints, share: float) -> int:
-    """The segment that holds the row at a share of all, from the rows up to the end of each."""
-    return int(np.searchsorted(up_to, share * float(up_to[-1]), side="right"))
-
-
 def _rehearse(
     jobs: Sequence[WriteJob],
     features: FeatureSet,
@@ -282,13 +251,14 @@ def _rehearse(
     queries: Sequence[Query],
     shares: int,
     batches: Iterable[pa.RecordBatch],
+    of_left: OfLeft | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: all rows of one segment in, a row for each plan out, or for each of its share.
 
     The rows' vectors are over ``features``, of which each plan has some.
     """
     try:
-        segment = gather_segment(replace(jobs[0].plan, features=features), batches)
+        segment = gather_segment(replace(jobs[0].plan, features=features), batches, of_left=of_left)
         if segment is None:
             return
         number_of, share = divmod(segment.id, shares)

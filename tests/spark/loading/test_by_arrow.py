@@ -23,7 +23,7 @@ from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import conformed, open_source, schema_of
-from layoutopt.spark.loading import by_arrow
+from layoutopt.spark.loading import by_arrow, plain_files
 from layoutopt.spark.loading import load as loading
 from tests.scan.builder import feature_of
 from tests.spark.settings import under
@@ -278,5 +278,5 @@ def test_rows_that_lie_scattered_are_left_to_spark(
 ) -> None:
     rows = flat_rows(spark)
     source = written(rows, tmp_path / "source")
-    monkeypatch.setattr(by_arrow, "MOST_SMALL_PARCELS", 3)
+    monkeypatch.setattr(plain_files, "MOST_SMALL_PARCELS", 3)
     assert loaded(spark, source, tmp_path / "table", a_plan(rows, "day")).read_by == ["spark"]

@@ -1,0 +1,125 @@
+"""Which files of Parquet on this machine Spark's tasks read for a source, in which ranges, and what rows those have.
+
+Tasks that read the same files by Arrow then know the place of every row in the source's order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from layoutopt.direct.cut_rows import CutJob, Split, check_split
+from layoutopt.direct.plain_parquet import check_columns
+from layoutopt.errors import NeedsSparkError
+from layoutopt.model.columns import POSITION
+from layoutopt.model.schema import Schema
+from layoutopt.spark.core.partition_values import partition_column
+from layoutopt.spark.core.segments import with_positions
+from layoutopt.sql.folder_columns import values_in_folders
+
+LEAST_ROWS: Final = 200_000
+"""Of fewer rows the jobs more that this takes take longer than what they save."""
+
+MOST_SMALL_PARCELS: Final = 2_000
+"""Of more pieces (the rows of a partition in a file) each has to have ``LEAST_IN_PARCEL`` rows on the average."""
+
+LEAST_IN_PARCEL: Final = 500
+_MOST_PIECES: Final = 1 << 17  # that the driver takes in
+_TASK_BYTES: Final = 1 << 25
+_LOOKED_AT: Final = 16
+_PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
+
+Held = Sequence[Sequence[Row]]
+"""Of each range of a file that Spark reads together: value, rows, lowest and highest position of each group."""
+
+
+def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None) -> tuple[Held, list[Split]]:
+    """What Spark's tasks read of each file, and the same as splits, both in the source's order.
+
+    Args:
+        rows: of the source, in the schema.
+        schema: of the table.
+        partition_by: the partition column, None for none.
+
+    Raises:
+        NeedsSparkError: the source is not read from files of this machine by plain names, or by rules of Spark's own;
+            a file's rows are only read in part, or those of the partitions lie scattered in too many files.
+    """
+    check_columns(schema, partition_by)
+    for uri in rows.inputFiles():
+        _path(uri)
+    held = _held(rows, partition_by)
+    return held, [_split(groups, schema, partition_by) for groups in held]
+
+
+def _held(rows: DataFrame, partition_by: str | None) -> Held:
+    """Of what Spark's tasks read of each file the rows of each value of the partition column, in the source's order."""
+    try:
+        file = rows.metadataColumn("_metadata")
+        named = [file[name].alias(name) for name in ("file_path", "file_block_start", "file_block_length")]
+        keys = rows.select(partition_column(rows, partition_by).alias("value"), *named)
+    except AnalysisException as error:
+        raise NeedsSparkError("the source does not say which files its rows are from") from error
+    position = F.col(POSITION)
+    counted = [F.count("*").alias("rows"), F.min(position).alias("low"), F.max(position).alias("high")]
+    found = with_positions(keys).groupBy(*keys.columns).agg(*counted).limit(_MOST_PIECES + 1).collect()
+    pieces, in_all = len(found), sum(group["rows"] for group in found)
+    if pieces > _MOST_PIECES or pieces > max(MOST_SMALL_PARCELS, in_all // LEAST_IN_PARCEL):
+        raise NeedsSparkError("the rows of partitions lie scattered in many files")
+    if not found:
+        raise NeedsSparkError("the source has no rows any more")
+    held: dict[tuple[str, int], list[Row]] = {}
+    for group in sorted(found, key=lambda group: int(group["low"])):
+        held.setdefault((group["file_path"], group["file_block_start"]), []).append(group)
+    return list(held.values())
+
+
+def _split(groups: Sequence[Row], schema: Schema, partition_by: str | None) -> Split:
+    """The split of which some groups hold the rows of each value of the partition column."""
+    path, start = _path(groups[0]["file_path"]), int(groups[0]["file_block_start"])
+    named = {name.lower() for name in values_in_folders(path)} & {name.lower() for name in schema.names}
+    by_folder = named == {str(partition_by).lower()}
+    if by_folder != bool(named) or (by_folder and len(groups) > 1):
+        raise NeedsSparkError(f"folders tell of columns of {path!r}")
+    low, high = min(group["low"] for group in groups), max(group["high"] for group in groups)
+    rows = sum(group["rows"] for group in groups)
+    if high - low + 1 != rows:
+        raise NeedsSparkError(f"only some rows of {path!r} are read")
+    folder = (groups[0]["value"],) if by_folder else None
+    return Split(path, start, start + int(groups[0]["file_block_length"]), low, rows, folder)
+
+
+def _path(uri: str) -> str:
+    """The path of a file of this machine."""
+    plain = _PLAIN_URI.fullmatch(uri)
+    if plain is None or "/../" in uri:
+        raise NeedsSparkError(f"{uri!r} is no file of Parquet of this machine by a plain name")
+    return plain[1]
+
+
+def check_some(job: CutJob, splits: Sequence[Split]) -> None:
+    """Look at the footers of some files here, so that tasks seldom meet one that they can't read.
+
+    Raises:
+        NeedsSparkError: a file is not surely read as Spark reads it.
+    """
+    for split in splits[:: -(-len(splits) // _LOOKED_AT)]:
+        check_split(job, split)
+
+
+def in_tasks(splits: Sequence[Split]) -> tuple[tuple[Split, ...], ...]:
+    """Splits that follow each other, so many to a task that it is worth starting."""
+    tasks: list[list[Split]] = []
+    held = _TASK_BYTES
+    for split in splits:
+        if held >= _TASK_BYTES:
+            tasks.append([])
+            held = 0
+        tasks[-1].append(split)
+        held += split.stop - split.start
+    return tuple(map(tuple, tasks))

@@ -1,0 +1,214 @@
+"""A source of plain Parquet files on this machine as planning asks it: by tasks that read the files by Arrow.
+
+What only planning goes by may be found so without a second reader's word: a load reads every row again, and is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.direct.cut_rows import CutJob, Places, Split, cut_rows
+from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, with_nan
+from layoutopt.errors import NeedsSparkError
+from layoutopt.model.feature import Feature
+from layoutopt.model.schema import Column, Schema
+from layoutopt.sources.snapshot import source_name
+from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.partition_values import null_first
+from layoutopt.spark.core.segments import Segment
+from layoutopt.spark.core.tasks import map_segments
+from layoutopt.spark.core.workers import Batches, Task, each_in_workers, map_in_workers
+from layoutopt.spark.loading.by_arrow import places_of
+from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_some, held_in_files, in_tasks
+from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
+
+T = TypeVar("T", covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainRows:
+    """The rows of a source of plain files.
+
+    Its methods raise NeedsSparkError where tasks meet a file that is not surely read as Spark reads it.
+
+    Attributes:
+        frame: the same rows as Spark has them.
+        name: the source, for messages.
+        schema: of the table.
+        partition_by: the partition column, None for none.
+        splits: of the files, in the order of their names, each with the values of the partition column that it has.
+        partition_rows: the rows of each partition, by its value, NULL first.
+    """
+
+    frame: DataFrame
+    name: str
+    schema: Schema
+    partition_by: str | None
+    splits: tuple[tuple[Split, frozenset[PlainValue]], ...]
+    partition_rows: Mapping[PlainValue, int]
+
+    def survey(
+        self, features: Sequence[Feature], bounded: Sequence[Column], values: Collection[PlainValue] | None = None
+    ) -> Surveyed:
+        """How often each feature vector occurs in each partition, and the bounds of some columns there.
+
+        Args:
+            features: bit ``i`` of a vector is feature ``i``.
+            bounded: the columns.
+            values: of the partitions of interest, of which there is one at least; of all when None.
+        """
+        named = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
+        wanted = self.partition_rows.keys() if values is None else values
+        asked = Survey(self._job(self._with(wanted), named), tuple(features), tuple(bounded))
+        pairs, bounds = asked.merged(self._each(asked))
+        of_interest = pa.array(list(wanted), bounds[KEY].type)
+        return Surveyed(pairs, with_nan(bounds.filter(pc.is_in(bounds[KEY], of_interest)), bounded))
+
+    def survey_of(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
+        """What :meth:`survey` gives, of some rows that were drawn."""
+        pairs, bounds = Survey(self._job((), rows.column_names), tuple(features), tuple(bounded)).of_rows(rows)
+        return Surveyed(pairs, with_nan(bounds, bounded))
+
+    def drawn(self, partition_rows: Mapping[PlainValue, int], sample_rows: int, columns: Collection[str]) -> pa.Table:
+        """About ``sample_rows`` rows of each of some partitions, in the order of the files' names.
+
+        Args:
+            partition_rows: the rows of each partition to draw from, by its value.
+            sample_rows: rows wanted of each.
+            columns: that they have, beside the partition column.
+        """
+        below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
+        numbers = {path: number for number, path in enumerate(dict.fromkeys(split.path for split, _ in self.splits))}
+        draw = Draw(self._job(self._with(below), columns), below, numbers)
+        return pa.concat_tables(self._each(draw))
+
+    def in_segments(
+        self, segments: Sequence[Segment], columns: Collection[str], shares: int, task: Task, schema: str
+    ) -> pa.Table:
+        """What a task makes of each segment's rows, ``shares`` times: of segment ``i`` tasks ``shares * i`` on.
+
+        Args:
+            segments: numbered from 0, of ranges of positions in ``frame``.
+            columns: that the rows have, beside the partition column.
+            shares: how many tasks get each segment.
+            task: gets the batches of one segment.
+            schema: of what it gives.
+        """
+        splits = self._with({segment.value for segment in segments})
+        job = replace(self._job(splits, columns), places=places_of(segments))
+        numbers = self.frame.sparkSession.range(0, len(job.tasks), 1, len(job.tasks))
+        with translate_spark_errors(self.name):
+            parcels = map_in_workers(numbers, partial(_parcels, job, shares), PARCEL_TYPES)
+            return map_segments(parcels, shares * len(segments), partial(_of_parcels, task), schema).toArrow()
+
+    def _each(self, asked: Asked[T]) -> list[T]:
+        """What each task finds that finds something."""
+        with translate_spark_errors(self.name):
+            found = each_in_workers(self.frame.sparkSession, len(asked.job.tasks), asked.of_task)
+        parts = [part for part in found if part is not None]
+        if not parts:
+            raise NeedsSparkError("the source has no rows any more")
+        return parts
+
+    def _with(self, values: Collection[PlainValue]) -> list[Split]:
+        """The splits with rows of some partitions."""
+        return [split for split, held in self.splits if not held.isdisjoint(values)]
+
+    def _job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
+        wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
+        names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
+        return CutJob(self.schema, self.partition_by, Places((), (), ()), in_tasks(splits), columns=names)
+
+
+def _parcels(job: CutJob, shares: int, numbers: Batches) -> Iterator[pa.RecordBatch]:
+    for parcel in cut_rows(job, numbers):
+        first = np.asarray(parcel.column(0)) * shares
+        for share in range(shares):
+            yield parcel.set_column(0, parcel.schema.field(0), pa.array(first + share, pa.int32()))
+
+
+def _of_parcels(task: Task, parcels: Batches) -> Iterator[pa.RecordBatch]:
+    return task(unpacked(parcels))
+
+
+class Asked(Protocol[T]):
+    """What tasks are asked of the rows that they read."""
+
+    @property
+    def job(self) -> CutJob:
+        """Which rows and columns they read."""
+        ...
+
+    def of_task(self, number: int) -> T | None:
+        """What the rows of one task say; None where there are none."""
+        ...
+
+
+def rows_to_plan(frame: DataFrame, source: DataFrame | str | Path, schema: Schema, partition_by: str | None) -> Rows:
+    """A source's rows, read by Arrow where that is surely what Spark reads, and there are many.
+
+    Args:
+        frame: all rows of the source, in the schema.
+        source: what was opened.
+        schema: of the table.
+        partition_by: the partition column, None for none.
+    """
+    if isinstance(source, DataFrame) or source_name(source) is not None:
+        return frame
+    with suppress(NeedsSparkError), translate_spark_errors(repr(str(source))):
+        return plain_rows(frame, repr(str(source)), schema, partition_by)
+    return frame
+
+
+def either(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:
+    """What is found of rows by Arrow, or by Spark where Arrow can't tell."""
+    if isinstance(rows, PlainRows):
+        with suppress(NeedsSparkError):
+            return by_arrow(rows)
+    return by_spark(frame_of(rows))
+
+
+def plain_rows(frame: DataFrame, name: str, schema: Schema, partition_by: str | None) -> PlainRows:
+    """The rows of plain files that Spark has in a frame.
+
+    Args:
+        frame: all rows of files of Parquet, in the schema.
+        name: the source, for messages.
+        schema: of the table.
+        partition_by: the partition column, None for none.
+
+    Raises:
+        NeedsSparkError: they are too few to be worth it, or not surely read as Spark reads them.
+    """
+    held, splits = held_in_files(frame, schema, partition_by)
+    partition_rows: dict[PlainValue, int] = {}
+    for groups in held:
+        for group in groups:
+            partition_rows[group["value"]] = partition_rows.get(group["value"], 0) + group["rows"]
+    if sum(partition_rows.values()) < LEAST_ROWS:
+        raise NeedsSparkError("the source has few rows")
+    check_some(CutJob(schema, partition_by, Places((), (), ()), ()), splits)
+    by_name = sorted(zip(splits, held, strict=True), key=lambda one: (one[0].path, one[0].start))
+    parts = tuple((split, frozenset(group["value"] for group in groups)) for split, groups in by_name)
+    in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
+    return PlainRows(frame, name, schema, partition_by, parts, in_order)
+
+
+Rows: TypeAlias = DataFrame | PlainRows
+"""A source's rows, however they are read."""
+
+
+def frame_of(rows: Rows) -> DataFrame:
+    """The rows as Spark has them."""
+    return rows.frame if isinstance(rows, PlainRows) else rows

@@ -1,0 +1,156 @@
+"""Planning from files that tasks read by Arrow: what Spark says of the same rows, and Spark where that is not sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.config.settings import PlanSettings
+from layoutopt.errors import NeedsSparkError
+from layoutopt.methods.proposals import PlanRequest
+from layoutopt.model.feature import FeatureSet
+from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.planning import plain_rows as reading
+from layoutopt.spark.planning.automatic import plan_best
+from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
+from layoutopt.spark.planning.plain_rows import PlainRows, rows_to_plan
+from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.sampling import rows_by_partition
+from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
+from tests.scan.builder import feature_of
+from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NESTED = ("list", "inner", "tags", "deep")
+CONDITIONS = (
+    "tiny < 0", "f > 0", "d <= 1", "text IN ('a', '')", "day >= date'1994-01-10'", "price > 0 AND flag",
+    "at < timestamp'1994-01-08 00:00:00Z'", "wide > 0", "substring(text, 1, 2) = 'va'", "text LIKE 'x%' OR n IS NULL",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LEAST_ROWS", 1)
+
+
+def written(rows: DataFrame, path: Path, *by: str) -> str:
+    """The rows as files of Parquet with several row groups."""
+    kept = rows.repartitionByRange(3, rows.columns[-1] if by else rows.columns[0])
+    kept.write.partitionBy(*by).option("parquet.block.size", "4096").parquet(str(path))
+    return str(path)
+
+
+def both(spark: SparkSession, source: str, partition_by: str | None) -> tuple[PlainRows, DataFrame]:
+    """The rows as tasks read them by Arrow, and as Spark has them."""
+    frame = open_source(spark, source)
+    plain = rows_to_plan(frame, source, schema_of(frame), partition_by)
+    assert isinstance(plain, PlainRows)
+    return plain, frame
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "folders"), [(None, ()), ("year", ()), ("year", ("year",)), ("day", ("day",))]
+)
+def test_what_is_counted_is_what_spark_counts(
+    spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...]
+) -> None:
+    rows = every_type(spark, 400).drop(*NESTED)
+    plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by)
+    schema = plain.schema
+    features = FeatureSet(tuple(feature_of(condition, schema) for condition in CONDITIONS))
+    conditions = [is_value(schema, "n", "<", 0), is_value(schema, "d", ">", 3.0), is_value(schema, "text", "=", "a")]
+    queries = document(schema, conditions).queries
+    assert dict(plain.partition_rows) == rows_by_partition(frame, partition_by)
+    assert list(plain.partition_rows) == list(rows_by_partition(frame, partition_by))
+    of = [Counting(each, queries, schema, partition_by, 10_000, print) for each in (plain, frame)]
+    (some, by_arrow), (same, by_spark) = (count_histograms(one, features) for one in of)
+    assert some == same == features
+    for one, other in zip(by_arrow, by_spark, strict=True):
+        assert (one.value, one.rows) == (other.value, other.rows)
+        assert one.vectors.words.tolist() == other.vectors.words.tolist()
+        assert one.vectors.counts.tolist() == other.vectors.counts.tolist()
+        assert one.query_weights.tolist() == other.query_weights.tolist()
+    assert any(0.0 in one.query_weights.tolist() for one in by_spark) or partition_by != "day"
+
+
+def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    rows = every_type(spark, 400).drop(*NESTED)
+    plain, frame = both(spark, written(rows, tmp_path / "source"), "year")
+    features = FeatureSet(tuple(feature_of(condition, plain.schema) for condition in CONDITIONS))
+    queries = document(plain.schema, [is_value(plain.schema, "n", "<", 0)]).queries
+    of = [Counting(each, queries, plain.schema, "year", 100, print) for each in (plain, frame)]
+    (by_arrow, by_spark) = (sample_histograms(one, features) for one in of)
+    for one, other in zip(by_arrow, by_spark, strict=True):  # there are fewer rows than are wanted, so all are drawn
+        assert (one.value, one.rows, one.vectors.counts.tolist()) == (
+            other.value,
+            other.rows,
+            other.vectors.counts.tolist(),
+        )
+        assert one.vectors.words.tolist() == other.vectors.words.tolist()
+        assert one.query_weights.tolist() == other.query_weights.tolist()
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "folders", "segment_rows"),
+    [(None, (), 90), ("day", (), 1000), ("day", ("day",), 1000), ("day", (), 40)],
+)
+def test_what_is_rehearsed_is_what_spark_rehearses(
+    spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...], segment_rows: int
+) -> None:
+    rows = kinds_and_shops(spark, 400, 4)
+    plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by)
+    of = document(plain.schema, [is_value(plain.schema, "kind", "=", kind) for kind in range(4)])
+    plan = plan_of(of, partition_by=partition_by, segment_rows=segment_rows)
+    trials = [Trial(plan, search=True), Trial(replace(plan, block_rows=35), search=False)]
+    assert rehearse_segments(plain, trials, of.queries) == rehearse_segments(frame, trials, of.queries)
+
+
+@pytest.mark.parametrize("method", ["sop", "gsop"])
+def test_plans_are_the_same_where_all_rows_are_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    rows = kinds_and_shops(spark, 600, 3)
+    source = written(rows, tmp_path / "source")
+    of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20)
+    by_arrow = make_plan(spark, source, of, request)
+    monkeypatch.setattr(reading, "LEAST_ROWS", 10**9)
+    assert isinstance(rows_to_plan(open_source(spark, source), source, of.schema, "day"), type(rows))
+    assert by_arrow == make_plan(spark, source, of, request)
+
+
+def test_auto_tries_methods_on_plain_files(spark: SparkSession, tmp_path: Path) -> None:
+    rows = kinds_and_shops(spark, 600, 3)
+    source = written(rows, tmp_path / "source")
+    of = document(schema_of(rows), [is_value(schema_of(rows), "shop", "=", shop) for shop in range(10)])
+    plan = plan_best(spark, PlanSettings(source=source, partition_by="day", method="auto", block_rows=20), of)
+    assert plan.predicted["bytes_fraction"] < 1
+
+
+def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = kinds_and_shops(spark, 600, 3)
+    source = tmp_path / "source"
+    written(rows, source)
+    of, request = simple_document(rows), PlanRequest(partition_by="day", block_rows=20)
+    expected = make_plan(spark, str(source), of, request)
+    smallest = min(source.glob("*.parquet"), key=lambda path: path.stat().st_size)
+    said = {**(pq.read_schema(smallest).metadata or {}), b"org.apache.spark.legacyDateTime": b""}
+    pq.write_table(pq.read_table(smallest).replace_schema_metadata(said), smallest)
+    (source / f".{smallest.name}.crc").unlink()
+    frame = open_source(spark, str(source))
+    assert not isinstance(rows_to_plan(frame, str(source), of.schema, "day"), PlainRows)
+    monkeypatch.setattr(reading, "check_some", lambda job, splits: None)  # so that only a task meets it
+    plain = rows_to_plan(frame, str(source), of.schema, "day")
+    assert isinstance(plain, PlainRows)
+    with pytest.raises(NeedsSparkError, match=smallest.name):
+        plain.survey(of.features.features, ())
+    assert make_plan(spark, str(source), of, request) == expected
