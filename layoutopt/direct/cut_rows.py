@@ -285,7 +285,7 @@ def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
     coded = None if job.partition_by is None else coded_partitions(rows, job.partition_by)
     ranges = [(0, len(places.values))] if coded is None else _ranges_of(coded.dictionary, places)
     codes = np.zeros(n, dtype=np.int64) if coded is None else np.asarray(coded.indices)
-    segments: Ints = np.array([first for first, _ in ranges], dtype=type)[codes]
+    segments: Ints = np.take(np.array([first for first, _ in ranges], dtype=type), codes)
     for code, (first, stop) in enumerate(ranges):
         if not places.takes_all(first, stop):
             at = np.flatnonzero(codes == code)
