@@ -267,13 +267,16 @@ def _packed(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
     """The rows from a position of the source on as parcels; rows that no segment takes are left out."""
     segments = _segments_of(job, rows, low)
     in_order = np.argsort(segments, kind="stable")
+    in_order = in_order[np.count_nonzero(segments < 0) :]
+    if len(in_order) == 0:
+        return
     positions = low + in_order
-    if (np.diff(segments) < 0).any():
+    if len(in_order) < rows.num_rows or (np.diff(segments) < 0).any():
         rows, segments = pc.take(rows.combine_chunks(POOL), pa.array(in_order), memory_pool=POOL), segments[in_order]
     starts = np.concatenate(([0], np.flatnonzero(np.diff(segments)) + 1, [len(segments)])).tolist()
     at_once = max(1, rows.num_rows * _PARCEL_BYTES // max(1, rows.nbytes))
     for start, stop in pairwise(starts):
-        for first in range(start, stop, at_once) if segments[start] >= 0 else ():
+        for first in range(start, stop, at_once):
             last = min(stop, first + at_once)
             yield parcel_of(int(segments[first]), int(positions[first]), rows.slice(first, last - first))
 

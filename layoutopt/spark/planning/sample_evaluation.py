@@ -8,17 +8,18 @@ cells, each by what one of its column takes in blocks of the table's size, and t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.direct.survey import vectors
+from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Floats, Ints, Words
@@ -36,6 +37,7 @@ from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
+from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, either, frame_of
@@ -51,6 +53,9 @@ CATALOG_BYTES_A_CHUNK = 12
 
 MEASURED_ROWS = 30_000
 """Rows encoded to measure what cells take."""
+
+_MANY_ROWS = 20_000
+"""Blocking them takes seconds, sending them to tasks much less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,16 +281,19 @@ class SegmentReads:
     reached: Floats
 
 
-def segments_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> SegmentReads:
+def segments_on_sample(
+    sample: RowSample, plan: Plan, queries: Sequence[Query], spark: SparkSession | None = None
+) -> SegmentReads:
     """Block the sample as a load by the plan would, and replay queries on each of its segments.
 
     Args:
         sample: the rows, of all columns of the plan.
         plan: the plan.
         queries: not merged, nor weighed.
+        spark: whose tasks block segments of many rows side by side; left out, they are blocked here.
     """
     cells = _cells_of(sample, plan)
-    table, factors = _rehearsed(sample, plan)
+    table, factors = _rehearsed(sample, plan, spark)
     rows = np.array([segment.partition_rows for segment in sample.segments], dtype=np.float64)
     read, reached = np.zeros((2, len(rows), len(queries)))
     (source,) = table.sources
@@ -330,22 +338,33 @@ class _Factors:
     blocks: Floats
 
 
-def _rehearsed(sample: RowSample, plan: Plan) -> tuple[Table, _Factors]:
+def _rehearsed(sample: RowSample, plan: Plan, spark: SparkSession | None = None) -> tuple[Table, _Factors]:
     """The table that a load of the sample would make, in blocks as many times smaller as the sample is."""
-    shares = feature_shares(plan.features, plan.queries)
-    load_id = new_load_id()
-    tables, rows, blocks = [], [], []
-    for number, segment in enumerate(sample.segments):
-        small, key = scaled(plan, segment.scale), f"{number}"
-        at = "sampled", load_id, number << 32, (key,), (0,)
-        job = WriteJob(small, shares, *at, rehearsal=True, sized=False)  # bytes are counted by cells
-        words = project(segment.words, sample.features.places(plan.features))
-        gathered = GatheredSegment(0, segment.table.select(list(plan.schema.names)), words)
-        tables.append(write_layouts(job, gathered)[0])
-        n_segments = segment.partition_rows / segment.rows
-        rows.append(np.full(tables[-1].num_rows, segment.scale * n_segments))
-        blocks.append(np.full(tables[-1].num_rows, n_segments))
-    keys = tuple(f"{number}" for number in range(len(sample.segments)))
-    job = WriteJob(plan, shares, "sampled", load_id, 0, keys, (0,) * len(keys), rehearsal=True)
+    shares, segments = feature_shares(plan.features, plan.queries), sample.segments
+    keys = tuple(f"{number}" for number in range(len(segments)))
+    job = WriteJob(plan, shares, "sampled", new_load_id(), 0, keys, (0,) * len(keys), rehearsal=True)
+    block = partial(_blocks_of, sample, job)
+    if spark is None or len(segments) == 1 or sum(segment.table.num_rows for segment in segments) < _MANY_ROWS:
+        tables = [block(number) for number in range(len(segments))]
+    else:
+        tables = each_in_workers(spark, len(segments), block)
+    counts = [table.num_rows for table in tables]
+    of_segment = [segment.partition_rows / segment.rows for segment in segments]
+    scales = [segment.scale for segment in segments]
     table = Table(rehearsed_catalog(plan, job, pa.concat_tables(tables)))
-    return table, _Factors(np.concatenate(rows), np.concatenate(blocks))
+    return table, _Factors(np.repeat(np.multiply(scales, of_segment), counts), np.repeat(of_segment, counts))
+
+
+def _blocks_of(sample: RowSample, job: WriteJob, number: int) -> pa.Table:
+    """The blocks of one segment of a sample; the body of a task, too."""
+    plan, segment = job.plan, sample.segments[number]
+    small = scaled(plan, segment.scale)
+    mine = replace(
+        job, plan=small, first_block=number << 32, keys=job.keys[number : number + 1], numbers=(0,), sized=False
+    )
+    words = project(segment.words, sample.features.places(plan.features))
+    gathered = GatheredSegment(0, segment.table.select(list(plan.schema.names)), words)
+    try:
+        return write_layouts(mine, gathered)[0]
+    except LayoutoptError as error:
+        raise carried(error) from error

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.direct.vectors import words_left as words_left_by_arrow
@@ -34,14 +34,14 @@ from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query
 from layoutopt.model.sequences import spread
 from layoutopt.model.vectors import project
-from layoutopt.scan.prune import PruneOutcome
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Task
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
-from layoutopt.spark.planning.plain_rows import Rows, either
+from layoutopt.spark.planning.plain_rows import Rows, either, frame_of
 from layoutopt.spark.planning.row_order import rehearsed_table, row_orders_of, with_orders
 from layoutopt.spark.planning.sample_evaluation import RowSample, draw_sample_of, segments_on_sample
 from layoutopt.spark.planning.scaled_up import Roughly, Tried, families_of, scaled_up
@@ -160,8 +160,9 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), chosen.partition_rows)
     sample = _few_rows(rows, first, features, tried, held)
+    spark = frame_of(rows).sparkSession
     return [
-        _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries)
+        _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries, spark)
         for number, trial in enumerate(trials)
     ]
 
@@ -193,6 +194,7 @@ def _of_table(
     tried: Tried,
     sample: RowSample | None,
     queries: Sequence[Query],
+    spark: SparkSession,
 ) -> Rehearsed:
     """What came of a trial, from what it gave on each of the segments."""
     rows = sorted(found, key=lambda row: int(row["segment"]))
@@ -202,7 +204,7 @@ def _of_table(
     figures = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in _FIGURES}
     by_name = {name: tried.by_rows(of) for name, of in figures.items()}
     if sample is not None:
-        rough = segments_on_sample(sample, narrowed(trial.plan, held), queries)
+        rough = segments_on_sample(sample, narrowed(trial.plan, held), queries, spark)
         values, families = tuple(segment.value for segment in sample.segments), families_of(queries)
         for name, roughly in _ROUGHLY.items():
             of_partitions = Roughly(values, getattr(rough, roughly))
@@ -266,9 +268,12 @@ def _rehearse(
             job = jobs[number]
             words = project(segment.words, features.places(job.plan.features))
             tried = rehearse_one(job, replace(segment, id=0, words=words), searched_in[number] == number_of)
-            before = bytes_of(tried.table, job.plan, queries)
-            after = before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries)
-            work = works_of(tried.table, layouts[number], queries)
+            pruned = pruned_by(tried.table, queries)
+            before = bytes_of(tried.table, job.plan, queries, pruned)
+            after = before
+            if tried.sorted is not tried.table:
+                after = bytes_of(tried.sorted, job.plan, queries, pruned_by(tried.sorted, queries))
+            work = works_of(tried.table, layouts[number], queries, pruned)
             stored = [_stored(tried.table), _stored(tried.sorted)]
             values = [number, number_of, tried.orders, *before[:3], *work, *after[:2], before[3], *stored]
             arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
@@ -316,8 +321,13 @@ class BytesOf(NamedTuple):
     reached: list[float]
 
 
-def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> BytesOf:
-    """What queries read of a table that has one segment of a plan."""
+def pruned_by(table: Table, queries: Sequence[Query]) -> list[tuple[PrunedPlan, ...]]:
+    """What each query reads of a table."""
+    return [table.prune(query.filter.root, query.columns) for query in queries]
+
+
+def bytes_of(table: Table, plan: Plan, queries: Sequence[Query], of_queries: Sequence[Sequence[PrunedPlan]]) -> BytesOf:
+    """What queries read of a table that has one segment of a plan, from what each reads of its blocks."""
     chunks = np.array([len(layout.columns) for layout in plan.scheme.layouts])
 
     @cache
@@ -325,8 +335,7 @@ def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> BytesOf:
         return float(sum(pruned.size(PruneOutcome.READ).bytes for pruned in table.prune(TRUE, columns)))
 
     found = BytesOf([], [], [], [])
-    for query in queries:
-        pruned = table.prune(query.filter.root, query.columns)
+    for query, pruned in zip(queries, of_queries, strict=True):
         seen = [each.outcome != PruneOutcome.PARTITION for each in pruned]
         full = full_scan(tuple(query.columns))
         found.read.append(float(sum(each.size(PruneOutcome.READ).bytes for each in pruned)))
@@ -338,7 +347,7 @@ def bytes_of(table: Table, plan: Plan, queries: Sequence[Query]) -> BytesOf:
 
 
 def works_of(
-    table: Table, layouts: Sequence[Layout], queries: Sequence[Query]
+    table: Table, layouts: Sequence[Layout], queries: Sequence[Query], of_queries: Sequence[Sequence[PrunedPlan]]
 ) -> tuple[list[list[float]], list[list[float]]]:
     """The counts of each query's work, and of a full scan of its columns; ``layouts`` is :func:`work_of`'s."""
 
@@ -346,5 +355,5 @@ def works_of(
     def full_scan(columns: tuple[str, ...]) -> list[float]:
         return list(map(float, work_of(table.prune(TRUE, columns), layouts).counts))
 
-    work = [work_of(table.prune(query.filter.root, query.columns), layouts).counts.tolist() for query in queries]
+    work = [work_of(pruned, layouts).counts.tolist() for pruned in of_queries]
     return work, [full_scan(tuple(query.columns)) for query in queries]

@@ -26,7 +26,7 @@ from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.row_order import reads_of, rehearsed_table, row_orders_of, with_orders
-from layoutopt.spark.planning.segments_rehearsed import bytes_of, rehearse_one
+from layoutopt.spark.planning.segments_rehearsed import bytes_of, pruned_by, rehearse_one
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder
@@ -121,13 +121,13 @@ def test_bytes_of_a_rehearsal_are_those_of_the_files_written(tmp_path: Path) -> 
         sorted_plan = with_orders(plan, orders)
         job = replace(a_job(sorted_plan), root=str(tmp_path), load_id=f"load-{len(orders)}", rehearsal=False)
         blocks, _ = write_layouts(job, a_segment())
-        found = bytes_of(table, plan, queries)
+        found = bytes_of(table, plan, queries, pruned_by(table, queries))
         read, full, chunks, _ = found
         written = Table(rehearsed_catalog(sorted_plan, job, blocks))
-        assert bytes_of(written, sorted_plan, queries) == found
+        assert bytes_of(written, sorted_plan, queries, pruned_by(written, queries)) == found
         assert 0 < read[0] < 0.5 * full[0]
         assert chunks == [16.0, 16.0]
-        before = sum(bytes_of(unsorted, plan, queries)[0])
+        before = sum(bytes_of(unsorted, plan, queries, pruned_by(unsorted, queries))[0])
         assert sum(read) < before if scheme is None else sum(read) <= before
 
 
