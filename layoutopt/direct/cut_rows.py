@@ -1,4 +1,4 @@
-"""The rows of a source's files for the tasks of a load: read by Arrow, and cut by segment.
+"""The rows of a source's files for the tasks of loads and of planning: read by Arrow, and cut by segment.
 
 Through Spark rows are made of columns, shuffled one by one, and made columns of again. Here columns stay columns. Where
 each file has rows of few segments, the task that writes a segment reads its files itself; else other tasks read each
@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.plain_parquet import arrow_schema, coded_partitions, open_plain, plain_type, typed
 from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
-from layoutopt.model.arrays import Ints
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import END_OF_SOURCE
 from layoutopt.model.schema import Schema
 from layoutopt.writer.gather import POOL
 from layoutopt.writer.parcels import parcel_of, placed
 
 _BATCH_BYTES: Final = 1 << 27  # of rows in memory that are cut together
+_BATCH_ROWS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 13  # few: what a dictionary has once takes a thousand times more where it is spelled out
 _PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
 _TRIED_ROWS: Final = 1000
@@ -78,8 +79,32 @@ class Places:
         return found
 
     def takes_all(self, first: int, stop: int) -> bool:
-        """Whether one segment takes whatever rows there are of a value that has those from ``first`` to ``stop``."""
+        """Whether the segments of a value are a single one of all its positions, or none."""
         return stop <= first or (stop == first + 1 and (self.lows[first], self.highs[first]) == (0, END_OF_SOURCE))
+
+    def segments_at(self, first: int, stop: int, positions: Ints) -> Ints:
+        """Which of a value's segments, those from ``first`` to ``stop``, takes each of some positions; -1 for none."""
+        place = np.searchsorted(self._lows[first:stop], positions, side="right") - 1
+        found = np.where(place < 0, -1, first + place)
+        if self._ends_early[first:stop].any():
+            found[positions >= self._highs[found]] = -1
+        return found
+
+    @cached_property
+    def _lows(self) -> Ints:
+        return np.array(self.lows, dtype=np.int64)
+
+    @cached_property
+    def _highs(self) -> Ints:
+        return np.array(self.highs, dtype=np.int64)
+
+    @cached_property
+    def _ends_early(self) -> Bits:
+        """Whether positions after each segment, up to the next one of its value, are none's."""
+        ends = np.full(len(self.lows), END_OF_SOURCE)
+        for first, stop in self.of_values.values():
+            ends[first : stop - 1] = self._lows[first + 1 : stop]
+        return self._highs < ends
 
 
 @dataclass(frozen=True)
@@ -228,15 +253,15 @@ def _read(
 
 
 def _together(batches: Iterable[pa.RecordBatch], at_once: int) -> Iterator[pa.Table]:
-    """Batches that follow each other as tables of so many bytes."""
+    """Batches that follow each other as tables of so many bytes, or a million rows."""
     held: list[pa.RecordBatch] = []
-    taken = 0
+    taken = rows = 0
     for batch in batches:
         held.append(batch)
-        taken += batch.nbytes
-        if taken >= at_once:
+        taken, rows = taken + batch.nbytes, rows + batch.num_rows
+        if taken >= at_once or rows >= _BATCH_ROWS:
             yield pa.Table.from_batches(held)
-            held, taken = [], 0
+            held, taken, rows = [], 0, 0
     if held:
         yield pa.Table.from_batches(held)
 
@@ -285,16 +310,16 @@ def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:
     """The segment of each row, -1 for none; in few bits, which are sorted faster."""
     places, n = job.places, rows.num_rows
     type = np.int16 if len(places.values) < 1 << 15 else np.int64
-    coded = None if job.partition_by is None else coded_partitions(rows, job.partition_by)
-    ranges = [(0, len(places.values))] if coded is None else _ranges_of(coded.dictionary, places)
-    codes = np.zeros(n, dtype=np.int64) if coded is None else np.asarray(coded.indices)
-    segments: Ints = np.take(np.array([first for first, _ in ranges], dtype=type), codes)
+    if job.partition_by is None:
+        return places.segments_at(0, len(places.values), low + np.arange(n)).astype(type)
+    coded = coded_partitions(rows, job.partition_by)
+    codes = np.asarray(coded.indices)
+    ranges = _ranges_of(coded.dictionary, places)
+    segments: Ints = np.array([first for first, _ in ranges], dtype=type)[codes]
     for code, (first, stop) in enumerate(ranges):
         if not places.takes_all(first, stop):
             at = np.flatnonzero(codes == code)
-            found = first + np.searchsorted(places.lows[first:stop], low + at, side="right") - 1
-            taken = (found >= first) & (low + at < np.append(places.highs, 0)[found])
-            segments[at] = np.where(taken, found, -1)
+            segments[at] = places.segments_at(first, stop, low + at)
     return segments
 
 

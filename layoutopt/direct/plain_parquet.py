@@ -64,8 +64,8 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
     Args:
         path: the file's.
         schema: the columns that it has to have, in any order.
-        compared: whether what is read is compared with what Spark reads; then timestamps of the old kind (INT96, which
-            Spark writes unless it is told not to) are read too.
+        compared: whether what is read is compared with what Spark reads, or nothing but a plan goes by it; then
+            timestamps of the old kind (INT96, which Spark writes unless it is told not to) are read too.
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.

@@ -34,7 +34,7 @@ ROWS: Final = "_rows"
 DRAWS: Final = 1_000_000
 """A row is drawn where its number, of so many, is small enough."""
 
-_ODD: Final = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))  # splitmix64's
+_SPLITMIX: Final = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 Folded: TypeAlias = tuple["str | list[str]", str, str]  # a column, how it is folded, the name of what comes of it
 
@@ -61,11 +61,13 @@ class Survey:
         job: which rows and columns they read.
         features: bit ``i`` of a vector is feature ``i``.
         bounded: the columns whose bounds are asked for.
+        most_pairs: that one task may find.
     """
 
     job: CutJob
     features: tuple[Feature, ...]
     bounded: tuple[Column, ...]
+    most_pairs: int
 
     def of_task(self, number: int) -> Surveyed | None:
         """What the rows of one task say; None where there are none.
@@ -74,9 +76,14 @@ class Survey:
             RuntimeError: carries a NeedsSparkError to the driver.
         """
         with _carried():
-            splits = self.job.tasks[number]
-            parts = [self.of_rows(rows) for split in splits for rows, _ in rows_of_split(self.job, split)]
-            return self.merged(parts) if parts else None
+            found: Surveyed | None = None
+            for split in self.job.tasks[number]:
+                for rows, _ in rows_of_split(self.job, split):
+                    part = self.of_rows(rows)
+                    found = part if found is None else self.merged([found, part])
+                    if found.pairs.num_rows > self.most_pairs:
+                        raise NeedsSparkError(f"a task finds more than {self.most_pairs} distinct vectors")
+            return found
 
     def merged(self, parts: Sequence[Surveyed]) -> Surveyed:
         """One survey out of those of several parts of the rows."""
@@ -188,15 +195,15 @@ def limit_of(share: float) -> int:
 def _numbers(file: int, first: int, count: int) -> Ints:
     """The numbers of neighbouring rows of a file, below ``DRAWS``, as if by chance: their places, by splitmix64."""
     mixed = (np.uint64(file) << np.uint64(40)) + np.arange(first + 1, first + count + 1, dtype=np.uint64)
-    mixed *= _ODD[0]
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _ODD[1]
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _ODD[2]
+    mixed *= _SPLITMIX[0]
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _SPLITMIX[1]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SPLITMIX[2]
     numbers: Ints = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(DRAWS)).astype(np.int64)
     return numbers
 
 
 def vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
-    """The rows' feature vectors, ``uint64[n, w]``; what only Spark could tell is set."""
+    """The rows' feature vectors, ``uint64[n, w]``; of a text that is no UTF-8 what only Spark could tell is set."""
     return segment_words(features, rows, lambda left: words_left([features[place] for place in left], rows, schema))
 
 

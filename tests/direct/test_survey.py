@@ -82,7 +82,7 @@ def test_a_survey_says_what_each_row_does(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "_ROWS_AT_ONCE", 7)
         patch.setattr(cutting, "_BATCH_BYTES", at_once)
-        survey = Survey(job_over(Path(folder), rows, files, by), features, columns)
+        survey = Survey(job_over(Path(folder), rows, files, by), features, columns, 10**6)
         parts = [survey.of_task(number) for number in range(len(survey.job.tasks))]
     found = survey.merged([part for part in parts if part is not None])
     words = words_of(found.pairs, len(features))
@@ -149,6 +149,6 @@ def in_two(split: Split) -> list[Split]:
 def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
     job = job_over(tmp_path, some_rows(20), 1, None)
     other = replace(job, schema=Schema((*SCHEMA.columns, Column("more", "int"))))
-    for asked in (Survey(other, (), ()), Draw(other, {None: DRAWS}, {})):
+    for asked in (Survey(other, (), (), 1), Draw(other, {None: DRAWS}, {})):
         with pytest.raises(RuntimeError, match=r"NeedsSparkError.*has other columns"):
             asked.of_task(0)

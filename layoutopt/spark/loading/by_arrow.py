@@ -54,7 +54,7 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
             partitions lie scattered in too many files.
     """
     _check_plan(plan)
-    held, splits = held_in_files(rows, plan.schema, plan.partition_by)
+    held, splits = held_in_files(rows, plan.schema, plan.partition_by, sum(segment.rows for segment in segments))
     places = places_of(segments)
     of_segments = _splits_of_segments(held, splits, places)
     tasks = in_tasks(splits) if of_segments is None else tuple(map(tuple, of_segments))

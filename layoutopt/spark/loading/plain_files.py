@@ -23,13 +23,12 @@ from layoutopt.spark.core.segments import with_positions
 from layoutopt.sql.folder_columns import values_in_folders
 
 LEAST_ROWS: Final = 200_000
-"""Of fewer rows the jobs more that this takes take longer than what they save."""
+"""Of fewer rows the extra jobs take longer than they save."""
 
 MOST_SMALL_PARCELS: Final = 2_000
 """Of more pieces (the rows of a partition in a file) each has to have ``LEAST_IN_PARCEL`` rows on the average."""
 
 LEAST_IN_PARCEL: Final = 500
-_MOST_PIECES: Final = 1 << 17  # that the driver takes in
 _TASK_BYTES: Final = 1 << 25
 _LOOKED_AT: Final = 16
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
@@ -38,13 +37,14 @@ Held = Sequence[Sequence[Row]]
 """Of each range of a file that Spark reads together: value, rows, lowest and highest position of each group."""
 
 
-def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None) -> tuple[Held, list[Split]]:
+def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None, n_rows: int) -> tuple[Held, list[Split]]:
     """What Spark's tasks read of each file, and the same as splits, both in the source's order.
 
     Args:
         rows: of the source, in the schema.
         schema: of the table.
         partition_by: the partition column, None for none.
+        n_rows: about how many rows there are.
 
     Raises:
         NeedsSparkError: the source is not read from files of this machine by plain names, or by rules of Spark's own;
@@ -52,12 +52,12 @@ def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None) -> 
     """
     check_columns(schema, partition_by)
     for uri in rows.inputFiles():
-        _path(uri)
-    held = _held(rows, partition_by)
+        path_of(uri)
+    held = _held(rows, partition_by, max(MOST_SMALL_PARCELS, n_rows // LEAST_IN_PARCEL))
     return held, [_split(groups, schema, partition_by) for groups in held]
 
 
-def _held(rows: DataFrame, partition_by: str | None) -> Held:
+def _held(rows: DataFrame, partition_by: str | None, most: int) -> Held:
     """Of what Spark's tasks read of each file the rows of each value of the partition column, in the source's order."""
     try:
         file = rows.metadataColumn("_metadata")
@@ -67,9 +67,8 @@ def _held(rows: DataFrame, partition_by: str | None) -> Held:
         raise NeedsSparkError("the source does not say which files its rows are from") from error
     position = F.col(POSITION)
     counted = [F.count("*").alias("rows"), F.min(position).alias("low"), F.max(position).alias("high")]
-    found = with_positions(keys).groupBy(*keys.columns).agg(*counted).limit(_MOST_PIECES + 1).collect()
-    pieces, in_all = len(found), sum(group["rows"] for group in found)
-    if pieces > _MOST_PIECES or pieces > max(MOST_SMALL_PARCELS, in_all // LEAST_IN_PARCEL):
+    found = with_positions(keys).groupBy(*keys.columns).agg(*counted).limit(most + 1).collect()
+    if len(found) > most:
         raise NeedsSparkError("the rows of partitions lie scattered in many files")
     if not found:
         raise NeedsSparkError("the source has no rows any more")
@@ -81,7 +80,7 @@ def _held(rows: DataFrame, partition_by: str | None) -> Held:
 
 def _split(groups: Sequence[Row], schema: Schema, partition_by: str | None) -> Split:
     """The split of which some groups hold the rows of each value of the partition column."""
-    path, start = _path(groups[0]["file_path"]), int(groups[0]["file_block_start"])
+    path, start = path_of(groups[0]["file_path"]), int(groups[0]["file_block_start"])
     named = {name.lower() for name in values_in_folders(path)} & {name.lower() for name in schema.names}
     by_folder = named == {str(partition_by).lower()}
     if by_folder != bool(named) or (by_folder and len(groups) > 1):
@@ -94,7 +93,7 @@ def _split(groups: Sequence[Row], schema: Schema, partition_by: str | None) -> S
     return Split(path, start, start + int(groups[0]["file_block_length"]), low, rows, folder)
 
 
-def _path(uri: str) -> str:
+def path_of(uri: str) -> str:
     """The path of a file of this machine."""
     plain = _PLAIN_URI.fullmatch(uri)
     if plain is None or "/../" in uri:
@@ -112,12 +111,18 @@ def check_some(job: CutJob, splits: Sequence[Split]) -> None:
         check_split(job, split)
 
 
-def in_tasks(splits: Sequence[Split]) -> tuple[tuple[Split, ...], ...]:
-    """Splits that follow each other, so many to a task that it is worth starting."""
+def in_tasks(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:
+    """Splits that follow each other, so many to a task that it is worth starting.
+
+    Args:
+        splits: to be read.
+        most: how many tasks there may be, about; as many as are worth it when None.
+    """
+    at_once = max(_TASK_BYTES, sum(split.stop - split.start for split in splits) // most if most else 0)
     tasks: list[list[Split]] = []
-    held = _TASK_BYTES
+    held = at_once
     for split in splits:
-        if held >= _TASK_BYTES:
+        if held >= at_once:
             tasks.append([])
             held = 0
         tasks[-1].append(split)

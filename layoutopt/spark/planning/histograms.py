@@ -28,7 +28,7 @@ from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.spark.core.featurize import counts_by_key, vector_counts
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, either, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
 
 Progress = Callable[[str], None]
@@ -86,7 +86,7 @@ def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHist
     if not counted:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    counts, reached = either(
+    counts, reached = by_arrow_or_spark(
         of.rows,
         lambda rows: _sampled(of, rows, features, sampled),
         lambda rows: (sample_vectors(rows, features, of.partition_by, sampled), _reached(of, list(sampled))),
@@ -138,7 +138,7 @@ def _countable(
 
 
 def _counts(of: Counting, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], pa.Table | None]:
-    return either(
+    return by_arrow_or_spark(
         of.rows,
         lambda rows: _surveyed(rows, features, of.bounded),
         lambda rows: (vector_counts(rows, features.features, of.partition_by), None),

@@ -24,7 +24,7 @@ from layoutopt.methods.proposals import FEATURES, PlanningInput
 from layoutopt.methods.registry import is_counted
 from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.feature import all_features
+from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -224,7 +224,6 @@ def start_evaluation(
         SchemaError, SettingError, SourceError: as :func:`layoutopt.spark.planning.plan.make_plan`.
     """
     frame, request = opened(spark, settings.source, document, request_of(settings))
-    rows = rows_to_plan(frame, settings.source, document.schema, request.partition_by)
     parts = splits(document.queries)
     if not parts:
         raise PlanError(
@@ -233,7 +232,14 @@ def start_evaluation(
         )
     say("mining the queries that are not held back")
     folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
+    features = _features_of(folds)
+    rows = rows_to_plan(frame, settings.source, document.schema, request.partition_by, features, say)
     return evaluation_on(rows, settings, folds, say)
+
+
+def _features_of(folds: Sequence[Fold]) -> FeatureSet:
+    """The features of all documents to plan from."""
+    return all_features([document.features for fold in folds for document in fold.documents.values()])
 
 
 def _mined(
@@ -265,10 +271,9 @@ def evaluation_on(
     Raises:
         PlanError: the source has no rows.
     """
-    documents = [document for fold in folds for document in fold.documents.values()]
-    one = documents[0]
+    one = next(iter(folds[0].documents.values()))
     partition_by = None if settings.partition_by is None else one.schema.find(settings.partition_by).name
-    features = all_features([each.features for each in documents])
+    features = _features_of(folds)
     say("drawing rows to try plans on")
     with translate_spark_errors(repr(settings.source)):
         sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows)

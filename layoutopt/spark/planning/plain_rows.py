@@ -1,6 +1,6 @@
 """A source of plain Parquet files on this machine as planning asks it: by tasks that read the files by Arrow.
 
-What only planning goes by may be found so without a second reader's word: a load reads every row again, and is proved.
+What only a plan goes by may be found so without a second reader's word: a load reads every row again, and is proved.
 """
 
 from __future__ import annotations
@@ -10,37 +10,45 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.direct.cut_rows import CutJob, Places, Split, cut_rows
-from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, with_nan
+from layoutopt.direct.cut_rows import CutJob, Places, Split, cut_rows, first_rows
+from layoutopt.direct.survey import KEY, ROWS, Draw, Survey, Surveyed, limit_of, with_nan
+from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
-from layoutopt.model.feature import Feature
+from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.featurize import MAX_PAIRS
 from layoutopt.spark.core.partition_values import null_first
 from layoutopt.spark.core.segments import Segment
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Batches, Task, each_in_workers, map_in_workers
 from layoutopt.spark.loading.by_arrow import places_of
-from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_some, held_in_files, in_tasks
+from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_some, held_in_files, in_tasks, path_of
+from layoutopt.writer.features import features_left_to_spark
 from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
 
+_TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
+_LOOKED_AT: Final = 64  # files whose footers tell how many rows there are about
+
 T = TypeVar("T", covariant=True)
+Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlainRows:
     """The rows of a source of plain files.
 
-    Its methods raise NeedsSparkError where tasks meet a file that is not surely read as Spark reads it.
+    Its methods raise NeedsSparkError where a file is not surely read as Spark reads it.
 
     Attributes:
         frame: the same rows as Spark has them.
@@ -49,6 +57,8 @@ class PlainRows:
         partition_by: the partition column, None for none.
         splits: of the files, in the order of their names, each with the values of the partition column that it has.
         partition_rows: the rows of each partition, by its value, NULL first.
+        say: told why Spark reads the rows after all.
+        given_up: whether it does.
     """
 
     frame: DataFrame
@@ -57,6 +67,8 @@ class PlainRows:
     partition_by: str | None
     splits: tuple[tuple[Split, frozenset[PlainValue]], ...]
     partition_rows: Mapping[PlainValue, int]
+    say: Progress
+    given_up: bool = False
 
     def survey(
         self, features: Sequence[Feature], bounded: Sequence[Column], values: Collection[PlainValue] | None = None
@@ -66,18 +78,22 @@ class PlainRows:
         Args:
             features: bit ``i`` of a vector is feature ``i``.
             bounded: the columns.
-            values: of the partitions of interest, of which there is one at least; of all when None.
+            values: of the partitions whose bounds are of interest; of all when None. Vectors of others may be there.
         """
-        named = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
         wanted = self.partition_rows.keys() if values is None else values
-        asked = Survey(self._job(self._with(wanted), named), tuple(features), tuple(bounded))
+        if not features and not bounded:
+            return self._of_rows_alone(wanted)
+        named = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
+        job = self._job(self._with(wanted), named)
+        asked = Survey(job, tuple(features), tuple(bounded), MAX_PAIRS // max(1, len(job.tasks)))
         pairs, bounds = asked.merged(self._each(asked))
         of_interest = pa.array(list(wanted), bounds[KEY].type)
         return Surveyed(pairs, with_nan(bounds.filter(pc.is_in(bounds[KEY], of_interest)), bounded))
 
     def survey_of(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
         """What :meth:`survey` gives, of some rows that were drawn."""
-        pairs, bounds = Survey(self._job((), rows.column_names), tuple(features), tuple(bounded)).of_rows(rows)
+        asked = Survey(self._job((), rows.column_names), tuple(features), tuple(bounded), MAX_PAIRS)
+        pairs, bounds = asked.of_rows(rows)
         return Surveyed(pairs, with_nan(bounds, bounded))
 
     def drawn(self, partition_rows: Mapping[PlainValue, int], sample_rows: int, columns: Collection[str]) -> pa.Table:
@@ -90,8 +106,7 @@ class PlainRows:
         """
         below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
         numbers = {path: number for number, path in enumerate(dict.fromkeys(split.path for split, _ in self.splits))}
-        draw = Draw(self._job(self._with(below), columns), below, numbers)
-        return pa.concat_tables(self._each(draw))
+        return pa.concat_tables(self._each(Draw(self._job(self._with(below), columns), below, numbers)))
 
     def in_segments(
         self, segments: Sequence[Segment], columns: Collection[str], shares: int, task: Task, schema: str
@@ -99,20 +114,20 @@ class PlainRows:
         """What a task makes of each segment's rows, ``shares`` times: of segment ``i`` tasks ``shares * i`` on.
 
         Args:
-            segments: numbered from 0, of ranges of positions in ``frame``.
+            segments: numbered from 0, of ranges of positions in ``frame``; those of one value in their order.
             columns: that the rows have, beside the partition column.
             shares: how many tasks get each segment.
             task: gets the batches of one segment.
             schema: of what it gives.
         """
-        splits = self._with({segment.value for segment in segments})
+        splits = [split for split, held in self.splits if any(_has_some(split, held, each) for each in segments)]
         job = replace(self._job(splits, columns), places=places_of(segments))
         numbers = self.frame.sparkSession.range(0, len(job.tasks), 1, len(job.tasks))
         with translate_spark_errors(self.name):
             parcels = map_in_workers(numbers, partial(_parcels, job, shares), PARCEL_TYPES)
             return map_segments(parcels, shares * len(segments), partial(_of_parcels, task), schema).toArrow()
 
-    def _each(self, asked: Asked[T]) -> list[T]:
+    def _each(self, asked: Question[T]) -> list[T]:
         """What each task finds that finds something."""
         with translate_spark_errors(self.name):
             found = each_in_workers(self.frame.sparkSession, len(asked.job.tasks), asked.of_task)
@@ -121,6 +136,11 @@ class PlainRows:
             raise NeedsSparkError("the source has no rows any more")
         return parts
 
+    def _of_rows_alone(self, values: Collection[PlainValue]) -> Surveyed:
+        """A survey of no features and columns, which needs no reading."""
+        rows = {KEY: list(values), ROWS: [self.partition_rows[value] for value in values]}
+        return Surveyed(pa.table({}), pa.table(rows))
+
     def _with(self, values: Collection[PlainValue]) -> list[Split]:
         """The splits with rows of some partitions."""
         return [split for split, held in self.splits if not held.isdisjoint(values)]
@@ -128,7 +148,30 @@ class PlainRows:
     def _job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
         wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
         names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
-        return CutJob(self.schema, self.partition_by, Places((), (), ()), in_tasks(splits), columns=names)
+        most = _TASKS_A_CORE * self.frame.sparkSession.sparkContext.defaultParallelism
+        return CutJob(self.schema, self.partition_by, Places((), (), ()), in_tasks(splits, most), columns=names)
+
+
+Rows: TypeAlias = DataFrame | PlainRows
+"""A source's rows, however they are read."""
+
+
+class Question(Protocol[T]):
+    """What tasks are asked of the rows that they read."""
+
+    @property
+    def job(self) -> CutJob:
+        """Which rows and columns they read."""
+        ...
+
+    def of_task(self, number: int) -> T | None:
+        """What the rows of one task say; None where there are none."""
+        ...
+
+
+def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
+    """Whether a split may have rows of a segment."""
+    return segment.value in values and segment.low < split.low + split.rows and split.low < segment.high
 
 
 def _parcels(job: CutJob, shares: int, numbers: Batches) -> Iterator[pa.RecordBatch]:
@@ -142,20 +185,14 @@ def _of_parcels(task: Task, parcels: Batches) -> Iterator[pa.RecordBatch]:
     return task(unpacked(parcels))
 
 
-class Asked(Protocol[T]):
-    """What tasks are asked of the rows that they read."""
-
-    @property
-    def job(self) -> CutJob:
-        """Which rows and columns they read."""
-        ...
-
-    def of_task(self, number: int) -> T | None:
-        """What the rows of one task say; None where there are none."""
-        ...
-
-
-def rows_to_plan(frame: DataFrame, source: DataFrame | str | Path, schema: Schema, partition_by: str | None) -> Rows:
+def rows_to_plan(
+    frame: DataFrame,
+    source: DataFrame | str | Path,
+    schema: Schema,
+    partition_by: str | None,
+    features: FeatureSet,
+    say: Progress,
+) -> Rows:
     """A source's rows, read by Arrow where that is surely what Spark reads, and there are many.
 
     Args:
@@ -163,52 +200,63 @@ def rows_to_plan(frame: DataFrame, source: DataFrame | str | Path, schema: Schem
         source: what was opened.
         schema: of the table.
         partition_by: the partition column, None for none.
+        features: that will be asked of the rows.
+        say: told why Spark reads the rows after all, where that turns out later.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
         return frame
     with suppress(NeedsSparkError), translate_spark_errors(repr(str(source))):
-        return plain_rows(frame, repr(str(source)), schema, partition_by)
+        return _plain_rows(frame, repr(str(source)), schema, partition_by, features, say)
     return frame
 
 
-def either(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:
-    """What is found of rows by Arrow, or by Spark where Arrow can't tell."""
-    if isinstance(rows, PlainRows):
-        with suppress(NeedsSparkError):
+def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:
+    """What is found of rows by Arrow, or by Spark where Arrow can't tell; then Spark reads them from now on."""
+    if isinstance(rows, PlainRows) and not rows.given_up:
+        try:
             return by_arrow(rows)
+        except (NeedsSparkError, pa.ArrowException) as error:
+            rows.given_up = True
+            rows.say(f"reading by Spark: {error}")
     return by_spark(frame_of(rows))
-
-
-def plain_rows(frame: DataFrame, name: str, schema: Schema, partition_by: str | None) -> PlainRows:
-    """The rows of plain files that Spark has in a frame.
-
-    Args:
-        frame: all rows of files of Parquet, in the schema.
-        name: the source, for messages.
-        schema: of the table.
-        partition_by: the partition column, None for none.
-
-    Raises:
-        NeedsSparkError: they are too few to be worth it, or not surely read as Spark reads them.
-    """
-    held, splits = held_in_files(frame, schema, partition_by)
-    partition_rows: dict[PlainValue, int] = {}
-    for groups in held:
-        for group in groups:
-            partition_rows[group["value"]] = partition_rows.get(group["value"], 0) + group["rows"]
-    if sum(partition_rows.values()) < LEAST_ROWS:
-        raise NeedsSparkError("the source has few rows")
-    check_some(CutJob(schema, partition_by, Places((), (), ()), ()), splits)
-    by_name = sorted(zip(splits, held, strict=True), key=lambda one: (one[0].path, one[0].start))
-    parts = tuple((split, frozenset(group["value"] for group in groups)) for split, groups in by_name)
-    in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
-    return PlainRows(frame, name, schema, partition_by, parts, in_order)
-
-
-Rows: TypeAlias = DataFrame | PlainRows
-"""A source's rows, however they are read."""
 
 
 def frame_of(rows: Rows) -> DataFrame:
     """The rows as Spark has them."""
     return rows.frame if isinstance(rows, PlainRows) else rows
+
+
+def _plain_rows(
+    frame: DataFrame, name: str, schema: Schema, partition_by: str | None, features: FeatureSet, say: Progress
+) -> PlainRows:
+    n_rows = _about_so_many_rows(frame)
+    if n_rows < LEAST_ROWS:
+        raise NeedsSparkError("the source has few rows")
+    held, splits = held_in_files(frame, schema, partition_by, n_rows)
+    job = CutJob(schema, partition_by, Places((), (), ()), ())
+    check_some(job, splits)
+    if features_left_to_spark(features.features, schema.names):
+        vectors_of(features.features, first_rows(job, splits[0]), schema)
+    partition_rows: dict[PlainValue, int] = {}
+    for groups in held:
+        for group in groups:
+            partition_rows[group["value"]] = partition_rows.get(group["value"], 0) + group["rows"]
+    by_name = sorted(zip(splits, held, strict=True), key=lambda one: (one[0].path, one[0].start))
+    parts = tuple((split, frozenset(group["value"] for group in groups)) for split, groups in by_name)
+    in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
+    return PlainRows(frame, name, schema, partition_by, parts, in_order, say)
+
+
+def _about_so_many_rows(frame: DataFrame) -> int:
+    """The rows of the files, by the footers of some.
+
+    Raises:
+        NeedsSparkError: the files are not on this machine under plain names, or damaged.
+    """
+    paths = [path_of(uri) for uri in frame.inputFiles()]
+    some = paths[:: -(-len(paths) // _LOOKED_AT) or 1]
+    try:
+        counted = [pq.read_metadata(path).num_rows for path in some]
+    except (OSError, pa.ArrowException) as error:
+        raise NeedsSparkError("a file's footer can't be read") from error
+    return int(sum(counted)) * len(paths) // max(1, len(some))

@@ -26,7 +26,7 @@ from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
-from layoutopt.spark.planning.plain_rows import frame_of, rows_to_plan
+from layoutopt.spark.planning.plain_rows import Rows, frame_of, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
@@ -81,7 +81,7 @@ def plan_and_rehearse(
 ) -> tuple[Plan, Rehearsed | None]:
     """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
     say = progress or (lambda sentence: None)
-    counting, request = _asked(spark, source, document, request, say)
+    counting, request = _asked(spark, source, document, request, say, rehearsed=bool(document.queries))
     with translate_spark_errors(_shown(source)):
         return _planned_and_rehearsed(counting, document, request, known or Known())
 
@@ -116,18 +116,26 @@ def propose_plan(
     Nothing is rehearsed: rows within blocks have no order but one that was named, no bytes are predicted, and where
     GSOP ends with all columns together, SOP's blocking of them is not tried.
     """
-    counting, request = _asked(spark, source, document, request, lambda sentence: None)
+    counting, request = _asked(spark, source, document, request, lambda sentence: None, rehearsed=False)
     with translate_spark_errors(_shown(source)):
         return _planned(counting, document, request, known or Known())
 
 
 def _asked(
-    spark: SparkSession, source: DataFrame | str | Path, document: FeaturesDocument, request: PlanRequest, say: Progress
+    spark: SparkSession,
+    source: DataFrame | str | Path,
+    document: FeaturesDocument,
+    request: PlanRequest,
+    say: Progress,
+    *,
+    rehearsed: bool,
 ) -> tuple[Counting, PlanRequest]:
     """What counts the source's rows for a request that is checked, and the request for that source."""
     check_request(request)
     frame, request = opened(spark, source, document, request)
-    rows = rows_to_plan(frame, source, document.schema, request.partition_by)
+    rows: Rows = frame
+    if rehearsed or is_sampled(request.method) or is_counted(request):
+        rows = rows_to_plan(frame, source, document.schema, request.partition_by, document.features, say)
     queries = tuple(classes(document.queries))
     return Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
 

@@ -40,7 +40,7 @@ from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, either, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
@@ -66,7 +66,7 @@ class SampledSegment:
         value: of the partition column.
         partition_rows: of the whole partition.
         rows: of the segment.
-        table: the rows drawn, in the order of the source.
+        table: the rows drawn, in the order of the source, or of its files' names.
         words: their vectors over the sample's features, ``uint64[n, w]``.
     """
 
@@ -151,7 +151,7 @@ def draw_sample_of(
         sample_rows: rows wanted of each.
         columns: that the sample is to have.
     """
-    found, words = either(
+    found, words = by_arrow_or_spark(
         rows,
         lambda plain: _drawn_by_place(plain, features, partition_rows, sample_rows, columns),
         lambda frame: _drawn_by_content(frame, features, partition_by, partition_rows, sample_rows, columns),

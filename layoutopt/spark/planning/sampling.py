@@ -1,8 +1,9 @@
 """Samples of rows as feature vectors, for methods that search over more features than rows can be counted by.
 
-With hundreds of global features nearly every row has a vector of its own (Sun 2017, 4.5 samples too). Rows are chosen
-by a hash of their content, so that the same source gives the same sample on any number of cores: of all columns but
-long ones (texts, nested) that no feature is about, since reading and hashing those would be most of the work.
+With hundreds of global features nearly every row has a vector of its own (Sun 2017, 4.5 samples too). Rows that Spark
+reads are chosen by a hash of their content, so that the same source gives the same sample on any number of cores: of
+all columns but long ones (texts, nested) that no feature is about, since reading and hashing those would be most of the
+work. Rows of plain files are chosen by their places instead (:mod:`layoutopt.direct.survey`).
 """
 
 from __future__ import annotations

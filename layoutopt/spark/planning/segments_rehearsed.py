@@ -41,7 +41,7 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Task
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
-from layoutopt.spark.planning.plain_rows import Rows, either, frame_of
+from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.row_order import rehearsed_table, row_orders_of, with_orders
 from layoutopt.spark.planning.sample_evaluation import RowSample, draw_sample_of, segments_on_sample
 from layoutopt.spark.planning.scaled_up import Roughly, Tried, families_of, scaled_up
@@ -150,7 +150,7 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     layouts = [trial.plan.scheme.layouts for trial in trials]
     searched_in = [middle if trial.search else None for trial in trials]
     task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), chosen.shares)
-    found = either(
+    found = by_arrow_or_spark(
         rows,
         lambda plain: plain.in_segments(
             segments, held, chosen.shares, partial(task, of_left=words_left_by_arrow), _RESULT_SCHEMA

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.config.settings import PlanSettings
+from layoutopt.direct.cut_rows import Split
 from layoutopt.errors import NeedsSparkError
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.schema import Schema
+from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.loading.plain_files import in_tasks
 from layoutopt.spark.planning import plain_rows as reading
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
-from layoutopt.spark.planning.plain_rows import PlainRows, rows_to_plan
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.sampling import rows_by_partition
 from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
@@ -41,6 +47,11 @@ def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LEAST_ROWS", 1)
 
 
+def never(sentence: str) -> None:
+    """Fail where Spark reads rows that Arrow was to read."""
+    assert not sentence.startswith("reading by Spark"), sentence
+
+
 def written(rows: DataFrame, path: Path, *by: str) -> str:
     """The rows as files of Parquet with several row groups."""
     kept = rows.repartitionByRange(3, rows.columns[-1] if by else rows.columns[0])
@@ -48,12 +59,23 @@ def written(rows: DataFrame, path: Path, *by: str) -> str:
     return str(path)
 
 
-def both(spark: SparkSession, source: str, partition_by: str | None) -> tuple[PlainRows, DataFrame]:
+def both(
+    spark: SparkSession, source: str, partition_by: str | None, conditions: Sequence[str] = ()
+) -> tuple[PlainRows, DataFrame]:
     """The rows as tasks read them by Arrow, and as Spark has them."""
     frame = open_source(spark, source)
-    plain = rows_to_plan(frame, source, schema_of(frame), partition_by)
+    plain = asked(frame, source, partition_by, conditions)
     assert isinstance(plain, PlainRows)
     return plain, frame
+
+
+def asked(frame: DataFrame, source: str, partition_by: str | None, conditions: Sequence[str] = ()) -> Rows:
+    """The rows as planning takes them that asks of some features."""
+    return rows_to_plan(frame, source, schema_of(frame), partition_by, features_of(conditions, schema_of(frame)), never)
+
+
+def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
+    return FeatureSet(tuple(feature_of(condition, schema) for condition in conditions))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +85,9 @@ def test_what_is_counted_is_what_spark_counts(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...]
 ) -> None:
     rows = every_type(spark, 400).drop(*NESTED)
-    plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by)
+    plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by, CONDITIONS)
     schema = plain.schema
-    features = FeatureSet(tuple(feature_of(condition, schema) for condition in CONDITIONS))
+    features = features_of(CONDITIONS, schema)
     conditions = [is_value(schema, "n", "<", 0), is_value(schema, "d", ">", 3.0), is_value(schema, "text", "=", "a")]
     queries = document(schema, conditions).queries
     assert dict(plain.partition_rows) == rows_by_partition(frame, partition_by)
@@ -84,7 +106,7 @@ def test_what_is_counted_is_what_spark_counts(
 def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path: Path) -> None:
     rows = every_type(spark, 400).drop(*NESTED)
     plain, frame = both(spark, written(rows, tmp_path / "source"), "year")
-    features = FeatureSet(tuple(feature_of(condition, plain.schema) for condition in CONDITIONS))
+    features = features_of(CONDITIONS, plain.schema)
     queries = document(plain.schema, [is_value(plain.schema, "n", "<", 0)]).queries
     of = [Counting(each, queries, plain.schema, "year", 100, print) for each in (plain, frame)]
     (by_arrow, by_spark) = (sample_histograms(one, features) for one in of)
@@ -120,9 +142,10 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     rows = kinds_and_shops(spark, 600, 3)
     source = written(rows, tmp_path / "source")
     of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20)
-    by_arrow = make_plan(spark, source, of, request)
+    assert isinstance(asked(open_source(spark, source), source, "day"), PlainRows)
+    by_arrow = make_plan(spark, source, of, request, never)
     monkeypatch.setattr(reading, "LEAST_ROWS", 10**9)
-    assert isinstance(rows_to_plan(open_source(spark, source), source, of.schema, "day"), type(rows))
+    assert not isinstance(asked(open_source(spark, source), source, "day"), PlainRows)
     assert by_arrow == make_plan(spark, source, of, request)
 
 
@@ -130,7 +153,7 @@ def test_auto_tries_methods_on_plain_files(spark: SparkSession, tmp_path: Path) 
     rows = kinds_and_shops(spark, 600, 3)
     source = written(rows, tmp_path / "source")
     of = document(schema_of(rows), [is_value(schema_of(rows), "shop", "=", shop) for shop in range(10)])
-    plan = plan_best(spark, PlanSettings(source=source, partition_by="day", method="auto", block_rows=20), of)
+    plan = plan_best(spark, PlanSettings(source=source, partition_by="day", method="auto", block_rows=20), of, never)
     assert plan.predicted["bytes_fraction"] < 1
 
 
@@ -147,10 +170,52 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     pq.write_table(pq.read_table(smallest).replace_schema_metadata(said), smallest)
     (source / f".{smallest.name}.crc").unlink()
     frame = open_source(spark, str(source))
-    assert not isinstance(rows_to_plan(frame, str(source), of.schema, "day"), PlainRows)
+    assert not isinstance(asked(frame, str(source), "day"), PlainRows)
     monkeypatch.setattr(reading, "check_some", lambda job, splits: None)  # so that only a task meets it
-    plain = rows_to_plan(frame, str(source), of.schema, "day")
+    plain = asked(frame, str(source), "day")
     assert isinstance(plain, PlainRows)
     with pytest.raises(NeedsSparkError, match=smallest.name):
         plain.survey(of.features.features, ())
-    assert make_plan(spark, str(source), of, request) == expected
+    told: list[str] = []
+    assert make_plan(spark, str(source), of, request, told.append) == expected
+    assert [smallest.name in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
+
+
+def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    source = written(kinds_and_shops(spark, 100, 2), tmp_path / "source")
+    frame = open_source(spark, source)
+    assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]), PlainRows)
+    assert not isinstance(asked(frame, source, None, ["length(text) > 3"]), PlainRows)
+
+
+def test_where_vectors_are_too_many_spark_counts_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, _ = both(spark, written(kinds_and_shops(spark, 400, 4), tmp_path / "source"), "day")
+    features = features_of([f"shop = {shop}" for shop in range(10)], plain.schema)
+    monkeypatch.setattr(reading, "MAX_PAIRS", 20)
+    with pytest.raises(NeedsSparkError, match="more than"):
+        plain.survey(features.features, ())
+
+
+def test_only_files_with_rows_of_the_segments_are_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, frame = both(spark, written(kinds_and_shops(spark, 400, 4), tmp_path / "source"), "day")
+    read: list[int] = []
+
+    def counting(splits: Sequence[Split], most: int) -> tuple[tuple[Split, ...], ...]:
+        read.append(len(splits))
+        return in_tasks(splits, most)
+
+    monkeypatch.setattr(reading, "in_tasks", counting)
+    (first, *_, last) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
+    for segment in (first, last):
+        counted = plain.in_segments([replace(segment, id=0)], ("id",), 2, rows_counted, "rows bigint")
+        assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
+    assert all(number < len(plain.splits) for number in read)
+
+
+def rows_counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """How many rows there are."""
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([sum(map(len, batches))], pa.int64())})
