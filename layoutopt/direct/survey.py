@@ -203,7 +203,7 @@ def _numbers(file: int, first: int, count: int) -> Ints:
 
 
 def vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
-    """The rows' feature vectors, ``uint64[n, w]``; of a text that is no UTF-8 what only Spark could tell is set."""
+    """The rows' feature vectors, ``uint64[n, w]``, with the errors of :func:`~layoutopt.direct.vectors.words_left`."""
     return segment_words(features, rows, lambda left: words_left([features[place] for place in left], rows, schema))
 
 

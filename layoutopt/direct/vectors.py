@@ -52,13 +52,16 @@ def vectors_of(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> W
 def words_left(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
     """The rows' vectors over features of functions and LIKE, ``uint64[n, w]``; a bit that is not known is set.
 
-    A set bit never lets a query skip, so what only Spark could tell (texts that are no UTF-8, too) costs skipping, not
-    rows. Features of one column are found once for each distinct value.
+    A set bit never lets a query skip, so what only Spark could tell of few values (texts that are no UTF-8, too) costs
+    skipping, not rows. Features of one column are found once for each distinct value.
 
     Args:
         features: bit ``i`` is feature ``i``.
         rows: in the Arrow forms of their types.
         schema: theirs.
+
+    Raises:
+        NeedsSparkError: of most values that are not NULL a feature is not known here; names it.
     """
     bits = np.ones((rows.num_rows, len(features)), dtype=np.bool_)
     of_columns: dict[frozenset[str], list[int]] = {}
@@ -93,7 +96,10 @@ def _are_told(rows: pa.Table, schema: Schema) -> Bits:
 
 
 class _Known:
-    """What is known of rows, each predicate and literal once; if not ``strict``, what is not known counts as TRUE."""
+    """What is known of rows, each predicate and literal once.
+
+    If not ``strict``, what is not known counts as TRUE, and only where it is most of what is not NULL is that too much.
+    """
 
     def __init__(self, rows: pa.Table, schema: Schema, strict: bool = True) -> None:
         self._strict = strict
@@ -127,9 +133,16 @@ class _Known:
         if bounds is not None:
             told = (bounds.nulls == 1) | (bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
             told &= bounds.nulls >= 0
-        if self._strict and not told.all():
+        if not self._is_enough(told, bounds):
             raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
         return ~(told & ZoneMapEvaluator(points).cannot(literal))
+
+    def _is_enough(self, told: Bits, bounds: ColumnBounds | None) -> bool:
+        """Whether as many rows are told as have to be."""
+        if self._strict or bounds is None:
+            return bool(told.all())
+        asked = bounds.nulls != 1
+        return bool(2 * np.count_nonzero(told & asked) >= np.count_nonzero(asked))
 
     def _points_of(self, columns: frozenset[str]) -> BlockStatistics:
         """The rows as blocks of one row each, with the bounds of some columns."""

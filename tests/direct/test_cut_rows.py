@@ -56,9 +56,15 @@ def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
     by_kind=st.booleans(),
     by_segment=st.booleans(),
     batch=st.sampled_from([1, 1 << 26]),
+    rows=st.sampled_from([3, 1 << 20]),
 )
 def test_each_row_goes_to_the_segment_of_its_value_and_place(
-    files: list[list[str | None]], ranges: dict[str | None, list[int]], by_kind: bool, by_segment: bool, batch: int
+    files: list[list[str | None]],
+    ranges: dict[str | None, list[int]],
+    by_kind: bool,
+    by_segment: bool,
+    batch: int,
+    rows: int,
 ) -> None:
     known = [
         (kind, low) for kind, lows in (ranges if by_kind else {None: [9, FAR]}).items() for low in [0, *sorted(lows)]
@@ -67,6 +73,7 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "_ROWS_AT_ONCE", 2)
         patch.setattr(cutting, "_BATCH_BYTES", batch)
+        patch.setattr(cutting, "_BATCH_ROWS", rows)
         patch.setattr(cutting, "_PARCEL_BYTES", 40)
         splits = source(Path(folder), *files)
         follows = [after[1] if after[0] == before[0] else 9 * FAR for before, after in pairwise(known)]

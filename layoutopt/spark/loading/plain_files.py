@@ -29,6 +29,7 @@ MOST_SMALL_PARCELS: Final = 2_000
 """Of more pieces (the rows of a partition in a file) each has to have ``LEAST_IN_PARCEL`` rows on the average."""
 
 LEAST_IN_PARCEL: Final = 500
+_MOST_PIECES: Final = 1 << 19  # half a kilobyte each in the driver
 _TASK_BYTES: Final = 1 << 25
 _LOOKED_AT: Final = 16
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
@@ -53,7 +54,7 @@ def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None, n_r
     check_columns(schema, partition_by)
     for uri in rows.inputFiles():
         path_of(uri)
-    held = _held(rows, partition_by, max(MOST_SMALL_PARCELS, n_rows // LEAST_IN_PARCEL))
+    held = _held(rows, partition_by, min(_MOST_PIECES, max(MOST_SMALL_PARCELS, n_rows // LEAST_IN_PARCEL)))
     return held, [_split(groups, schema, partition_by) for groups in held]
 
 
@@ -69,7 +70,7 @@ def _held(rows: DataFrame, partition_by: str | None, most: int) -> Held:
     counted = [F.count("*").alias("rows"), F.min(position).alias("low"), F.max(position).alias("high")]
     found = with_positions(keys).groupBy(*keys.columns).agg(*counted).limit(most + 1).collect()
     if len(found) > most:
-        raise NeedsSparkError("the rows of partitions lie scattered in many files")
+        raise NeedsSparkError("the rows of partitions lie in too many pieces, scattered in many files")
     if not found:
         raise NeedsSparkError("the source has no rows any more")
     held: dict[tuple[str, int], list[Row]] = {}

@@ -102,7 +102,9 @@ def _sampled(
     drawn = plain.drawn(sampled, SAMPLE_ROWS, named)
     pairs, few = plain.survey_of(drawn, features.features, of.bounded)
     asked = _columns_worth_asking(few, of.queries, of.bounded)
-    bounds = plain.survey((), asked, list(sampled)).bounds
+    bounds = pa.table({"_key": list(sampled), "_rows": list(sampled.values())})
+    if asked:
+        bounds = plain.survey((), asked, list(sampled)).bounds
     return counts_by_key(pairs, len(features)), _by_bounds(of, bounds, asked)
 
 

@@ -20,9 +20,10 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.cut_rows import CutJob, Places, Split, cut_rows, first_rows
-from layoutopt.direct.survey import KEY, ROWS, Draw, Survey, Surveyed, limit_of, with_nan
+from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, with_nan
 from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
+from layoutopt.events import Progress
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources.snapshot import source_name
@@ -41,14 +42,14 @@ _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them
 _LOOKED_AT: Final = 64  # files whose footers tell how many rows there are about
 
 T = TypeVar("T", covariant=True)
-Progress = Callable[[str], None]
 
 
 @dataclass(eq=False)
 class PlainRows:
     """The rows of a source of plain files.
 
-    Its methods raise NeedsSparkError where a file is not surely read as Spark reads it.
+    Its methods raise NeedsSparkError where a file or a feature is not surely read as Spark reads it, and where the
+    driver can't take in what tasks find.
 
     Attributes:
         frame: the same rows as Spark has them.
@@ -81,8 +82,6 @@ class PlainRows:
             values: of the partitions whose bounds are of interest; of all when None. Vectors of others may be there.
         """
         wanted = self.partition_rows.keys() if values is None else values
-        if not features and not bounded:
-            return self._of_rows_alone(wanted)
         named = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
         job = self._job(self._with(wanted), named)
         asked = Survey(job, tuple(features), tuple(bounded), MAX_PAIRS // max(1, len(job.tasks)))
@@ -135,11 +134,6 @@ class PlainRows:
         if not parts:
             raise NeedsSparkError("the source has no rows any more")
         return parts
-
-    def _of_rows_alone(self, values: Collection[PlainValue]) -> Surveyed:
-        """A survey of no features and columns, which needs no reading."""
-        rows = {KEY: list(values), ROWS: [self.partition_rows[value] for value in values]}
-        return Surveyed(pa.table({}), pa.table(rows))
 
     def _with(self, values: Collection[PlainValue]) -> list[Split]:
         """The splits with rows of some partitions."""
@@ -217,7 +211,7 @@ def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: 
             return by_arrow(rows)
         except (NeedsSparkError, pa.ArrowException) as error:
             rows.given_up = True
-            rows.say(f"reading by Spark: {error}")
+            rows.say(f"reading by Spark: {str(error).splitlines()[0]}")
     return by_spark(frame_of(rows))
 
 

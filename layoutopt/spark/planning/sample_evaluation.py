@@ -55,7 +55,7 @@ MEASURED_ROWS = 30_000
 """Rows encoded to measure what cells take."""
 
 _MANY_ROWS = 20_000
-"""Blocking them takes seconds, sending them to tasks much less."""
+"""Blocking them takes seconds, sending them to a task for each core much less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,11 +343,12 @@ def _rehearsed(sample: RowSample, plan: Plan, spark: SparkSession | None = None)
     shares, segments = feature_shares(plan.features, plan.queries), sample.segments
     keys = tuple(f"{number}" for number in range(len(segments)))
     job = WriteJob(plan, shares, "sampled", new_load_id(), 0, keys, (0,) * len(keys), rehearsal=True)
-    block = partial(_blocks_of, sample, job)
-    if spark is None or len(segments) == 1 or sum(segment.table.num_rows for segment in segments) < _MANY_ROWS:
-        tables = [block(number) for number in range(len(segments))]
+    if spark is None or sum(segment.table.num_rows for segment in segments) < _MANY_ROWS:
+        tables = [_blocks_of(sample, job, number) for number in range(len(segments))]
     else:
-        tables = each_in_workers(spark, len(segments), block)
+        tasks = min(len(segments), spark.sparkContext.defaultParallelism)
+        of_tasks = each_in_workers(spark, tasks, partial(_share_of_blocks, sample, job, tasks))
+        tables = [of_tasks[number % tasks][number // tasks] for number in range(len(segments))]
     counts = [table.num_rows for table in tables]
     of_segment = [segment.partition_rows / segment.rows for segment in segments]
     scales = [segment.scale for segment in segments]
@@ -355,8 +356,16 @@ def _rehearsed(sample: RowSample, plan: Plan, spark: SparkSession | None = None)
     return table, _Factors(np.repeat(np.multiply(scales, of_segment), counts), np.repeat(of_segment, counts))
 
 
+def _share_of_blocks(sample: RowSample, job: WriteJob, tasks: int, task: int) -> list[pa.Table]:
+    """The blocks of every so many-th segment; the body of a task, each of which gets the whole sample."""
+    try:
+        return [_blocks_of(sample, job, number) for number in range(task, len(sample.segments), tasks)]
+    except LayoutoptError as error:
+        raise carried(error) from error
+
+
 def _blocks_of(sample: RowSample, job: WriteJob, number: int) -> pa.Table:
-    """The blocks of one segment of a sample; the body of a task, too."""
+    """The blocks of one segment of a sample."""
     plan, segment = job.plan, sample.segments[number]
     small = scaled(plan, segment.scale)
     mine = replace(
@@ -364,7 +373,4 @@ def _blocks_of(sample: RowSample, job: WriteJob, number: int) -> pa.Table:
     )
     words = project(segment.words, sample.features.places(plan.features))
     gathered = GatheredSegment(0, segment.table.select(list(plan.schema.names)), words)
-    try:
-        return write_layouts(mine, gathered)[0]
-    except LayoutoptError as error:
-        raise carried(error) from error
+    return write_layouts(mine, gathered)[0]

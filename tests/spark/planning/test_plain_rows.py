@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,10 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.loading.plain_files import in_tasks
 from layoutopt.spark.planning import plain_rows as reading
+from layoutopt.spark.planning import sample_evaluation
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
@@ -181,6 +183,34 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     assert [smallest.name in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
 
+def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    plain, frame = both(spark, written(kinds_and_shops(spark, 100, 2), tmp_path / "source"), "day")
+    for rows in (plain, frame):
+        none = Counting(rows, (), plain.schema, "day", 100, print)
+        _, found = count_histograms(none, FeatureSet(()))
+        assert [(one.value, one.rows, len(one.vectors)) for one in found] == [(0, 50, 1), (1, 50, 1)]
+
+
+def test_samples_of_many_rows_are_blocked_side_by_side(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = kinds_and_shops(spark, 900, 9)
+    plain, _ = both(spark, written(rows, tmp_path / "source"), "day")
+    of = simple_document(rows)
+    trial = Trial(plan_of(of, partition_by="day"), search=False)
+    alone = rehearse_segments(plain, [trial], of.queries)
+    asked_for: list[int] = []
+
+    def counting(spark: SparkSession, tasks: int, function: Callable[[int], object]) -> list[object]:
+        asked_for.append(tasks)
+        return each_in_workers(spark, tasks, function)
+
+    monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
+    monkeypatch.setattr(sample_evaluation, "each_in_workers", counting)
+    assert rehearse_segments(plain, [trial], of.queries) == alone
+    assert asked_for == [spark.sparkContext.defaultParallelism]
+
+
 def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     source = written(kinds_and_shops(spark, 100, 2), tmp_path / "source")
     frame = open_source(spark, source)
@@ -196,6 +226,12 @@ def test_where_vectors_are_too_many_spark_counts_them(
     monkeypatch.setattr(reading, "MAX_PAIRS", 20)
     with pytest.raises(NeedsSparkError, match="more than"):
         plain.survey(features.features, ())
+    told: list[str] = []
+    plain.say = told.append
+    counting = Counting(plain, (), plain.schema, "day", 1000, print)
+    assert [one.vectors.counts.tolist() for one in count_histograms(counting, features)[1]] == [[10] * 10] * 4
+    assert told == [sentence for sentence in told if "more than" in sentence]
+    assert plain.given_up
 
 
 def test_only_files_with_rows_of_the_segments_are_read(
@@ -213,7 +249,16 @@ def test_only_files_with_rows_of_the_segments_are_read(
     for segment in (first, last):
         counted = plain.in_segments([replace(segment, id=0)], ("id",), 2, rows_counted, "rows bigint")
         assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
+    assert len(read) == 2
     assert all(number < len(plain.splits) for number in read)
+
+
+def test_so_many_tasks_at_most_read_all_splits() -> None:
+    splits = [Split(f"/{number}", 0, 1 << 24, 0, 1, None) for number in range(40)]
+    assert [len(task) for task in in_tasks(splits)] == [2] * 20
+    few = in_tasks(splits, 4)
+    assert [len(task) for task in few] == [10] * 4
+    assert [split for task in few for split in task] == splits
 
 
 def rows_counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
