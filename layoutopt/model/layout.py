@@ -190,7 +190,8 @@ class Scheme(Record):
     """The layouts of a table (5.4.1): one for SOP, disjoint for GSOP, overlapping for GSOP-R.
 
     Raises:
-        ValueError: there is no layout, or a column is master in none, so that rows of it would be lost.
+        ValueError: there is no layout, one stores no column, or a column is master in none, so that rows of it would
+            be lost.
     """
 
     layouts: tuple[Layout, ...]
@@ -199,6 +200,8 @@ class Scheme(Record):
     def __post_init__(self) -> None:
         if not self.layouts:
             raise ValueError("a scheme has no layout; give at least one")
+        if not all(layout.columns for layout in self.layouts):
+            raise ValueError("a layout of a scheme stores no column; give it one, or leave it out")
         whole = {name for layout in self.layouts for name in layout.master}
         partial = self.columns - whole
         if partial:

@@ -171,6 +171,7 @@ def test_damaged_plans_are_refused(change: dict[str, Any]) -> None:
         (lambda: Layout(("a", "a")), "a, a"),
         (lambda: Layout(("a",), (-1,)), "-1"),
         (lambda: Scheme(()), "no layout"),
+        (lambda: Scheme((Layout(("a",), (), ("a",)), Layout(()))), "stores no column"),
         (lambda: Scheme((Layout(("a", "b"), (), ("a",)),)), "'b'"),
         (lambda: ByOrder("random"), "random"),
         (lambda: ByOrder("sort"), "'sort'"),
