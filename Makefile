@@ -69,8 +69,9 @@ mypy: install
 contracts: install
 	$(BIN)/lint-imports
 
+# From nothing: an interrupted build leaves an index that the next one can't load.
 docs: install $(DOCS_STAMP)  ## the documentation as a site, build/docs/index.html; warnings are errors
-	rm -rf docs/api
+	rm -rf docs/api build/docs build/doctrees
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/docs
 
 $(DOCS_STAMP): $(STAMP)
