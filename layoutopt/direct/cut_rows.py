@@ -167,16 +167,6 @@ def rows_of_split(job: CutJob, split: Split) -> Iterator[tuple[pa.Table, int]]:
     return _read(job, split, split.low, split.low + split.rows)
 
 
-def rows_before(job: CutJob, split: Split) -> int:
-    """How many rows of a split's file stand before the split's.
-
-    Raises:
-        NeedsSparkError: the file is not surely read as Spark reads it.
-    """
-    with _opened(job, split) as (file, groups):
-        return sum(file.metadata.row_group(group).num_rows for group in range(groups[0] if groups else 0))
-
-
 def first_rows(job: CutJob, split: Split) -> pa.Table:
     """Some rows of a split.
 

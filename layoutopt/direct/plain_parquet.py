@@ -114,7 +114,12 @@ def plain_type(type: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date(type) else type
 
 
+def plain_partitions(rows: pa.Table, partition_by: str) -> pa.Array:
+    """The partition column as its plain values."""
+    column = rows[partition_by].combine_chunks()
+    return column.cast(plain_type(column.type))
+
+
 def coded_partitions(rows: pa.Table, partition_by: str) -> pa.DictionaryArray:
     """The partition column as codes of its plain values; NULL has a code too."""
-    column = rows[partition_by].combine_chunks()
-    return column.cast(plain_type(column.type)).dictionary_encode(null_encoding="encode")
+    return plain_partitions(rows, partition_by).dictionary_encode(null_encoding="encode")

@@ -7,9 +7,10 @@ the same rows on any number of cores. Nothing is skipped by what is found here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,8 +19,8 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.direct.cut_rows import CutJob, Split, rows_before, rows_of_split
-from layoutopt.direct.plain_parquet import plain_type
+from layoutopt.direct.cut_rows import CutJob, Split, rows_of_split
+from layoutopt.direct.plain_parquet import plain_partitions
 from layoutopt.direct.vectors import words_left
 from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
 from layoutopt.model.arrays import Ints, Words
@@ -34,6 +35,7 @@ ROWS: Final = "_rows"
 DRAWS: Final = 1_000_000
 """A row is drawn where its number, of so many, is small enough."""
 
+_ROW_BITS: Final = 40  # of a place; the file's number is above
 _SPLITMIX: Final = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 Folded: TypeAlias = tuple["str | list[str]", str, str]  # a column, how it is folded, the name of what comes of it
@@ -152,12 +154,12 @@ class Draw:
     Attributes:
         job: which rows and columns they read; splits of one file follow each other.
         below: by value of the partition column, plain, below which number of ``DRAWS`` its rows are drawn.
-        files: the number of each file, by its path.
+        firsts: of each split, by its path and start, the place of its first row, as :func:`places_in_files` has it.
     """
 
     job: CutJob
     below: Mapping[PlainValue, int]
-    files: Mapping[str, int]
+    firsts: Mapping[tuple[str, int], int]
 
     def of_task(self, number: int) -> pa.Table | None:
         """The rows drawn of one task's, in the order of the files; None where it reads none.
@@ -170,10 +172,9 @@ class Draw:
             return pa.concat_tables(parts).combine_chunks() if parts else None
 
     def _of_split(self, split: Split) -> Iterator[pa.Table]:
-        before = rows_before(self.job, split)
         for rows, low in rows_of_split(self.job, split):
-            first = before + low - split.low
-            drawn = _numbers(self.files[split.path], first, rows.num_rows) < self._limits(rows)
+            first = self.firsts[split.path, split.start] + low - split.low
+            drawn = _numbers(first, rows.num_rows) < self._limits(rows)
             yield rows.filter(pa.array(drawn))
 
     def _limits(self, rows: pa.Table) -> Ints:
@@ -192,9 +193,24 @@ def limit_of(share: float) -> int:
     return max(1, round(DRAWS * min(1.0, share)))
 
 
-def _numbers(file: int, first: int, count: int) -> Ints:
-    """The numbers of neighbouring rows of a file, below ``DRAWS``, as if by chance: their places, by splitmix64."""
-    mixed = (np.uint64(file) << np.uint64(40)) + np.arange(first + 1, first + count + 1, dtype=np.uint64)
+def places_in_files(splits: Iterable[Split]) -> dict[tuple[str, int], int]:
+    """The place of each split's first row, by its path and start: the file's number, then the row's in the file.
+
+    Args:
+        splits: all of the files, those of each in their order.
+    """
+    firsts = {}
+    for number, (_, of_file) in enumerate(groupby(splits, key=lambda split: split.path)):
+        first = number << _ROW_BITS
+        for split in of_file:
+            firsts[split.path, split.start] = first
+            first += split.rows
+    return firsts
+
+
+def _numbers(first: int, count: int) -> Ints:
+    """The numbers of neighbouring rows, below ``DRAWS``, as if by chance: their places, by splitmix64."""
+    mixed = np.arange(first + 1, first + count + 1, dtype=np.uint64)
     mixed *= _SPLITMIX[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _SPLITMIX[1]
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SPLITMIX[2]
@@ -211,8 +227,7 @@ def keys_of(job: CutJob, rows: pa.Table) -> pa.Array:
     """The partition of each row as its plain value; NULL in a table without partitions."""
     if job.partition_by is None:
         return pa.nulls(rows.num_rows, pa.int32())
-    column = rows[job.partition_by].combine_chunks()
-    return column.cast(plain_type(column.type))
+    return plain_partitions(rows, job.partition_by)
 
 
 @contextmanager
@@ -229,5 +244,4 @@ def _grouped(rows: pa.Table, by: Sequence[str], folded: Sequence[Folded]) -> pa.
     """The rows folded by some columns: (column, how, the name of the result) each; NULL is a value as any other."""
     found = rows.group_by(list(by), use_threads=False).aggregate([(column, how) for column, how, _ in folded])
     given = [f"{column}_{how}" if column else how for column, how, _ in folded]
-    names = {old: name for old, (_, _, name) in zip(given, folded, strict=True)}
-    return found.select([*by, *given]).rename_columns([*by, *names.values()])
+    return found.select([*by, *given]).rename_columns([*by, *(name for _, _, name in folded)])

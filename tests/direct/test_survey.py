@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct import cut_rows as cutting
 from layoutopt.direct.cut_rows import CutJob, Places, Split
-from layoutopt.direct.survey import COUNT, DRAWS, KEY, ROWS, Draw, Survey, limit_of, with_nan
+from layoutopt.direct.survey import COUNT, DRAWS, KEY, ROWS, Draw, Survey, limit_of, places_in_files, with_nan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.features import words_of
 from tests.effort import examples
@@ -111,10 +111,10 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
     rows = some_rows(900)
     job = job_over(tmp_path, rows, 3, by, ["id", "year"])
     limits: dict[PlainValue, int] = {None: limit_of(0.2)} if by is None else {1994: limit_of(0.2), 1996: limit_of(1)}
-    numbers = {split.path: i for i, split in enumerate(split for task in job.tasks for split in task)}
 
     def drawn(job: CutJob) -> list[dict[str, Any]]:
-        parts = [Draw(job, limits, numbers).of_task(number) for number in range(len(job.tasks))]
+        firsts = places_in_files(split for task in job.tasks for split in task)
+        parts = [Draw(job, limits, firsts).of_task(number) for number in range(len(job.tasks))]
         return [row for part in parts if part is not None for row in part.to_pylist()]
 
     found = drawn(job)

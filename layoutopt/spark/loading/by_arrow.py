@@ -13,18 +13,23 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from layoutopt.direct.cut_rows import CutJob, Places, Split, cut_rows, first_rows, rows_of_segments
-from layoutopt.direct.vectors import vectors_of, words_left
+from layoutopt.direct.cut_rows import CutJob, Places, Split, rows_of_segments
+from layoutopt.direct.vectors import words_left
 from layoutopt.errors import NeedsSparkError
 from layoutopt.indexes.expressions import left_to_spark
 from layoutopt.model.layout import Plan
 from layoutopt.spark.core.segments import Segment
-from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Batches, map_in_workers
-from layoutopt.spark.loading.plain_files import Held, check_some, held_in_files, in_tasks
+from layoutopt.spark.loading.plain_files import (
+    Held,
+    check_some,
+    held_in_files,
+    in_tasks,
+    map_parcels,
+    paths_of,
+    places_of,
+)
 from layoutopt.writer.answers import RESULT_SCHEMA
-from layoutopt.writer.features import features_left_to_spark
-from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
 from layoutopt.writer.task import WriteJob, write_segment
 
 _MOST_READ: Final = 1.25  # times the rows that there are
@@ -54,29 +59,14 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
             partitions lie scattered in too many files.
     """
     _check_plan(plan)
+    paths_of(rows)
     held, splits = held_in_files(rows, plan.schema, plan.partition_by, sum(segment.rows for segment in segments))
     places = places_of(segments)
     of_segments = _splits_of_segments(held, splits, places)
     tasks = in_tasks(splits) if of_segments is None else tuple(map(tuple, of_segments))
     job = CutJob(plan.schema, plan.partition_by, places, tasks, of_segments is not None)
-    _try(job, plan, splits)
+    check_some(job, splits, plan.features)
     return job
-
-
-def places_of(segments: Sequence[Segment]) -> Places:
-    """Which rows each of some segments takes."""
-    return Places(
-        tuple(segment.value for segment in segments),
-        tuple(segment.low for segment in segments),
-        tuple(segment.high for segment in segments),
-    )
-
-
-def _try(job: CutJob, plan: Plan, splits: Sequence[Split]) -> None:
-    """Look at some files and rows here, so that tasks seldom meet what they can't read."""
-    check_some(job, splits)
-    if features_left_to_spark(plan.features.features, plan.schema.names):
-        vectors_of(plan.features.features, first_rows(job, splits[0]), plan.schema)
 
 
 def _splits_of_segments(held: Held, splits: Sequence[Split], places: Places) -> list[list[Split]] | None:
@@ -106,16 +96,11 @@ def written_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFra
         job: what the tasks that write go by.
     """
     job = replace(job, of_left=words_left)
+    if not cut.by_segment:
+        return map_parcels(spark, cut, partial(write_segment, job), RESULT_SCHEMA)
     numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
-    if cut.by_segment:
-        return map_in_workers(numbers, partial(_write_own, cut, job), RESULT_SCHEMA)
-    parcels = map_in_workers(numbers, partial(cut_rows, cut), PARCEL_TYPES)
-    return map_segments(parcels, len(job.keys), partial(_write_parcels, job), RESULT_SCHEMA)
+    return map_in_workers(numbers, partial(_write_own, cut, job), RESULT_SCHEMA)
 
 
 def _write_own(cut: CutJob, job: WriteJob, numbers: Batches) -> Iterator[pa.RecordBatch]:
     return write_segment(job, rows_of_segments(cut, numbers))
-
-
-def _write_parcels(job: WriteJob, parcels: Batches) -> Iterator[pa.RecordBatch]:
-    return write_segment(job, unpacked(parcels))

@@ -6,21 +6,30 @@ Tasks that read the same files by Arrow then know the place of every row in the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob, Split, check_split
+from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, first_rows
 from layoutopt.direct.plain_parquet import check_columns
+from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.columns import POSITION
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.partition_values import partition_column
-from layoutopt.spark.core.segments import with_positions
+from layoutopt.spark.core.segments import Segment, with_positions
+from layoutopt.spark.core.tasks import map_segments
+from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.sql.folder_columns import values_in_folders
+from layoutopt.writer.features import features_left_to_spark
+from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
 
 LEAST_ROWS: Final = 200_000
 """Of fewer rows the extra jobs take longer than they save."""
@@ -42,7 +51,7 @@ def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None, n_r
     """What Spark's tasks read of each file, and the same as splits, both in the source's order.
 
     Args:
-        rows: of the source, in the schema.
+        rows: of the source, in the schema; its files are those of :func:`paths_of`.
         schema: of the table.
         partition_by: the partition column, None for none.
         n_rows: about how many rows there are.
@@ -52,8 +61,6 @@ def held_in_files(rows: DataFrame, schema: Schema, partition_by: str | None, n_r
             a file's rows are only read in part, or those of the partitions lie scattered in too many files.
     """
     check_columns(schema, partition_by)
-    for uri in rows.inputFiles():
-        path_of(uri)
     held = _held(rows, partition_by, min(_MOST_PIECES, max(MOST_SMALL_PARCELS, n_rows // LEAST_IN_PARCEL)))
     return held, [_split(groups, schema, partition_by) for groups in held]
 
@@ -81,7 +88,7 @@ def _held(rows: DataFrame, partition_by: str | None, most: int) -> Held:
 
 def _split(groups: Sequence[Row], schema: Schema, partition_by: str | None) -> Split:
     """The split of which some groups hold the rows of each value of the partition column."""
-    path, start = path_of(groups[0]["file_path"]), int(groups[0]["file_block_start"])
+    path, start = _path(groups[0]["file_path"]), int(groups[0]["file_block_start"])
     named = {name.lower() for name in values_in_folders(path)} & {name.lower() for name in schema.names}
     by_folder = named == {str(partition_by).lower()}
     if by_folder != bool(named) or (by_folder and len(groups) > 1):
@@ -94,7 +101,16 @@ def _split(groups: Sequence[Row], schema: Schema, partition_by: str | None) -> S
     return Split(path, start, start + int(groups[0]["file_block_length"]), low, rows, folder)
 
 
-def path_of(uri: str) -> str:
+def paths_of(rows: DataFrame) -> list[str]:
+    """The paths of a source's files.
+
+    Raises:
+        NeedsSparkError: one is not on this machine under a plain name.
+    """
+    return [_path(uri) for uri in rows.inputFiles()]
+
+
+def _path(uri: str) -> str:
     """The path of a file of this machine."""
     plain = _PLAIN_URI.fullmatch(uri)
     if plain is None or "/../" in uri:
@@ -102,14 +118,51 @@ def path_of(uri: str) -> str:
     return plain[1]
 
 
-def check_some(job: CutJob, splits: Sequence[Split]) -> None:
-    """Look at the footers of some files here, so that tasks seldom meet one that they can't read.
+def check_some(job: CutJob, splits: Sequence[Split], features: FeatureSet) -> None:
+    """Look at the footers of some files, and at some rows, here, so that tasks seldom meet what they can't read.
 
     Raises:
-        NeedsSparkError: a file is not surely read as Spark reads it.
+        NeedsSparkError: a file is not surely read as Spark reads it, or only Spark can tell a feature.
     """
     for split in splits[:: -(-len(splits) // _LOOKED_AT)]:
         check_split(job, split)
+    if features_left_to_spark(features.features, job.schema.names):
+        vectors_of(features.features, first_rows(job, splits[0]), job.schema)
+
+
+def places_of(segments: Sequence[Segment]) -> Places:
+    """Which rows each of some segments takes."""
+    return Places(
+        tuple(segment.value for segment in segments),
+        tuple(segment.low for segment in segments),
+        tuple(segment.high for segment in segments),
+    )
+
+
+def map_parcels(spark: SparkSession, cut: CutJob, task: Task, schema: str, shares: int = 1) -> DataFrame:
+    """What a task makes of each segment's rows, which other tasks read and cut.
+
+    Args:
+        spark: the session.
+        cut: what the tasks that read go by; names the segments.
+        task: gets the batches of one segment.
+        schema: of what it gives.
+        shares: how many tasks get each segment: of segment ``i`` those from ``shares * i`` on.
+    """
+    numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
+    parcels = map_in_workers(numbers, partial(_parcels, cut, shares), PARCEL_TYPES)
+    return map_segments(parcels, shares * len(cut.places.values), partial(_of_parcels, task), schema)
+
+
+def _parcels(cut: CutJob, shares: int, numbers: Batches) -> Iterator[pa.RecordBatch]:
+    for parcel in cut_rows(cut, numbers):
+        first = np.asarray(parcel.column(0)) * shares
+        for share in range(shares):
+            yield parcel.set_column(0, parcel.schema.field(0), pa.array(first + share, pa.int32()))
+
+
+def _of_parcels(task: Task, parcels: Batches) -> Iterator[pa.RecordBatch]:
+    return task(unpacked(parcels))
 
 
 def in_tasks(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.direct.survey import KEY, ROWS
 from layoutopt.errors import BoundError, PlanError
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
@@ -57,7 +59,7 @@ class Counting:
     max_vectors: int
     say: Progress
 
-    @property
+    @cached_property
     def bounded(self) -> list[Column]:
         """The columns by whose bounds a partition may be seen not to be reached by a query."""
         used = frozenset().union(*(columns_of(query.filter.root) for query in self.queries))
@@ -102,7 +104,7 @@ def _sampled(
     drawn = plain.drawn(sampled, SAMPLE_ROWS, named)
     pairs, few = plain.survey_of(drawn, features.features, of.bounded)
     asked = _columns_worth_asking(few, of.queries, of.bounded)
-    bounds = pa.table({"_key": list(sampled), "_rows": list(sampled.values())})
+    bounds = pa.table({KEY: list(sampled), ROWS: list(sampled.values())})
     if asked:
         bounds = plain.survey((), asked, list(sampled)).bounds
     return counts_by_key(pairs, len(features)), _by_bounds(of, bounds, asked)

@@ -5,23 +5,20 @@ What only a plan goes by may be found so without a second reader's word: a load 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.direct.cut_rows import CutJob, Places, Split, cut_rows, first_rows
-from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, with_nan
-from layoutopt.direct.vectors import vectors_of
+from layoutopt.direct.cut_rows import CutJob, Places, Split
+from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, places_in_files, with_nan
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress
 from layoutopt.model.feature import Feature, FeatureSet
@@ -31,12 +28,16 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import MAX_PAIRS
 from layoutopt.spark.core.partition_values import null_first
 from layoutopt.spark.core.segments import Segment
-from layoutopt.spark.core.tasks import map_segments
-from layoutopt.spark.core.workers import Batches, Task, each_in_workers, map_in_workers
-from layoutopt.spark.loading.by_arrow import places_of
-from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_some, held_in_files, in_tasks, path_of
-from layoutopt.writer.features import features_left_to_spark
-from layoutopt.writer.parcels import PARCEL_TYPES, unpacked
+from layoutopt.spark.core.workers import Task, each_in_workers
+from layoutopt.spark.loading.plain_files import (
+    LEAST_ROWS,
+    check_some,
+    held_in_files,
+    in_tasks,
+    map_parcels,
+    paths_of,
+    places_of,
+)
 
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
 _LOOKED_AT: Final = 64  # files whose footers tell how many rows there are about
@@ -104,8 +105,8 @@ class PlainRows:
             columns: that they have, beside the partition column.
         """
         below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
-        numbers = {path: number for number, path in enumerate(dict.fromkeys(split.path for split, _ in self.splits))}
-        return pa.concat_tables(self._each(Draw(self._job(self._with(below), columns), below, numbers)))
+        firsts = places_in_files(split for split, _ in self.splits)
+        return pa.concat_tables(self._each(Draw(self._job(self._with(below), columns), below, firsts)))
 
     def in_segments(
         self, segments: Sequence[Segment], columns: Collection[str], shares: int, task: Task, schema: str
@@ -121,10 +122,8 @@ class PlainRows:
         """
         splits = [split for split, held in self.splits if any(_has_some(split, held, each) for each in segments)]
         job = replace(self._job(splits, columns), places=places_of(segments))
-        numbers = self.frame.sparkSession.range(0, len(job.tasks), 1, len(job.tasks))
         with translate_spark_errors(self.name):
-            parcels = map_in_workers(numbers, partial(_parcels, job, shares), PARCEL_TYPES)
-            return map_segments(parcels, shares * len(segments), partial(_of_parcels, task), schema).toArrow()
+            return map_parcels(self.frame.sparkSession, job, task, schema, shares).toArrow()
 
     def _each(self, asked: Question[T]) -> list[T]:
         """What each task finds that finds something."""
@@ -166,17 +165,6 @@ class Question(Protocol[T]):
 def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
     """Whether a split may have rows of a segment."""
     return segment.value in values and segment.low < split.low + split.rows and split.low < segment.high
-
-
-def _parcels(job: CutJob, shares: int, numbers: Batches) -> Iterator[pa.RecordBatch]:
-    for parcel in cut_rows(job, numbers):
-        first = np.asarray(parcel.column(0)) * shares
-        for share in range(shares):
-            yield parcel.set_column(0, parcel.schema.field(0), pa.array(first + share, pa.int32()))
-
-
-def _of_parcels(task: Task, parcels: Batches) -> Iterator[pa.RecordBatch]:
-    return task(unpacked(parcels))
 
 
 def rows_to_plan(
@@ -227,10 +215,7 @@ def _plain_rows(
     if n_rows < LEAST_ROWS:
         raise NeedsSparkError("the source has few rows")
     held, splits = held_in_files(frame, schema, partition_by, n_rows)
-    job = CutJob(schema, partition_by, Places((), (), ()), ())
-    check_some(job, splits)
-    if features_left_to_spark(features.features, schema.names):
-        vectors_of(features.features, first_rows(job, splits[0]), schema)
+    check_some(CutJob(schema, partition_by, Places((), (), ()), ()), splits, features)
     partition_rows: dict[PlainValue, int] = {}
     for groups in held:
         for group in groups:
@@ -247,7 +232,7 @@ def _about_so_many_rows(frame: DataFrame) -> int:
     Raises:
         NeedsSparkError: the files are not on this machine under plain names, or damaged.
     """
-    paths = [path_of(uri) for uri in frame.inputFiles()]
+    paths = paths_of(frame)
     some = paths[:: -(-len(paths) // _LOOKED_AT) or 1]
     try:
         counted = [pq.read_metadata(path).num_rows for path in some]

@@ -173,7 +173,7 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     (source / f".{smallest.name}.crc").unlink()
     frame = open_source(spark, str(source))
     assert not isinstance(asked(frame, str(source), "day"), PlainRows)
-    monkeypatch.setattr(reading, "check_some", lambda job, splits: None)  # so that only a task meets it
+    monkeypatch.setattr(reading, "check_some", lambda job, splits, features: None)  # so that only a task meets it
     plain = asked(frame, str(source), "day")
     assert isinstance(plain, PlainRows)
     with pytest.raises(NeedsSparkError, match=smallest.name):
