@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
+from layoutopt.sources.calendars import has_old_dates, has_old_int96
 from layoutopt.sql.collations import collations_of
 from layoutopt.sql.schema import arrow_type_name
 from layoutopt.writer.checksum import is_hashable
@@ -25,12 +26,9 @@ from layoutopt.writer.checksum import is_hashable
 # A path of other characters is spelled in more than one way as a URI.
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
-# So Spark says in a footer what other readers don't know: texts padded with blanks, the calendar before 1582, and
-# types that files have as numbers.
-_OWN_RULES: Final = (
-    b"CHAR_VARCHAR", b"legacyDateTime", b"legacyINT96", b"spark.version=1.", b"spark.version=2.",
-    b'"interval ', b'"udt"',
-)  # fmt: skip
+# So Spark says in a footer what other readers don't know: texts padded with blanks, and types that files have as
+# numbers.
+_OWN_RULES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
 
 
 def check_columns(schema: Schema, partition_by: str | None) -> None:
@@ -90,8 +88,8 @@ def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool
     types |= dict.fromkeys(old & types.keys(), "timestamp")
     if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
-    said = b" ".join(key + b"=" + value for key, value in (file.metadata.metadata or {}).items())
-    if any(rule in said for rule in _OWN_RULES):
+    said = file.metadata.metadata or {}
+    if has_old_dates(said) or has_old_int96(said) or any(rule in each for each in said.values() for rule in _OWN_RULES):
         raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
 
 

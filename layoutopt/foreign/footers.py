@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.footers import footer_digest, metadata_of
 from layoutopt.errors import LayoutoptError, SchemaError, SourceError
+from layoutopt.foreign.calendars import check_calendar
 from layoutopt.foreign.listing import Listed
 from layoutopt.foreign.source_files import SourceFiles, file_key
 from layoutopt.model.schema import Column
@@ -59,14 +60,16 @@ def read_footers(files: SourceFiles, listed: Iterable[Listed]) -> list[Footer]:
     """The footers of some files, in their order.
 
     Raises:
-        SourceError: a file is gone, or is no Parquet.
+        SourceError: a file is gone, is no Parquet, or may have days of the calendar before 1582.
     """
 
     def read(one: Listed) -> Footer:
         key = file_key(one.file.path)
         try:
             footer = files.read_footer(key)
-            return Footer(one, footer_digest(footer), metadata_of(footer))
+            metadata = metadata_of(footer)
+            check_calendar(one.file.path, metadata)
+            return Footer(one, footer_digest(footer), metadata)
         except LayoutoptError:
             raise
         except (OSError, ValueError, pa.ArrowException) as error:

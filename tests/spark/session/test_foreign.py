@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import layoutopt.spark as skipping
 from layoutopt.cli.app import main
-from layoutopt.errors import SourceIndexError
+from layoutopt.errors import SourceError, SourceIndexError
 from layoutopt.spark.changing.opened import open_to_change
 from tests.foreign.folders import index, opened, write
 from tests.sources.tables import delta_table
+from tests.spark.settings import under
 
 pytestmark = pytest.mark.spark
 SQL = "SELECT n, day, x FROM events WHERE n = 7"
@@ -63,6 +64,28 @@ def test_deleted_rows_stay_deleted(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_engine_of_a_scan(spark: SparkSession, folder: Path) -> None:
     table = opened(folder / "indexes")
     assert table.scan("SELECT st.a FROM t WHERE n = 7").to_spark(spark).collect() == [(7,), (7,)]
+
+
+@pytest.mark.parametrize(("mode", "day"), [("CORRECTED", "1500-01-01"), ("LEGACY", "1600-01-01")])
+def test_old_dates_are_what_spark_reads(spark: SparkSession, tmp_path: Path, mode: str, day: str) -> None:
+    read = dates(spark, tmp_path / "rows", mode, day)
+    index(tmp_path / "rows", tmp_path / "indexes", ["day:bloom"])
+    asked = f"SELECT n FROM t WHERE day = date'{day}'"
+    assert opened(tmp_path / "indexes").sql(asked).num_rows == read.where(f"day = date'{day}'").count() == 1
+
+
+def test_dates_that_spark_moves_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    assert dates(spark, tmp_path / "rows", "LEGACY", "1500-01-01").where("day = date'1500-01-01'").count() == 1
+    with pytest.raises(SourceError, match="column 'day' may have dates before 1582"):
+        index(tmp_path / "rows", tmp_path / "indexes", ["day:bloom"])
+
+
+def dates(spark: SparkSession, folder: Path, mode: str, day: str) -> DataFrame:
+    """A date and a newer one, written by one of the two calendars, as Spark reads them."""
+    with under(spark, {"spark.sql.parquet.datetimeRebaseModeInWrite": mode}):
+        rows = spark.sql(f"SELECT date'{day}' AS day, 1 AS n UNION ALL SELECT date'2024-01-01', 2")
+        rows.coalesce(1).write.parquet(str(folder))
+    return spark.read.parquet(str(folder))
 
 
 def test_such_rows_are_not_changed(spark: SparkSession, folder: Path) -> None:
