@@ -30,7 +30,7 @@ from layoutopt.model.predicates.nodes import (
     Predicate,
 )
 from layoutopt.model.predicates.patterns import like_text
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quoted, type_sql
 from layoutopt.model.udf import called_name
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.constants import constant_sql, short_constant
@@ -42,9 +42,10 @@ _FLOATS: Final = ("float", "double")
 
 @dataclass(frozen=True)
 class _Style:
-    """How names, functions, fields and constants are written, and how many values of a list at most."""
+    """How names, functions, types, fields and constants are written, and how many values of a list at most."""
 
     function: Callable[[str], str]
+    type: Callable[[str], str]
     field: Callable[[str, str], str]
     identifier: Callable[[str], str]
     constant: Callable[[Key | None, str], str]
@@ -60,8 +61,8 @@ def _sql_field(struct: str, name: str) -> str:
     return f"{struct}[{constant_sql(name, 'string')}]"
 
 
-_SQL: Final = _Style(str, _sql_field, quoted, constant_sql)
-_SHORT: Final = _Style(called_name, "{}.{}".format, str, short_constant, longest_list=5)
+_SQL: Final = _Style(str, type_sql, _sql_field, quoted, constant_sql)
+_SHORT: Final = _Style(called_name, str, "{}.{}".format, str, short_constant, longest_list=5)
 
 
 def to_sql(x: Noun) -> str:
@@ -152,7 +153,9 @@ def _expression(x: Expr, style: _Style) -> str:
     if test is not None:
         return f"exists({_expression(x.args[0], style)}, x -> {_text(test, style)})"
     arguments = ", ".join(_expression(argument, style) for argument in x.args)
-    return f"try_cast({arguments} AS {x.type})" if x.fn == "try_cast" else f"{style.function(x.fn)}({arguments})"
+    if x.fn == "try_cast":
+        return f"try_cast({arguments} AS {style.type(x.type)})"
+    return f"{style.function(x.fn)}({arguments})"
 
 
 def _set_parts(x: InSet, style: _Style) -> list[_All]:

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from typing import Final
 
+from layoutopt.model.types import type_sql
 from layoutopt.model.values.keys import Key, from_key, key_kind
 
 _SUFFIXES: Final = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
@@ -19,7 +20,7 @@ def constant_sql(key: Key | None, type: str) -> str:
     ("CAST('1.50' AS DECIMAL(15,2))", "'it\\u0027s'", "DATE'1970-01-01'")
     """
     if key is None:
-        return f"CAST(NULL AS {type.upper()})"
+        return f"CAST(NULL AS {type_sql(type).upper()})"
     if isinstance(key, bytes):
         return f"X'{key.hex().upper()}'"
     if isinstance(key, str):

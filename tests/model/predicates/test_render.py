@@ -89,6 +89,8 @@ def test_functions_and_casts() -> None:
     assert to_sql(InSet(cast, ValueSet.point(7))) == "try_cast(substring(`s`, 1, 2) AS bigint) = 7L"
     assert to_sql(InSet(Call("likes", (Col("odd `x`", "int"),), "boolean"), ValueSet.point(1))) == "likes(`odd ``x```)"
     assert to_sql(Const(None, "int")) == "CAST(NULL AS INT)"
+    cast = Call("try_cast", (col("s"),), "timestamp")  # whose name is another type's in some sessions
+    assert (describe(cast), to_sql(cast)) == ("try_cast(s AS timestamp)", "try_cast(`s` AS timestamp_ltz)")
 
 
 def test_long_lists_are_cut_for_people_only() -> None:

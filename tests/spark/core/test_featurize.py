@@ -10,7 +10,7 @@ import pytest
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicates import to_sql
+from layoutopt.model.predicates import Call, Col, Const, Expr, to_sql
 from layoutopt.model.vectors import unpack
 from layoutopt.spark.core.featurize import pairs_table, vector_counts, word_columns, words_left
 from layoutopt.spark.core.source import schema_of
@@ -100,3 +100,15 @@ def test_too_many_pairs_are_refused(spark: SparkSession) -> None:
     source = simple_rows(spark)
     with pytest.raises(BoundError, match="4 features make more than 3 pairs"):
         vector_counts(source, simple_document(source).features.features, max_pairs=3)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Call("try_cast", (Col("text", "string"),), "timestamp"), Const(None, "timestamp")],
+    ids=["cast", "null"],
+)
+def test_timestamps_have_a_zone_whatever_a_session_calls_so(spark: SparkSession, value: Expr) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    found = session.sql(f"SELECT {to_sql(value)} AS value FROM (SELECT '1970-01-01 00:00:00' AS text)")
+    assert found.schema["value"].dataType.simpleString() == "timestamp"
