@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Final
 
@@ -39,6 +40,8 @@ _UNSHOWN: Final = (
 )  # fmt: skip
 _KEPT: Final = 4
 """So many snapshots of a table are kept open beside its history, those asked for last."""
+_MOST_TABLES: Final = 1024
+"""So many tables have snapshots kept open, those asked for last."""
 
 Identifier = tuple[tuple[str, ...], str]
 """A table's namespace and name."""
@@ -131,7 +134,7 @@ class Tables:
     named: Mapping[Identifier, str]
     folder: str | None = None
     history: int = 0
-    _served: dict[str, ServedTable | ServedSource] = field(default_factory=dict)
+    _sources: dict[str, ServedSource] = field(default_factory=dict)
     _listed: dict[Identifier, str] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -158,7 +161,11 @@ class Tables:
     def roots(self) -> dict[Identifier, str]:
         """The paths of all tables by their names, as they are now; those named one by one win."""
         self._listed = self._in_folder()
-        return {**self._listed, **self.named}
+        found = {**self._listed, **self.named}
+        # Only while a source is there must it be known what clients were told of its columns.
+        for gone in set(self._sources) - set(found.values()):
+            self._sources.pop(gone, None)
+        return found
 
     def _in_folder(self) -> dict[Identifier, str]:
         if self.folder is None:
@@ -229,14 +236,25 @@ class Tables:
         return [(each, self._table(known[namespace, each])) for each in own if (namespace, each) in known]
 
     def _table(self, root: str) -> ServedTable | ServedSource:
-        if root not in self._served:
-            try:
-                check_is_table(TableFiles(root))
-            except SourceIndexError as found:
-                self._served[root] = ServedSource(root, found.source)
-            except LayoutoptError:  # who asks for it is told
-                return ServedTable(root)
-        return self._served.setdefault(root, ServedTable(root, _KEPT + self.history))
+        source = self._sources.get(root)
+        if source is not None:
+            return source
+        try:
+            return self._opened(root)
+        except SourceIndexError as found:
+            return self._sources.setdefault(root, ServedSource(root, found.source))
+        except LayoutoptError:  # who asks for it is told
+            return ServedTable(root)
+
+    @cached_property
+    def _opened(self) -> Callable[[str], ServedTable]:
+        """Tables of ours by their paths, those asked for last."""
+
+        def opened(root: str) -> ServedTable:
+            check_is_table(TableFiles(root))
+            return ServedTable(root, _KEPT + self.history)
+
+        return lru_cache(_MOST_TABLES)(opened)
 
 
 def _shown(table: ServedTable, number: int) -> tuple[Shown, ...]:
