@@ -47,6 +47,8 @@ APPEND: Final = "append"
 """The operation of a load whose rows stand beside those that their partitions have."""
 
 _MOST_VERSIONS = 100
+_MOST_PLANS: Final = 100
+"""So many plans are remembered after no partition names them any more, those that came last."""
 
 
 def comes_beside(operation: str | None, marks: Marks | None) -> bool:
@@ -224,6 +226,7 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         partitions=tuple(partitions),
         files={path: known[path] for path in sorted(named) if path in known},
         batches=batches,
+        plans=_plans_after(load, latest, partitions),
     )
 
 
@@ -233,6 +236,15 @@ def _operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
         return "load-table"
     keys = {entry.key for entry in load.entries}
     return "reload" if any(entry.live_rows for entry in before if entry.key in keys) else "load"
+
+
+def _plans_after(load: _Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
+    """The plans that came to the table, once the load is there; none where there was never another."""
+    known = () if latest is None or load.whole_table else latest.plans_in_order
+    if load.entries and load.plan.digest not in known:
+        known = (*known, load.plan.digest)
+    kept = {*known[-_MOST_PLANS:], *(entry.plan for entry in partitions)}
+    return tuple(digest for digest in known if digest in kept) if len(known) > 1 else ()
 
 
 def _batches_after(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:

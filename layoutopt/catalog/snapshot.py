@@ -133,7 +133,9 @@ class Snapshot(Record):
     ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
     ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``tombstones``
     are the load folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them
-    any more. ``batches`` are those that were appended so far, so that none is appended twice.
+    any more. ``batches`` are those that were appended so far, so that none is appended twice. ``plans`` are the digests
+    of those that came to the table, the newest last, also of some that no partition names any more; see
+    :attr:`plans_in_order`.
     """
 
     number: Count
@@ -147,11 +149,12 @@ class Snapshot(Record):
     files: Mapping[SafePath, FileDigest] = field(default_factory=dict)
     tombstones: tuple[SafePath, ...] = ()
     batches: tuple[Text, ...] = ()
+    plans: tuple[Digest, ...] = ()
     format_version: Count = OLDEST_SUPPORTED
     form: ClassVar = Form(
         names={"format_version": "version", "tombstones": "given_up"},
         constants={"format": FORMAT},
-        left_out=("tombstones", "batches"),
+        left_out=("tombstones", "batches", "plans"),
     )
 
     @property
@@ -163,6 +166,19 @@ class Snapshot(Record):
     def stored_rows(self) -> int:
         """Rows of the whole table's files, deleted ones among them."""
         return sum(entry.rows for entry in self.partitions)
+
+    @property
+    def plans_in_order(self) -> tuple[str, ...]:
+        """The digests of the plans that came to the table, the newest last.
+
+        A plan by which a partition is loaded again stays where it was. Where nobody noted the order, it is that of the
+        oldest load that is left of each.
+        """
+        first: dict[str, str] = {}
+        for entry in self.partitions:
+            first[entry.plan] = min(entry.load_id, first.get(entry.plan, entry.load_id))
+        unnoted = first.keys() - set(self.plans)
+        return (*sorted(unnoted, key=lambda digest: (first[digest], digest)), *self.plans)
 
     @cached_property
     def by_key(self) -> Mapping[str, tuple[PartitionEntry, ...]]:

@@ -123,10 +123,7 @@ def current_plan(catalog: Catalog) -> Plan:
 
     A partition that is loaded again by an older plan does not bring that back. The table must have partitions.
     """
-    first: dict[str, str] = {}
-    for entry in catalog.partitions:
-        first[entry.plan] = min(entry.load_id, first.get(entry.plan, entry.load_id))
-    return catalog.plans[max(first, key=lambda digest: (first[digest], digest))]
+    return catalog.plans[[digest for digest in catalog.snapshot.plans_in_order if digest in catalog.plans][-1]]
 
 
 def _partition(catalog: Catalog, entries: Sequence[PartitionEntry]) -> PartitionStatus:

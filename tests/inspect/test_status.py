@@ -69,6 +69,24 @@ def test_a_status_adds_up(table: Table) -> None:
     ]
 
 
+def test_an_older_plan_never_comes_back(tmp_path: Path) -> None:
+    old, new = built(1, "kind = 'air'"), built(2, "kind = 'sea'")
+    table = build(tmp_path, of_year(1994), old, "20260101t000000z-a")
+    for day, (year, made) in enumerate([(1995, new), (1994, old), (1994, new), (1994, old)], 2):
+        table = build(tmp_path, of_year(year), made, f"2026010{day}t000000z-a")
+        assert current_plan(table.catalog).seed == 2
+    assert current_plan(build(tmp_path, of_year(1995), old, "20260106t000000z-a").catalog).seed == 1  # no other is left
+    assert current_plan(build(tmp_path, of_year(1995), new, "20260107t000000z-a").catalog).seed == 2
+    restore(table.catalog.files, 0)
+    assert current_plan(build(tmp_path, of_year(1995), old, "20260108t000000z-a").catalog).seed == 1
+
+
+def test_clocks_of_loaders_tell_nothing(tmp_path: Path) -> None:
+    build(tmp_path, of_year(1994), built(1, "kind = 'air'"), "20260102t000000z-a")
+    table = build(tmp_path, of_year(1995), built(2, "kind = 'sea'"), "20260101t000000z-a")
+    assert current_plan(table.catalog).seed == 2
+
+
 def test_a_restore_changes_only_what_has_other_rows(tmp_path: Path) -> None:
     made = built(1, "kind = 'air'")
     for number, rows in enumerate([ROWS, of_year(1994), of_year(1995).slice(10)]):
