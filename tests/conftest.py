@@ -124,8 +124,11 @@ def _needs_spark(file: Path) -> bool:
     return file.name.startswith("test_") and "mark.spark" in file.read_text(encoding="utf-8")
 
 
+_SHARED: pytest.StashKey[SparkSession] = pytest.StashKey()
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One local Spark session on two cores, in UTC, for all tests; stopped at the end."""
     os.environ.setdefault("TZ", "UTC")
     # Workers are started by name otherwise, and may be another Python without our packages.
@@ -142,8 +145,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    request.config.stash[_SHARED] = session
     yield session
+    del request.config.stash[_SHARED]
     session.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leaves no session of a file's tests as the thread's active one, which the verbs of others' would take.
+
+    It may have another time zone, or other settings in which a plan means something else.
+    """
+    yield
+    session: Any = request.config.stash.get(_SHARED, None)
+    if session is not None:
+        kind = type(session)
+        kind._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+        kind._activeSession = session  # which is what Python goes by
 
 
 @pytest.fixture(autouse=True)
