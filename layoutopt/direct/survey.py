@@ -22,7 +22,7 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.cut_rows import CutJob, Split, rows_of_split
 from layoutopt.direct.plain_parquet import plain_partitions
 from layoutopt.direct.vectors import words_left
-from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
+from layoutopt.errors import NeedsSparkError
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.columns import word_names
 from layoutopt.model.feature import Feature
@@ -75,9 +75,9 @@ class Survey:
         """What the rows of one task say; None where there are none.
 
         Raises:
-            RuntimeError: carries a NeedsSparkError to the driver.
+            NeedsSparkError: a file or a feature is not surely read as Spark reads it, or there are too many vectors.
         """
-        with _carried():
+        with _left_to_spark():
             found: Surveyed | None = None
             for split in self.job.tasks[number]:
                 for rows, _ in rows_of_split(self.job, split):
@@ -165,9 +165,9 @@ class Draw:
         """The rows drawn of one task's, in the order of the files; None where it reads none.
 
         Raises:
-            RuntimeError: carries a NeedsSparkError to the driver.
+            NeedsSparkError: a file is not surely read as Spark reads it.
         """
-        with _carried():
+        with _left_to_spark():
             parts = [part for split in self.job.tasks[number] for part in self._of_split(split)]
             return pa.concat_tables(parts).combine_chunks() if parts else None
 
@@ -231,13 +231,12 @@ def keys_of(job: CutJob, rows: pa.Table) -> pa.Array:
 
 
 @contextmanager
-def _carried() -> Iterator[None]:
+def _left_to_spark() -> Iterator[None]:
+    """What Arrow can't tell is left to Spark."""
     try:
         yield
     except pa.ArrowException as error:
-        raise carried(NeedsSparkError(f"Arrow can't tell ({error})")) from error
-    except LayoutoptError as error:
-        raise carried(error) from error
+        raise NeedsSparkError(f"Arrow can't tell ({error})") from error
 
 
 def _grouped(rows: pa.Table, by: Sequence[str], folded: Sequence[Folded]) -> pa.Table:

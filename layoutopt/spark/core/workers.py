@@ -14,8 +14,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+
+from layoutopt.errors import LayoutoptError, carried, recovered
 
 Value = TypeVar("Value")
 Batches = Iterable[pa.RecordBatch]
@@ -51,9 +55,20 @@ def map_in_workers(rows: DataFrame, task: Task, schema: str) -> DataFrame:
 
 
 def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], Value]) -> list[Value]:
-    """What a function gives for 0 .. ``count`` - 1, each in a task of its own; it and the values travel pickled."""
+    """What a function gives for 0 .. ``count`` - 1, each in a task of its own; it and the values travel pickled.
+
+    Raises:
+        LayoutoptError: the function raised it in a task.
+        pyspark.errors.PySparkException: anything else failed there.
+    """
     numbers = spark.range(0, count, 1, max(1, count))
-    found = map_in_workers(numbers, partial(_each, function), "number bigint, value binary").toArrow()
+    try:
+        found = map_in_workers(numbers, partial(_each, function), "number bigint, value binary").toArrow()
+    except (PySparkException, Py4JJavaError) as error:
+        ours = recovered(str(error))
+        if ours is None:
+            raise
+        raise ours from error
     values = dict(zip(found["number"].to_pylist(), found["value"].to_pylist(), strict=True))
     return [cloudpickle.loads(values[number]) for number in range(count)]
 
@@ -61,7 +76,10 @@ def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], V
 def _each(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
+            try:
+                value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
+            except LayoutoptError as error:
+                raise carried(error) from error
             yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
 
 

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.direct.survey import vectors
-from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Floats, Ints, Words
@@ -358,10 +357,7 @@ def _rehearsed(sample: RowSample, plan: Plan, spark: SparkSession | None = None)
 
 def _share_of_blocks(sample: RowSample, job: WriteJob, tasks: int, task: int) -> list[pa.Table]:
     """The blocks of every so many-th segment; the body of a task, each of which gets the whole sample."""
-    try:
-        return [_blocks_of(sample, job, number) for number in range(task, len(sample.segments), tasks)]
-    except LayoutoptError as error:
-        raise carried(error) from error
+    return [_blocks_of(sample, job, number) for number in range(task, len(sample.segments), tasks)]
 
 
 def _blocks_of(sample: RowSample, job: WriteJob, number: int) -> pa.Table:

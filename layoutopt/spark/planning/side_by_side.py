@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import PlanSettings
-from layoutopt.errors import LayoutoptError, PlanError, carried
+from layoutopt.errors import PlanError
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation
@@ -45,6 +45,4 @@ def _score(
         evaluation.score(asked[number], threshold)
     except PlanError:
         return None
-    except LayoutoptError as error:
-        raise carried(error) from error
     return evaluation.evaluated[-1]

@@ -6,12 +6,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
+from layoutopt.errors import PlanError
+from layoutopt.spark.core.workers import each_in_workers
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +57,23 @@ def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path) -> Non
     done = read(path, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert done.stdout.split("\n")[1] == "300 in all", done.stderr[-2000:]
     assert int(done.stdout.split()[0]) > 0
+
+
+def halves(number: int) -> float:
+    """Refuses 2; fails for 3."""
+    if number == 2:
+        raise PlanError("2 can't be planned:\n'so it is said'")
+    return 1 / (3 - number)
+
+
+def test_each_value_comes_back_in_its_place_or_the_very_error(spark: SparkSession) -> None:
+    assert each_in_workers(spark, 2, halves) == [1 / 3, 1 / 2]
+    assert each_in_workers(spark, 0, halves) == []
+    with pytest.raises(PlanError) as refused:
+        each_in_workers(spark, 3, halves)
+    assert str(refused.value) == "2 can't be planned:\n'so it is said'"
+    with pytest.raises(PySparkException, match="ZeroDivisionError"):
+        each_in_workers(spark, 2, lambda number: halves(3))
 
 
 @pytest.mark.long
