@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
+from layoutopt.events import Progress
 from layoutopt.features.choose import default_threshold
 from layoutopt.features.holdout import mined_from
 from layoutopt.features.splits import can_be_split
@@ -24,7 +25,6 @@ from layoutopt.model.predicted import calibrated, spread_when_tried, when_tried
 from layoutopt.model.query import Query
 from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
 from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
-from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.objectives import BYTES, TIME, Objective
 from layoutopt.spark.planning.plan import ALONE, make_plan, request_of

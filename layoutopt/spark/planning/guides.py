@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
+from layoutopt.events import Progress
 from layoutopt.features.choose import default_threshold
 from layoutopt.methods.proposals import CUTS, FEATURES
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import when_tried
-from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.plan import make_plan, request_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.survey import KEY, ROWS
 from layoutopt.errors import BoundError, PlanError
+from layoutopt.events import Progress
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Bits, Floats
@@ -33,7 +34,6 @@ from layoutopt.spark.core.partition_values import null_first, of_partitions, par
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, rows_by_partition, sample_vectors
 
-Progress = Callable[[str], None]
 _FLOATS = ("float", "double")
 _TEXTS = ("string", "binary")
 _SOME = 0.01

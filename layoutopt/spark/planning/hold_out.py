@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
-from layoutopt.events import silent
+from layoutopt.events import Progress, silent
 from layoutopt.features.holdout import mined_from
 from layoutopt.features.splits import splits
 from layoutopt.methods.proposals import FEATURES, PlanningInput
@@ -28,7 +28,7 @@ from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.planning.histograms import Progress, features_within
+from layoutopt.spark.planning.histograms import features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
 from layoutopt.spark.planning.plain_rows import Rows, rows_to_plan
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of

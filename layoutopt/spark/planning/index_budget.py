@@ -23,6 +23,7 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.storage.index_encoding import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import LayoutoptError, carried
+from layoutopt.events import Progress
 from layoutopt.features.holdout import mined_from
 from layoutopt.features.splits import splits
 from layoutopt.features.weights import feature_shares
@@ -41,7 +42,6 @@ from layoutopt.spark.core.featurize import index_values, words_left
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
-from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.plan import opened, request_of
 from layoutopt.spark.planning.some_segments import rows_of_segments, some_segments
 from layoutopt.writer.answers import stream_of

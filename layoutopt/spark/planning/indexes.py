@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import PlanSettings
+from layoutopt.events import Progress
 from layoutopt.indexes.asking import indexes_asked
 from layoutopt.methods.proposals import Known
 from layoutopt.model.document import FeaturesDocument
@@ -16,7 +17,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.sources.opening import pinned
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.planning.automatic import plan_best
-from layoutopt.spark.planning.histograms import Progress
 from layoutopt.spark.planning.hold_out import EvaluatedPlan
 from layoutopt.spark.planning.index_budget import with_indexes_within
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
+from layoutopt.events import Progress
 from layoutopt.features.sharpen import sharpest
 from layoutopt.methods.proposals import FEATURES, TEXT, Known, PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
@@ -25,7 +26,7 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
-from layoutopt.spark.planning.histograms import Counting, Progress, count_histograms, heaviest, sample_histograms
+from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
 from layoutopt.spark.planning.plain_rows import Rows, frame_of, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
