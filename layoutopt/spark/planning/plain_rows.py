@@ -6,7 +6,6 @@ What only a plan goes by may be found so without a second reader's word: a load 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -183,12 +182,19 @@ def rows_to_plan(
         schema: of the table.
         partition_by: the partition column, None for none.
         features: that will be asked of the rows.
-        say: told why Spark reads the rows after all, where that turns out later.
+        say: told why Spark reads many rows of a path, now or where that turns out later.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
         return frame
-    with suppress(NeedsSparkError), translate_spark_errors(repr(str(source))):
-        return _plain_rows(frame, repr(str(source)), schema, partition_by, features, say)
+    name = repr(str(source))
+    try:
+        with translate_spark_errors(name):
+            n_rows = _about_so_many_rows(frame)
+            return (
+                frame if n_rows < LEAST_ROWS else _plain_rows(frame, name, schema, partition_by, features, n_rows, say)
+            )
+    except NeedsSparkError as error:
+        say(_by_spark(error))
     return frame
 
 
@@ -199,8 +205,13 @@ def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: 
             return by_arrow(rows)
         except (NeedsSparkError, pa.ArrowException) as error:
             rows.given_up = True
-            rows.say(f"reading by Spark: {str(error).splitlines()[0]}")
+            rows.say(_by_spark(error))
     return by_spark(frame_of(rows))
+
+
+def _by_spark(error: Exception) -> str:
+    """Why Spark reads the rows."""
+    return f"reading by Spark: {str(error).splitlines()[0]}"
 
 
 def frame_of(rows: Rows) -> DataFrame:
@@ -209,11 +220,14 @@ def frame_of(rows: Rows) -> DataFrame:
 
 
 def _plain_rows(
-    frame: DataFrame, name: str, schema: Schema, partition_by: str | None, features: FeatureSet, say: Progress
+    frame: DataFrame,
+    name: str,
+    schema: Schema,
+    partition_by: str | None,
+    features: FeatureSet,
+    n_rows: int,
+    say: Progress,
 ) -> PlainRows:
-    n_rows = _about_so_many_rows(frame)
-    if n_rows < LEAST_ROWS:
-        raise NeedsSparkError("the source has few rows")
     held, splits = held_in_files(frame, schema, partition_by, n_rows)
     check_some(CutJob(schema, partition_by, Places((), (), ()), ()), splits, features)
     partition_rows: dict[PlainValue, int] = {}

@@ -14,6 +14,7 @@ import pytest
 from layoutopt.config.settings import PlanSettings
 from layoutopt.direct.cut_rows import Split
 from layoutopt.errors import NeedsSparkError
+from layoutopt.events import Progress
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Schema
@@ -71,9 +72,11 @@ def both(
     return plain, frame
 
 
-def asked(frame: DataFrame, source: str, partition_by: str | None, conditions: Sequence[str] = ()) -> Rows:
+def asked(
+    frame: DataFrame, source: str, partition_by: str | None, conditions: Sequence[str] = (), say: Progress = never
+) -> Rows:
     """The rows as planning takes them that asks of some features."""
-    return rows_to_plan(frame, source, schema_of(frame), partition_by, features_of(conditions, schema_of(frame)), never)
+    return rows_to_plan(frame, source, schema_of(frame), partition_by, features_of(conditions, schema_of(frame)), say)
 
 
 def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
@@ -172,13 +175,15 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     pq.write_table(pq.read_table(smallest).replace_schema_metadata(said), smallest)
     (source / f".{smallest.name}.crc").unlink()
     frame = open_source(spark, str(source))
-    assert not isinstance(asked(frame, str(source), "day"), PlainRows)
+    told: list[str] = []
+    assert not isinstance(asked(frame, str(source), "day", say=told.append), PlainRows)
+    assert [smallest.name in sentence for sentence in told if "rules of its own" in sentence] == [True]
     monkeypatch.setattr(reading, "check_some", lambda job, splits, features: None)  # so that only a task meets it
     plain = asked(frame, str(source), "day")
     assert isinstance(plain, PlainRows)
     with pytest.raises(NeedsSparkError, match=smallest.name):
         plain.survey(of.features.features, ())
-    told: list[str] = []
+    told.clear()
     assert make_plan(spark, str(source), of, request, told.append) == expected
     assert [smallest.name in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
@@ -215,7 +220,10 @@ def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSessio
     source = written(kinds_and_shops(spark, 100, 2), tmp_path / "source")
     frame = open_source(spark, source)
     assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]), PlainRows)
-    assert not isinstance(asked(frame, source, None, ["length(text) > 3"]), PlainRows)
+    told: list[str] = []
+    assert not isinstance(asked(frame, source, None, ["length(text) > 3"], told.append), PlainRows)
+    assert len(told) == 1
+    assert told[0].startswith("reading by Spark: ")
 
 
 def test_where_vectors_are_too_many_spark_counts_them(
