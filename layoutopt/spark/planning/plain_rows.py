@@ -190,9 +190,8 @@ def rows_to_plan(
     try:
         with translate_spark_errors(name):
             n_rows = _about_so_many_rows(frame)
-            return (
-                frame if n_rows < LEAST_ROWS else _plain_rows(frame, name, schema, partition_by, features, n_rows, say)
-            )
+            if n_rows >= LEAST_ROWS:
+                return _plain_rows(frame, name, schema, partition_by, features, n_rows, say)
     except NeedsSparkError as error:
         say(_by_spark(error))
     return frame
