@@ -67,12 +67,14 @@ def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
     n = len(bits)
     clusters = Clusters(
         weights=weights.astype(np.float32),
-        unions=bits.astype(np.float32, order="C"),
+        unions=bits.T.astype(np.float32, order="C"),
         sizes=sizes.astype(np.float64),
         totals=bits @ weights,
         members=np.arange(n),
         nearest=np.full(n, -1),
         bound=np.full(n, np.inf),
         stale=np.zeros(n, dtype=np.bool_),
+        shared=np.zeros(n, dtype=np.float32),
+        losses=np.zeros(n),
     )
     return merge_all(clusters, min_rows)

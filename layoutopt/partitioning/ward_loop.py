@@ -18,13 +18,15 @@ class Clusters(NamedTuple):
 
     Attributes:
         weights: of the features, ``float32[f]``.
-        unions: union vectors, ``float32[n, f]``.
+        unions: union vectors, a feature a row, ``float32[f, n]``.
         sizes: rows, ``float64[n]``.
         totals: the weight of each union, ``float64[n]``; infinite where a slot is empty.
         members: a slot's first member, ``int64[n]``.
         nearest: the nearest later slot, ``int64[n]``; -1 where there is none.
         bound: at most the loss with that one, ``float64[n]``.
         stale: where it may be less, ``bool[n]``.
+        shared, losses: of one slot with the others: the weight of the features that both have, and what merging loses;
+            ``float32[n]`` and ``float64[n]``.
     """
 
     weights: Singles
@@ -35,6 +37,8 @@ class Clusters(NamedTuple):
     nearest: Ints
     bound: Floats
     stale: Bits
+    shared: Singles
+    losses: Floats
 
 
 @compiled
@@ -66,25 +70,33 @@ def merge_all(of: Clusters, min_rows: int) -> Ints:
 
 
 @compiled
-def _loss(of: Clusters, slot: int, weighted: Singles, other: int) -> float:
-    """What merging loses; ``weighted`` is the slot's union, times the weights."""
-    shared = np.float32(0)
-    for feature in range(len(weighted)):
-        shared += weighted[feature] * of.unions[other, feature]
-    loss = of.sizes[slot] * (of.totals[other] - shared) + of.sizes[other] * (of.totals[slot] - shared)
-    return float(loss)
+def _compare(of: Clusters, slot: int, start: int, slots: int) -> None:
+    """Put into ``losses`` what merging loses with each slot from ``start`` on; feature by feature, many slots at once."""
+    of.shared[start:slots] = 0
+    for feature in range(len(of.weights)):
+        if of.unions[feature, slot]:
+            for other in range(start, slots):
+                of.shared[other] += of.unions[feature, other] * of.weights[feature]
+    size, total = of.sizes[slot], of.totals[slot]
+    for other in range(start, slots):
+        shared = of.shared[other]
+        of.losses[other] = size * (of.totals[other] - shared) + of.sizes[other] * (total - shared)
 
 
 @compiled
 def _find_nearest(of: Clusters, slot: int, slots: int) -> None:
     """Compare a slot with all later ones."""
-    weighted = of.unions[slot] * of.weights
+    _compare(of, slot, slot + 1, slots)
+    _take_nearest(of, slot, slots)
+
+
+@compiled
+def _take_nearest(of: Clusters, slot: int, slots: int) -> None:
+    """Remember the nearest of the later slots, by their losses."""
     least, nearest = np.inf, -1
     for other in range(slot + 1, slots):
-        if of.totals[other] != np.inf:
-            loss = _loss(of, slot, weighted, other)
-            if loss < least:
-                least, nearest = loss, other
+        if of.losses[other] < least:
+            least, nearest = of.losses[other], other
     of.bound[slot], of.nearest[slot], of.stale[slot] = least, nearest, False
 
 
@@ -106,8 +118,8 @@ def _join(of: Clusters, first: int, second: int, slots: int) -> None:
     """Put ``second`` into ``first``; what was nearest to either has to look again."""
     total = np.float32(0)
     for feature in range(len(of.weights)):
-        of.unions[first, feature] = max(of.unions[first, feature], of.unions[second, feature])
-        total += of.unions[first, feature] * of.weights[feature]
+        of.unions[feature, first] = max(of.unions[feature, first], of.unions[feature, second])
+        total += of.unions[feature, first] * of.weights[feature]
     of.totals[first] = total
     of.sizes[first] += of.sizes[second]
     for slot in range(slots):
@@ -119,16 +131,14 @@ def _join(of: Clusters, first: int, second: int, slots: int) -> None:
 @compiled
 def _meet_the_others(of: Clusters, slot: int, slots: int) -> None:
     """Compare a slot whose cluster is new with all others, which may be nearer to it than to what they had."""
-    weighted = of.unions[slot] * of.weights
+    _compare(of, slot, 0, slots)
     for other in range(slot):
-        if of.totals[other] == np.inf:
-            continue
-        loss = _loss(of, slot, weighted, other)
+        loss = of.losses[other]
         if loss < of.bound[other]:
             of.bound[other], of.nearest[other], of.stale[other] = loss, slot, False
         elif loss == of.bound[other] and not of.stale[other] and of.nearest[other] > slot:
             of.nearest[other] = slot
-    _find_nearest(of, slot, slots)
+    _take_nearest(of, slot, slots)
 
 
 @compiled
@@ -145,10 +155,13 @@ def _compact(of: Clusters, slots: int) -> int:
     for slot in range(slots):
         if of.totals[slot] != np.inf:
             moved_to[slot] = kept
-            of.unions[kept] = of.unions[slot]
             of.sizes[kept], of.totals[kept], of.members[kept] = of.sizes[slot], of.totals[slot], of.members[slot]
             of.nearest[kept], of.bound[kept], of.stale[kept] = of.nearest[slot], of.bound[slot], of.stale[slot]
             kept += 1
+    for feature in range(len(of.weights)):
+        for slot in range(slots):
+            if moved_to[slot] >= 0:
+                of.unions[feature, moved_to[slot]] = of.unions[feature, slot]
     for slot in range(kept):
         if of.nearest[slot] >= 0:
             of.nearest[slot] = moved_to[of.nearest[slot]]
