@@ -71,7 +71,7 @@ def merge_all(of: Clusters, min_rows: int) -> Ints:
 
 @compiled
 def _compare(of: Clusters, slot: int, start: int, slots: int) -> None:
-    """Put into ``losses`` what merging loses with each slot from ``start`` on; feature by feature, many slots at once."""
+    """Put into ``losses`` what merging loses with each slot from ``start`` on, feature by feature for all of them."""
     of.shared[start:slots] = 0
     for feature in range(len(of.weights)):
         if of.unions[feature, slot]:
