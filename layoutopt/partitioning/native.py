@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-import numba
+from layoutopt.errors import SettingError
+
+try:
+    import numba
+except ImportError as error:  # an executor's Python may have numpy and pyarrow alone
+    raise SettingError(
+        f"the Python {sys.executable} has no numba, by which blocks are formed; install it there, or name one that has "
+        "it by PYSPARK_PYTHON"
+    ) from error
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
