@@ -21,7 +21,7 @@ class State:
 
     def __init__(self, partition: Partition, derived: Derived, min_rows: int) -> None:
         # Compiling takes its time to be imported, which nothing else here needs.
-        from layoutopt.partitioning import moves_loop
+        from layoutopt.partitioning.loops import shares
 
         self.min_rows = min_rows
         self.vector: Ints = partition.vector
@@ -35,8 +35,8 @@ class State:
         np.add.at(self.having, self.block, self.bits)
         self.unions: Singles = (self.having > 0).astype(np.float32)
         self.reading: Floats = (self.unions @ self.weights).astype(np.float64)
-        self._loop = moves_loop
-        self._shares = moves_loop.Shares(
+        self._loops = shares
+        self._shares = shares.Shares(
             min_rows, self.rows, self.block, self.bits, self.alone, self.weights,
             self.sizes, self.having, self.unions, self.reading,
         )  # fmt: skip
@@ -77,7 +77,7 @@ class State:
         Returns:
             How many moved or were exchanged.
         """
-        return self._loop.move_each(self._shares, shares)
+        return self._loops.move_each(self._shares, shares)
 
     def assign(self, shares: Ints, blocks: Ints) -> None:
         """Put these shares into these blocks, all at once."""
@@ -102,12 +102,12 @@ class State:
 
     def move_to_room(self, share: int) -> bool:
         """Move a share to where it costs least, even if that costs more; False where no block has room."""
-        added = self._loop.added_by(self._shares, share)
+        added = self._loops.added_by(self._shares, share)
         added[self.sizes + self.rows[share] >= 2 * self.min_rows] = np.inf
         target = int(added.argmin())
         if not np.isfinite(added[target]):
             return False
-        self._loop.move(self._shares, share, target)
+        self._loops.move(self._shares, share, target)
         return True
 
     def costs_of_merging(self, block: int) -> Floats:

@@ -62,7 +62,7 @@ def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
         min_rows: a cluster of so many rows is merged no further.
     """
     # Compiling takes its time to be imported, which nothing else here needs.
-    from layoutopt.partitioning.ward_loop import Clusters, merge_all
+    from layoutopt.partitioning.loops.clusters import Clusters, merge_all
 
     n = len(bits)
     clusters = Clusters(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from layoutopt.errors import SettingError
-from layoutopt.partitioning.native import compiled
+from layoutopt.partitioning.loops.native import compiled
 
 
 def test_a_loop_that_can_be_kept_nowhere_is_compiled_all_the_same() -> None:
@@ -31,6 +31,6 @@ def test_sums_of_integers_are_exact_in_any_order() -> None:
 
 def test_a_python_without_numba_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "layoutopt.partitioning.native")
+    monkeypatch.delitem(sys.modules, "layoutopt.partitioning.loops.native")
     with pytest.raises(SettingError, match=f"{sys.executable} has no numba, by which blocks are formed"):
-        importlib.import_module("layoutopt.partitioning.native")
+        importlib.import_module("layoutopt.partitioning.loops.native")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
-from layoutopt.partitioning.native import compiled
+from layoutopt.partitioning.loops.native import compiled
 
 # Cluster slots are compacted when so many of them (one in ...) are empty.
 _COMPACT_AT = 8

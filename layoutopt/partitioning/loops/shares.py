@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Counters, Floats, Ints, Singles
-from layoutopt.partitioning.native import compiled
+from layoutopt.partitioning.loops.native import compiled
 
 
 class Shares(NamedTuple):
