@@ -68,8 +68,7 @@ def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
     slots = np.empty(len(names), dtype=np.int64)
     slots[by_size] = np.append(blocks, blocks[-1])[: len(names)]  # one too many, the smallest, joins the next
     state.assign(shares, slots[compact])
-    for share in shares.tolist():
-        state.try_to_move(share)
+    state.move_each(shares)
     if state.cost < cost and state.sizes_allowed():
         return True
     changed = np.flatnonzero(state.block != before)

@@ -45,8 +45,7 @@ def refine(
 def improve(state: State, rng: np.random.Generator, max_passes: int) -> None:
     """Pass over all shares until none moves."""
     for _ in range(max_passes):
-        moves = [state.try_to_move(int(share)) for share in rng.permutation(len(state.rows))]
-        if not any(moves):
+        if not state.move_each(rng.permutation(len(state.rows))):
             break
 
 

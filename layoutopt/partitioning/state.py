@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Counters, Floats, Ints, Singles
+from layoutopt.model.arrays import Counters, Floats, Ints, Singles
 from layoutopt.partitioning.derived import Derived
 from layoutopt.partitioning.partition import Partition
 
@@ -20,6 +20,9 @@ class State:
     """
 
     def __init__(self, partition: Partition, derived: Derived, min_rows: int) -> None:
+        # Compiling takes its time to be imported, which nothing else here needs.
+        from layoutopt.partitioning.loops import shares
+
         self.min_rows = min_rows
         self.vector: Ints = partition.vector
         self.rows: Ints = partition.rows
@@ -27,12 +30,16 @@ class State:
         self.sizes: Ints = partition.sizes()
         self.weights: Singles = derived.weights.astype(np.float32)  # sums of them are exact
         self.bits: Counters = derived.bits[partition.vector].astype(np.int32)
-        self.weighted: Singles = self.bits * self.weights
         self.alone: Floats = derived.alone[partition.vector]
         self.having: Counters = np.zeros((partition.n_blocks, derived.bits.shape[1]), dtype=np.int32)
         np.add.at(self.having, self.block, self.bits)
         self.unions: Singles = (self.having > 0).astype(np.float32)
         self.reading: Floats = (self.unions @ self.weights).astype(np.float64)
+        self._loops = shares
+        self._shares = shares.Shares(
+            min_rows, self.rows, self.block, self.bits, self.alone, self.weights,
+            self.sizes, self.having, self.unions, self.reading,
+        )  # fmt: skip
 
     @property
     def cost(self) -> float:
@@ -48,10 +55,11 @@ class State:
         """The blocks as they are now."""
         return Partition.of(self.vector, self.block, self.rows)
 
-    def try_to_move(self, share: int) -> bool:
-        """Move a share to the block where it costs least, or exchange it for a share there, if that costs less.
+    def move_each(self, shares: Ints) -> int:
+        """Let each of these shares in turn move to the block where it costs least, or be exchanged for a share there.
 
-        A move of the share x of ``r`` rows from block A to block B changes :attr:`cost` by ``added - saved``::
+        It does where that costs less. A move of the share x of ``r`` rows from block A to block B changes :attr:`cost`
+        by ``added - saved``::
 
             saved = |A| * reading(A) - (|A| - r) * reading(A without x)
             added = (|B| + r) * reading(B with x) - |B| * reading(B)
@@ -63,31 +71,13 @@ class State:
         >>> state = State(partition, Derived(bits, np.ones(2), exponent=0), min_rows=2)
         >>> state.cost  # 3 * 2 + 2 * 1; the move saves 3 * 2 - 2 * 1 and adds 3 * 1 - 2 * 1
         8.0
-        >>> state.try_to_move(2), state.cost, state.block.tolist()
-        (True, 5.0, [0, 0, 1, 1, 1])
-        """
-        source, rows = int(self.block[share]), int(self.rows[share])
-        left = int(self.sizes[source]) - rows
-        saved = float(self.sizes[source] * self.reading[source]) - left * self._reading_without(source, share)
-        if saved <= rows * self.alone[share]:  # a row costs at least that wherever it is
-            return False
-        added = self._added(share)
-        has_room = self._has_room(rows)
-        if left >= self.min_rows or self.sizes[source] < self.min_rows:  # the source may do without the share
-            best = int(np.where(has_room, added, np.inf).argmin())
-            if has_room[best] and added[best] < saved:
-                self.move(share, best)
-                return True
-            added = np.where(has_room, np.inf, added)
-        target = int(added.argmin())
-        return bool(added[target] < saved) and self._try_to_exchange(share, target)
+        >>> state.move_each(np.array([2])), state.cost, state.block.tolist()
+        (1, 5.0, [0, 0, 1, 1, 1])
 
-    def move(self, share: int, target: int) -> None:
-        """Put a share into another block."""
-        source = int(self.block[share])
-        self.block[share] = target
-        self._change(source, -int(self.rows[share]), -self.bits[share])
-        self._change(target, int(self.rows[share]), self.bits[share])
+        Returns:
+            How many moved or were exchanged.
+        """
+        return self._loops.move_each(self._shares, shares)
 
     def assign(self, shares: Ints, blocks: Ints) -> None:
         """Put these shares into these blocks, all at once."""
@@ -112,11 +102,12 @@ class State:
 
     def move_to_room(self, share: int) -> bool:
         """Move a share to where it costs least, even if that costs more; False where no block has room."""
-        added = np.where(self._has_room(int(self.rows[share])), self._added(share), np.inf)
+        added = self._loops.added_by(self._shares, share)
+        added[self.sizes + self.rows[share] >= 2 * self.min_rows] = np.inf
         target = int(added.argmin())
         if not np.isfinite(added[target]):
             return False
-        self.move(share, target)
+        self._loops.move(self._shares, share, target)
         return True
 
     def costs_of_merging(self, block: int) -> Floats:
@@ -126,56 +117,3 @@ class State:
         costs[self.sizes == 0] = np.inf
         costs[block] = np.inf
         return costs
-
-    def _reading_without(self, block: int, share: int) -> float:
-        return float((self.having[block] > self.bits[share]) @ self.weights)
-
-    def _has_room(self, rows: int) -> Bits:
-        """The blocks that stay below the largest size with so many rows more, ``bool[b]``."""
-        return np.asarray(self.sizes + rows < 2 * self.min_rows, dtype=np.bool_)
-
-    def _added(self, share: int) -> Floats:
-        """What each block costs more with the share x, ``float64[b]``; infinite for its own and vanished ones.
-
-        With ``alone`` what a row of x reads for by itself, and ``shared`` what it has of that in common with the block,
-        ``reading(B with x) = reading(B) + alone - shared``.
-        """
-        rows = int(self.rows[share])
-        shared = self.unions @ self.weighted[share]
-        added: Floats = (self.sizes + rows) * (self.alone[share] - shared) + rows * self.reading
-        added[self.sizes == 0] = np.inf
-        added[self.block[share]] = np.inf
-        return added
-
-    def _try_to_exchange(self, share: int, target: int) -> bool:
-        """Exchange a share for the one of the target block with which both blocks cost least, if that is less than now.
-
-        The cost of both with x and y exchanged is
-        ``|A'| * reading(A without x, with y) + |B'| * reading(B without y, with x)``, with the sizes after it.
-        """
-        source, rows = int(self.block[share]), int(self.rows[share])
-        others = np.flatnonzero(self.block == target)
-        source_sizes = self.sizes[source] - rows + self.rows[others]
-        target_sizes = self.sizes[target] + rows - self.rows[others]
-        smallest = np.minimum(self.min_rows, self.sizes[[source, target]])
-        allowed = (source_sizes >= smallest[0]) & (target_sizes >= smallest[1])
-        allowed &= np.maximum(source_sizes, target_sizes) < 2 * self.min_rows
-        others, source_sizes, target_sizes = others[allowed], source_sizes[allowed], target_sizes[allowed]
-        if not len(others):
-            return False
-        gone = self.bits[share] - self.bits[others]  # from the source's counters to the target's
-        source_readings = ((self.having[source] - gone > 0) @ self.weights).astype(np.float64)
-        target_readings = ((self.having[target] + gone > 0) @ self.weights).astype(np.float64)
-        costs = source_sizes * source_readings + target_sizes * target_readings
-        best = int(costs.argmin())
-        if costs[best] >= self.sizes[[source, target]] @ self.reading[[source, target]]:
-            return False
-        self.move(share, target)
-        self.move(int(others[best]), source)
-        return True
-
-    def _change(self, block: int, rows: int, bits: Counters) -> None:
-        self.sizes[block] += rows
-        self.having[block] += bits
-        self.unions[block] = self.having[block] > 0
-        self.reading[block] = float(self.unions[block] @ self.weights)

@@ -11,7 +11,7 @@ import pytest
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
-HEAVY = ("pyspark", "py4j", "matplotlib", "mlxtend", "scipy", "sklearn", "fsspec", "asyncio", "cryptography")
+HEAVY = ("pyspark", "py4j", "matplotlib", "mlxtend", "numba", "scipy", "sklearn", "fsspec", "asyncio", "cryptography")
 
 
 @pytest.fixture(scope="module")

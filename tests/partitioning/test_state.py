@@ -59,7 +59,7 @@ def test_two_vectors_change_places_where_neither_could_move() -> None:
     exchanges = 0
     for share in range(len(state.rows)):
         before = state.block.copy()
-        state.try_to_move(share)
+        state.move_each(np.array([share]))
         exchanges += int((state.block != before).sum() == 2)
     assert exchanges > 0
     assert state.sizes_allowed()

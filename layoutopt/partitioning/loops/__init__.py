@@ -1,0 +1,1 @@
+"""Loops as machine code: one step after another, element by element."""

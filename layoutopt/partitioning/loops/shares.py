@@ -1,0 +1,160 @@
+"""The moves of :class:`layoutopt.partitioning.state.State`, share by share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from layoutopt.model.arrays import Counters, Floats, Ints, Singles
+from layoutopt.partitioning.loops.native import compiled
+
+
+class Shares(NamedTuple):
+    """Shares, their blocks, and what reading a row of each costs, as :class:`layoutopt.partitioning.state.State` says.
+
+    Attributes:
+        min_rows: the smallest block, unless it was smaller; blocks stay below twice as many.
+        rows, block: of each share, ``int64[k]``.
+        bits: its vector's derived features, ``int32[k, t]``.
+        alone: what a row of it reads for by itself, ``float64[k]``.
+        weights: of the derived features, ``float32[t]``.
+        sizes: rows of each block, ``int64[b]``; 0 where a block has vanished.
+        having: how many of its shares have each feature, ``int32[b, t]``.
+        unions: 1 where any has, ``float32[b, t]``.
+        reading: what a row of it costs, ``float64[b]``.
+    """
+
+    min_rows: int
+    rows: Ints
+    block: Ints
+    bits: Counters
+    alone: Floats
+    weights: Singles
+    sizes: Ints
+    having: Counters
+    unions: Singles
+    reading: Floats
+
+
+@compiled
+def move_each(of: Shares, order: Ints) -> int:
+    """Let each of these shares move or be exchanged once, one after another; returns how many were."""
+    moved = 0
+    for share in order:
+        if _move_or_exchange(of, share):
+            moved += 1
+    return moved
+
+
+@compiled
+def move(of: Shares, share: int, target: int) -> None:
+    """Put a share into another block."""
+    source = of.block[share]
+    of.block[share] = target
+    of.sizes[source] -= of.rows[share]
+    of.sizes[target] += of.rows[share]
+    for feature in range(len(of.weights)):
+        of.having[source, feature] -= of.bits[share, feature]
+        of.having[target, feature] += of.bits[share, feature]
+    _read_anew(of, source)
+    _read_anew(of, target)
+
+
+@compiled
+def added_by(of: Shares, share: int) -> Floats:
+    """What each block costs more with the share x, ``float64[b]``; infinite for its own and vanished ones.
+
+    With ``alone`` what a row of x reads for by itself, and ``shared`` what it has of that in common with the block,
+    ``reading(B with x) = reading(B) + alone - shared``.
+    """
+    rows, alone = of.rows[share], of.alone[share]
+    weighted = of.bits[share].astype(np.float32) * of.weights
+    added = np.full(len(of.sizes), np.inf)
+    for block in range(len(of.sizes)):
+        if of.sizes[block] > 0 and block != of.block[share]:
+            shared = np.float32(0)
+            for feature in range(len(weighted)):
+                shared += weighted[feature] * of.unions[block, feature]
+            added[block] = (of.sizes[block] + rows) * (alone - shared) + rows * of.reading[block]
+    return added
+
+
+@compiled
+def _move_or_exchange(of: Shares, share: int) -> bool:
+    source, rows = of.block[share], of.rows[share]
+    left = of.sizes[source] - rows
+    saved = of.sizes[source] * of.reading[source] - left * _reading_without(of, source, share)
+    if saved <= rows * of.alone[share]:  # a row costs at least that wherever it is
+        return False
+    may_leave = left >= of.min_rows or of.sizes[source] < of.min_rows
+    added = added_by(of, share)
+    roomy, full = -1, -1  # where it would cost least: to be moved, and to be exchanged for another
+    for block in range(len(added)):
+        if may_leave and of.sizes[block] + rows < 2 * of.min_rows:
+            if added[block] < saved and (roomy < 0 or added[block] < added[roomy]):
+                roomy = block
+        elif added[block] < saved and (full < 0 or added[block] < added[full]):
+            full = block
+    if roomy >= 0:
+        move(of, share, roomy)
+        return True
+    return full >= 0 and _exchange(of, share, full)
+
+
+@compiled
+def _exchange(of: Shares, share: int, target: int) -> bool:
+    """Exchange a share for the one of the target block with which both blocks cost least, if that is less than now.
+
+    The cost of both with x and y exchanged is
+    ``|A'| * reading(A without x, with y) + |B'| * reading(B without y, with x)``, with the sizes after it.
+    """
+    source, rows = of.block[share], of.rows[share]
+    least = of.sizes[source] * of.reading[source] + of.sizes[target] * of.reading[target]
+    best = -1
+    for other in range(len(of.block)):
+        if of.block[other] != target:
+            continue
+        source_size = of.sizes[source] - rows + of.rows[other]
+        target_size = of.sizes[target] + rows - of.rows[other]
+        if source_size < min(of.min_rows, of.sizes[source]) or target_size < min(of.min_rows, of.sizes[target]):
+            continue
+        if max(source_size, target_size) >= 2 * of.min_rows:
+            continue
+        cost = source_size * _reading_exchanged(of, source, share, other)
+        cost += target_size * _reading_exchanged(of, target, other, share)
+        if cost < least:
+            least, best = cost, other
+    if best < 0:
+        return False
+    move(of, share, target)
+    move(of, best, source)
+    return True
+
+
+@compiled
+def _reading_without(of: Shares, block: int, share: int) -> float:
+    total = np.float32(0)
+    for feature in range(len(of.weights)):
+        if of.having[block, feature] > of.bits[share, feature]:
+            total += of.weights[feature]
+    return float(total)
+
+
+@compiled
+def _reading_exchanged(of: Shares, block: int, gone: int, come: int) -> float:
+    total = np.float32(0)
+    for feature in range(len(of.weights)):
+        if of.having[block, feature] + of.bits[come, feature] > of.bits[gone, feature]:
+            total += of.weights[feature]
+    return float(total)
+
+
+@compiled
+def _read_anew(of: Shares, block: int) -> None:
+    """What its counters say of a block."""
+    total = np.float32(0)
+    for feature in range(len(of.weights)):
+        of.unions[block, feature] = 1 if of.having[block, feature] > 0 else 0
+        total += of.unions[block, feature] * of.weights[feature]
+    of.reading[block] = total
