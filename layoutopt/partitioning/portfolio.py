@@ -70,6 +70,8 @@ def portfolio(
     """The best of the portfolio; a :class:`layoutopt.partitioning.partitioner.Partitioner`."""
     work = EFFORTS[effort]
     first = ward(vectors, weights, min_rows, seed)
+    if first.n_blocks <= 1:
+        return first
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
     best, cost = first, derived.cost(first)
     starts = [

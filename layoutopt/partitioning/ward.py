@@ -47,6 +47,8 @@ def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partiti
         weights: integers of which all sums are exact in float32, ``float64[t]``.
         min_rows: the smallest block.
     """
+    if int(counts.sum()) < 2 * min_rows:  # one block, whatever is merged first
+        return Partition.of(np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64), counts)
     light = counts < min_rows
     labels = cluster(bits[light], counts[light], weights, min_rows)
     return with_heavy(counts, labels, bits, weights, min_rows)

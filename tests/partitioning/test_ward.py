@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, distinct, pack
+from layoutopt.partitioning.balance import with_heavy
 from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.ward import cluster, ward
 from layoutopt.partitioning.weights import integer_weights
 from tests.effort import examples
+from tests.partitioning.segments import Segment, segments
 
 
 def naive_clusters(bits: np.ndarray, sizes: list[int], weights: list[Fraction], min_rows: int) -> list[int]:
@@ -93,6 +95,20 @@ def vectorised_naive_clusters(bits: np.ndarray, sizes: np.ndarray, weights: np.n
         in_pool[j] = False
         in_pool[i] = rows[i] < min_rows
     return labels.tolist()
+
+
+@given(segments(max_vectors=12), st.integers(0, 3))
+@settings(max_examples=examples(100), deadline=None)
+def test_rows_for_one_block_are_one_block(segment: Segment, more: int) -> None:
+    """Without a look at the vectors: what merging them would end with."""
+    vectors, min_rows = segment.vectors, segment.vectors.rows // 2 + 1 + more
+    light, weights = vectors.counts < min_rows, integer_weights(segment.weights, vectors.rows)
+    labels = cluster(vectors.bits()[light], vectors.counts[light], weights, min_rows)
+    merged = with_heavy(vectors.counts, labels, vectors.bits(), weights, min_rows)
+    found = ward(vectors, segment.weights, min_rows, 0)
+    assert found.n_blocks == merged.n_blocks == 1
+    np.testing.assert_array_equal(found.rows, merged.rows)
+    np.testing.assert_array_equal(found.vector, merged.vector)
 
 
 def test_similar_vectors_share_a_block() -> None:
