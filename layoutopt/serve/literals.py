@@ -74,20 +74,22 @@ def literal_keys(value: object, type: str) -> Keys | None:
 
 
 def _float_keys(value: object, type: str) -> Keys | None:
-    if not isinstance(value, int | float):
+    if isinstance(value, str):  # pyiceberg writes the 0.1 of "price > 0.1" as a decimal's text
+        exact = Decimal(value) if _NUMBER.fullmatch(value) else Decimal("nan")
+    elif isinstance(value, int | float):
+        exact = Decimal(value)
+    else:
         return None
-    try:
-        double = float(value)
-    except OverflowError:
-        return None
-    if math.isnan(double) or double != value:
+    double = float(exact)
+    if math.isnan(double) or (isinstance(value, int) and double != value):
         return None
     with np.errstate(over="ignore", under="ignore"):
         nearest = float(np.float32(double)) if type == "float" else double
     low, high = sorted((float_key(double), float_key(nearest)))
+    is_exact = low == high and Decimal(double) == exact  # to some 0.1 is less than the double that is nearest to it
     # The format orders -0.0 before 0.0, which have one key.
     is_zero, is_negative = double == 0, math.copysign(1, double) < 0
-    return Keys(low, high, low == high and (not is_zero or is_negative), low == high and not (is_zero and is_negative))
+    return Keys(low, high, is_exact and (not is_zero or is_negative), is_exact and not (is_zero and is_negative))
 
 
 def _decimal_keys(value: object, scale: int) -> Keys | None:
