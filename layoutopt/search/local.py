@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from layoutopt.features.weights import feature_weights
-from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.model.vectors import WORD_BITS, VectorCounts, distinct, pack, unpack
+from layoutopt.model.arrays import Bits, Floats, Ints, Words
+from layoutopt.model.vectors import WORD_BITS, VectorCounts, distinct, pack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.problem import Problem, Sample
@@ -104,10 +104,19 @@ def distinct_by_prefix(bits: Bits) -> Ints:
     if not bits.size:
         return np.zeros(columns, dtype=np.int64)
     words = pack(bits[:, ::-1]).T  # the first column in the highest bit
-    sorted_words = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
-    changed = unpack((sorted_words[:, 1:] ^ sorted_words[:, :-1]).T, columns)[:, ::-1]
-    first = changed.argmax(axis=1)[changed.any(axis=1)]
+    in_order = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
+    changed = in_order[:, 1:] ^ in_order[:, :-1]
+    highest = np.zeros(changed.shape[1], dtype=np.int64)
+    for number, word in enumerate(changed):  # of later words the bits are higher
+        highest = np.where(word > 0, WORD_BITS * number + _bit_lengths(word), highest)
+    first = columns - highest[highest > 0]
     return np.asarray(1 + np.cumsum(np.bincount(first, minlength=columns)).astype(np.int64))
+
+
+def _bit_lengths(words: Words) -> Ints:
+    """The number of bits up to the highest that is set, ``int64[n]``."""
+    # Without the bit after the highest, no rounding makes a float of the next power of two.
+    return np.frexp((words & ~(words >> np.uint64(1))).astype(np.float64))[1].astype(np.int64)
 
 
 def local_vectors(bits: Bits, counts: Ints, features: Ints) -> VectorCounts:
