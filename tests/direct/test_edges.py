@@ -40,7 +40,7 @@ def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tm
         source = tmp_path / f"{number}.parquet"
         pq.write_table(rows(2, 300 + 20 * number, 20, x=True), source)
         append_few(AppendSettings(table_path=str(root), source=str(source)), lambda *of: asked.append(of))
-    assert len(asked) == 1
+    assert not asked  # joined without Spark, by one plan
     found = open_table(str(root)).sql("SELECT count(*) AS n, count(x) AS x FROM t").to_pylist()
     assert found == [{"n": 280, "x": 180}]
 
