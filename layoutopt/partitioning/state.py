@@ -12,6 +12,8 @@ from layoutopt.partitioning.partition import Partition
 class State:
     """Shares (the rows of one vector in one block) and their blocks, and what reading each block costs.
 
+    Its arrays are changed in place: compiled loops hold the same ones.
+
     Attributes:
         rows, block: of each share, ``int64[k]``.
         sizes: rows of each block, ``int64[b]``; 0 where a block has vanished.
@@ -25,11 +27,11 @@ class State:
 
         self.min_rows = min_rows
         self.vector: Ints = partition.vector
-        self.rows: Ints = partition.rows
+        self.rows: Ints = partition.rows.copy()
         self.block: Ints = partition.block.copy()
         self.sizes: Ints = partition.sizes()
         self.weights: Singles = derived.weights.astype(np.float32)  # sums of them are exact
-        self.bits: Counters = derived.bits[partition.vector].astype(np.int32)
+        self.bits: Counters = derived.bits[partition.vector].astype(np.int32, order="C")
         self.alone: Floats = derived.alone[partition.vector]
         self.having: Counters = np.zeros((partition.n_blocks, derived.bits.shape[1]), dtype=np.int32)
         np.add.at(self.having, self.block, self.bits)
@@ -102,13 +104,7 @@ class State:
 
     def move_to_room(self, share: int) -> bool:
         """Move a share to where it costs least, even if that costs more; False where no block has room."""
-        added = self._loops.added_by(self._shares, share)
-        added[self.sizes + self.rows[share] >= 2 * self.min_rows] = np.inf
-        target = int(added.argmin())
-        if not np.isfinite(added[target]):
-            return False
-        self._loops.move(self._shares, share, target)
-        return True
+        return self._loops.move_to_room(self._shares, share)
 
     def costs_of_merging(self, block: int) -> Floats:
         """What is scanned more if a block is joined with each other one, ``float64[b]``; infinite for itself."""

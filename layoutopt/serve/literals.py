@@ -85,10 +85,14 @@ def _float_keys(value: object, type: str) -> Keys | None:
         return None
     with np.errstate(over="ignore", under="ignore"):
         nearest = float(np.float32(double)) if type == "float" else double
-    low, high = sorted((float_key(double), float_key(nearest)))
+    meant = [double, nearest]
+    if type == "float" and Decimal(double) != exact:  # a text that is read as a float at once is rounded only once
+        meant += [float(np.nextafter(np.float32(nearest), np.float32(end))) for end in (-math.inf, math.inf)]
+    low, high = min(map(float_key, meant)), max(map(float_key, meant))
     is_exact = low == high and Decimal(double) == exact  # to some 0.1 is less than the double that is nearest to it
-    # The format orders -0.0 before 0.0, which have one key.
+    # The format orders -0.0 before 0.0, which have one key; of a text not all readers keep the sign.
     is_zero, is_negative = double == 0, math.copysign(1, double) < 0
+    is_exact = is_exact and not (is_zero and isinstance(value, str))
     return Keys(low, high, is_exact and (not is_zero or is_negative), is_exact and not (is_zero and is_negative))
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from layoutopt.errors import QueryError
 from layoutopt.model.predicates import TRUE, Col, InSet, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
+from layoutopt.model.values.keys import float_key
 from layoutopt.serve.filters import MOST_LITERALS, Target, condition_of, residual_of
+from layoutopt.serve.literals import Keys, literal_keys
 from layoutopt.sql.scans import scans_of
 
 TYPES = {
@@ -219,3 +223,27 @@ def test_the_filter_goes_back_as_it_came_if_its_sender_can_read_it() -> None:
         found = residual_of(negated(unreadable))
         assert found != True  # noqa: E712  # which says that every row matches
         assert condition_of(found, ANY) == TRUE
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "meant"),
+    [
+        ("1.000000059604644775390625000001", "float", [1.0, float(np.nextafter(np.float32(1), np.float32(2)))]),
+        ("0.1", "float", [0.1, float(np.float32(0.1))]),
+        ("0.1", "double", [0.1]),
+        ("-1e400", "double", [-math.inf]),
+        ("1e39", "float", [1e39, math.inf]),
+    ],
+)
+def test_a_text_holds_every_number_that_a_reader_takes_it_for(text: str, type: str, meant: list[float]) -> None:
+    """Some round a decimal's text to a 64-bit number first and then to 32 bits, others at once."""
+    keys = literal_keys(text, type)
+    assert keys is not None
+    assert not keys.none_below
+    assert not keys.none_above
+    for number in meant:
+        assert keys.low <= float_key(number) <= keys.high  # type: ignore[operator]
+
+
+def test_a_text_of_zero_may_have_lost_its_sign() -> None:
+    assert literal_keys("-0.0", "double") == Keys(float_key(0.0), float_key(0.0), none_below=False, none_above=False)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
-from layoutopt.partitioning.loops.native import compiled
+from layoutopt.partitioning.loops.native import compiled, part_of_a_loop
 
 # Cluster slots are compacted when so many of them (one in ...) are empty.
 _COMPACT_AT = 8
@@ -69,7 +69,7 @@ def merge_all(of: Clusters, min_rows: int) -> Ints:
     return parent
 
 
-@compiled
+@part_of_a_loop
 def _compare(of: Clusters, slot: int, start: int, slots: int) -> None:
     """Put into ``losses`` what merging loses with each slot from ``start`` on, feature by feature for all of them."""
     of.shared[start:slots] = 0
@@ -83,14 +83,14 @@ def _compare(of: Clusters, slot: int, start: int, slots: int) -> None:
         of.losses[other] = size * (of.totals[other] - shared) + of.sizes[other] * (total - shared)
 
 
-@compiled
+@part_of_a_loop
 def _find_nearest(of: Clusters, slot: int, slots: int) -> None:
     """Compare a slot with all later ones."""
     _compare(of, slot, slot + 1, slots)
     _take_nearest(of, slot, slots)
 
 
-@compiled
+@part_of_a_loop
 def _take_nearest(of: Clusters, slot: int, slots: int) -> None:
     """Remember the nearest of the later slots, by their losses."""
     least, nearest = np.inf, -1
@@ -100,7 +100,7 @@ def _take_nearest(of: Clusters, slot: int, slots: int) -> None:
     of.bound[slot], of.nearest[slot], of.stale[slot] = least, nearest, False
 
 
-@compiled
+@part_of_a_loop
 def _nearest_of_all(of: Clusters, slots: int) -> int:
     """The first slot of the pair whose merge loses least; of equal pairs the first."""
     while True:
@@ -113,7 +113,7 @@ def _nearest_of_all(of: Clusters, slots: int) -> int:
         _find_nearest(of, first, slots)
 
 
-@compiled
+@part_of_a_loop
 def _join(of: Clusters, first: int, second: int, slots: int) -> None:
     """Put ``second`` into ``first``; what was nearest to either has to look again."""
     total = np.float32(0)
@@ -128,7 +128,7 @@ def _join(of: Clusters, first: int, second: int, slots: int) -> None:
     _empty(of, second)
 
 
-@compiled
+@part_of_a_loop
 def _meet_the_others(of: Clusters, slot: int, slots: int) -> None:
     """Compare a slot whose cluster is new with all others, which may be nearer to it than to what they had."""
     _compare(of, slot, 0, slots)
@@ -141,13 +141,13 @@ def _meet_the_others(of: Clusters, slot: int, slots: int) -> None:
     _take_nearest(of, slot, slots)
 
 
-@compiled
+@part_of_a_loop
 def _empty(of: Clusters, slot: int) -> None:
     of.totals[slot] = of.bound[slot] = np.inf
     of.nearest[slot], of.stale[slot] = -1, False
 
 
-@compiled
+@part_of_a_loop
 def _compact(of: Clusters, slots: int) -> int:
     """Move the clusters to the first slots; returns how many these are."""
     moved_to = np.full(slots, -1)

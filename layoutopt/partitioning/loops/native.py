@@ -4,32 +4,58 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 from layoutopt.errors import SettingError
 
 try:
     import numba
+    from numba.core.caching import FunctionCache
 except ImportError as error:  # an executor's Python may have numpy and pyarrow alone
     raise SettingError(
-        f"the Python {sys.executable} has no numba, by which blocks are formed; install it there, or name one that has "
-        "it by PYSPARK_PYTHON"
+        f"the Python {sys.executable} has no numba that works, by which blocks are formed ({error}); install it there, "
+        "or name a Python that has it by PYSPARK_PYTHON"
     ) from error
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-_ANY_ORDER: Final = {"contract", "nsz", "reassoc"}
-"""Sums may be added in any order, several at once. Those of integers are the same in each, so that blocks are."""
+_OPTIONS: Final[dict[str, Any]] = {
+    "nogil": True,
+    # Sums may be added in any order, several at once. Those of integers are the same in each, so that blocks are.
+    "fastmath": {"contract", "nsz", "reassoc"},
+}
+
+
+class _Kept(FunctionCache):  # type: ignore[misc]
+    """Compiled code on disk: what can't be read there is compiled anew, what can't be written is not kept."""
+
+    def load_overload(self, sig: object, target_context: object) -> object:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # of a file that was cut short pickle raises whatever it likes
+            with suppress(Exception):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: object, data: object) -> None:
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
+def part_of_a_loop(function: Loop) -> Loop:
+    """The function as machine code that :func:`compiled` loops of its module call."""
+    return cast(Loop, numba.njit(function, **_OPTIONS))
 
 
 def compiled(loop: Loop) -> Loop:
     """The function as machine code, compiled when it is first called and kept beside its module, or in a user's cache.
 
-    Functions that it calls must be compiled ones of the same module, or a change of theirs would not be seen. Other
-    threads go on meanwhile. Where nothing can be written, each process compiles for itself.
+    It must always be called with arguments of the same types: processes that compile at once for several may exchange
+    what they keep. What it calls must be :func:`part_of_a_loop` in the same module, and whoever changes the options
+    here must change that module too, or code that was kept goes on as it was. Other threads go on meanwhile.
     """
-    options: dict[str, Any] = {"nogil": True, "fastmath": _ANY_ORDER}
-    try:
-        return cast(Loop, numba.njit(loop, cache=True, **options))
-    except RuntimeError:  # there is no folder that may be written
-        return cast(Loop, numba.njit(loop, **options))
+    made = numba.njit(loop, **_OPTIONS)
+    with suppress(RuntimeError):  # nowhere may anything be written
+        made._cache = _Kept(loop)
+    return cast(Loop, made)

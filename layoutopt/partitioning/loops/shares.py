@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Counters, Floats, Ints, Singles
-from layoutopt.partitioning.loops.native import compiled
+from layoutopt.partitioning.loops.native import compiled, part_of_a_loop
 
 
 class Shares(NamedTuple):
@@ -48,7 +48,21 @@ def move_each(of: Shares, order: Ints) -> int:
 
 
 @compiled
-def move(of: Shares, share: int, target: int) -> None:
+def move_to_room(of: Shares, share: int) -> bool:
+    """Move a share to where it costs least, even if that costs more; False where no block has room."""
+    added = _added_by(of, share)
+    best = -1
+    for block in range(len(added)):
+        has_room = added[block] != np.inf and of.sizes[block] + of.rows[share] < 2 * of.min_rows
+        if has_room and (best < 0 or added[block] < added[best]):
+            best = block
+    if best >= 0:
+        _move(of, share, best)
+    return best >= 0
+
+
+@part_of_a_loop
+def _move(of: Shares, share: int, target: int) -> None:
     """Put a share into another block."""
     source = of.block[share]
     of.block[share] = target
@@ -61,8 +75,8 @@ def move(of: Shares, share: int, target: int) -> None:
     _read_anew(of, target)
 
 
-@compiled
-def added_by(of: Shares, share: int) -> Floats:
+@part_of_a_loop
+def _added_by(of: Shares, share: int) -> Floats:
     """What each block costs more with the share x, ``float64[b]``; infinite for its own and vanished ones.
 
     With ``alone`` what a row of x reads for by itself, and ``shared`` what it has of that in common with the block,
@@ -80,7 +94,7 @@ def added_by(of: Shares, share: int) -> Floats:
     return added
 
 
-@compiled
+@part_of_a_loop
 def _move_or_exchange(of: Shares, share: int) -> bool:
     source, rows = of.block[share], of.rows[share]
     left = of.sizes[source] - rows
@@ -88,7 +102,7 @@ def _move_or_exchange(of: Shares, share: int) -> bool:
     if saved <= rows * of.alone[share]:  # a row costs at least that wherever it is
         return False
     may_leave = left >= of.min_rows or of.sizes[source] < of.min_rows
-    added = added_by(of, share)
+    added = _added_by(of, share)
     roomy, full = -1, -1  # where it would cost least: to be moved, and to be exchanged for another
     for block in range(len(added)):
         if may_leave and of.sizes[block] + rows < 2 * of.min_rows:
@@ -97,12 +111,12 @@ def _move_or_exchange(of: Shares, share: int) -> bool:
         elif added[block] < saved and (full < 0 or added[block] < added[full]):
             full = block
     if roomy >= 0:
-        move(of, share, roomy)
+        _move(of, share, roomy)
         return True
     return full >= 0 and _exchange(of, share, full)
 
 
-@compiled
+@part_of_a_loop
 def _exchange(of: Shares, share: int, target: int) -> bool:
     """Exchange a share for the one of the target block with which both blocks cost least, if that is less than now.
 
@@ -127,12 +141,12 @@ def _exchange(of: Shares, share: int, target: int) -> bool:
             least, best = cost, other
     if best < 0:
         return False
-    move(of, share, target)
-    move(of, best, source)
+    _move(of, share, target)
+    _move(of, best, source)
     return True
 
 
-@compiled
+@part_of_a_loop
 def _reading_without(of: Shares, block: int, share: int) -> float:
     total = np.float32(0)
     for feature in range(len(of.weights)):
@@ -141,7 +155,7 @@ def _reading_without(of: Shares, block: int, share: int) -> float:
     return float(total)
 
 
-@compiled
+@part_of_a_loop
 def _reading_exchanged(of: Shares, block: int, gone: int, come: int) -> float:
     total = np.float32(0)
     for feature in range(len(of.weights)):
@@ -150,7 +164,7 @@ def _reading_exchanged(of: Shares, block: int, gone: int, come: int) -> float:
     return float(total)
 
 
-@compiled
+@part_of_a_loop
 def _read_anew(of: Shares, block: int) -> None:
     """What its counters say of a block."""
     total = np.float32(0)

@@ -182,7 +182,8 @@ def rows_to_plan(
         schema: of the table.
         partition_by: the partition column, None for none.
         features: that will be asked of the rows.
-        say: told why Spark reads many rows of a path, now or where that turns out later.
+        say: told why Spark reads the rows of a path, now or where that turns out later; not of few rows, where these
+            could be counted.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
         return frame
