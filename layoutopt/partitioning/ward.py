@@ -63,10 +63,12 @@ def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
         weights: integers from :func:`layoutopt.partitioning.weights.integer_weights`.
         min_rows: a cluster of so many rows is merged no further.
     """
+    n = len(bits)
+    if n < 2:
+        return np.arange(n)
     # Compiling takes its time to be imported, which nothing else here needs.
     from layoutopt.partitioning.loops.clusters import Clusters, merge_all
 
-    n = len(bits)
     clusters = Clusters(
         weights=weights.astype(np.float32),
         unions=bits.T.astype(np.float32, order="C"),
