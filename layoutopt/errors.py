@@ -34,6 +34,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class LayoutoptError(Exception):
@@ -153,6 +155,15 @@ def carried(error: LayoutoptError) -> RuntimeError:
     """An error whose text, inside whatever another process makes of it, :func:`recovered` finds again."""
     payload = json.dumps({"kind": type(error).__name__, "message": str(error)})
     return RuntimeError(f"layoutopt-error:{payload}:end")
+
+
+@contextmanager
+def carrying() -> Iterator[None]:
+    """Raises layoutopt's own errors as what :func:`carried` makes of them; for the body of a task."""
+    try:
+        yield
+    except LayoutoptError as error:
+        raise carried(error) from error
 
 
 def recovered(text: str) -> LayoutoptError | None:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.plain_parquet import arrow_schema, coded_partitions, open_plain, plain_type, typed
-from layoutopt.errors import LayoutoptError, NeedsSparkError, carried
+from layoutopt.errors import NeedsSparkError, carrying
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.columns import END_OF_SOURCE
 from layoutopt.model.schema import Schema
@@ -139,13 +139,11 @@ def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     Raises:
         RuntimeError: carries a NeedsSparkError to the driver: a file is not surely read as Spark reads it.
     """
-    try:
+    with carrying():
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for split in job.tasks[number]:
                     yield from _parcels(job, split)
-    except LayoutoptError as error:
-        raise carried(error) from error
 
 
 def check_split(job: CutJob, split: Split) -> None:

@@ -25,7 +25,7 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
-from layoutopt.errors import LayoutoptError, TableError, carried
+from layoutopt.errors import TableError, carrying
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import BLOCK, TID
@@ -114,19 +114,16 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
     Raises:
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
     """
-    try:
-        segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
-        if segment is not None:
-            yield answer_of(job, segment).encoded()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise carried(
-            TableError(
+    with carrying():
+        try:
+            segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
+            if segment is not None:
+                yield answer_of(job, segment).encoded()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise TableError(
                 f"the table {job.root!r} can't be written ({reason}), nothing was committed; mend that and retry"
-            )
-        ) from error
-    except LayoutoptError as error:
-        raise carried(error) from error
+            ) from error
 
 
 @dataclass(frozen=True, eq=False)

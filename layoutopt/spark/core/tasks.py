@@ -12,6 +12,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from layoutopt.errors import carrying
 from layoutopt.model.columns import SEGMENT
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 
@@ -22,7 +23,8 @@ def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> Dat
     Args:
         rows: with ``_segment``.
         segments: how many there are.
-        task: gets the batches of one segment under the names that the columns have here.
+        task: gets the batches of one segment under the names that the columns have here. Layoutopt's own errors reach
+            the driver carried by Spark's.
         schema: of what it gives.
     """
     names = rows.columns
@@ -32,4 +34,5 @@ def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> Dat
 
 
 def _named(task: Task, names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
-    return task(batch.rename_columns(names) for batch in batches)
+    with carrying():
+        yield from task(batch.rename_columns(names) for batch in batches)

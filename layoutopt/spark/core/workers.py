@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.errors import LayoutoptError, carried, recovered
+from layoutopt.errors import carrying, recovered
 
 Value = TypeVar("Value")
 Batches = Iterable[pa.RecordBatch]
@@ -76,10 +76,8 @@ def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], V
 def _each(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            try:
+            with carrying():
                 value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
-            except LayoutoptError as error:
-                raise carried(error) from error
             yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
 
 

@@ -22,7 +22,6 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.columns import POSITION, SEGMENT
@@ -155,19 +154,16 @@ def _job_of(plan: Plan, keys: tuple[str, ...], numbers: tuple[int, ...]) -> Writ
 def _rehearse_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: all rows of one segment in, a row with its blocks by each plan out."""
     widest = max((job.plan for job in jobs), key=lambda plan: len(plan.features))
-    try:
-        segment = gather_segment(widest, batches)
-        if segment is None:
-            return
-        for number, job in enumerate(jobs):
-            # A plan without features has vectors of zeros.
-            words = segment.words if len(job.plan.features) else np.zeros((len(segment.words), 1), dtype=np.uint64)
-            blocks, _ = write_layouts(job, replace(segment, words=words))
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([number], pa.int32()), pa.array([stream_of(blocks)])], schema=_RESULT
-            )
-    except LayoutoptError as error:
-        raise carried(error) from error
+    segment = gather_segment(widest, batches)
+    if segment is None:
+        return
+    for number, job in enumerate(jobs):
+        # A plan without features has vectors of zeros.
+        words = segment.words if len(job.plan.features) else np.zeros((len(segment.words), 1), dtype=np.uint64)
+        blocks, _ = write_layouts(job, replace(segment, words=words))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int32()), pa.array([stream_of(blocks)])], schema=_RESULT
+        )
 
 
 def _table_of(job: WriteJob, tables: Sequence[pa.Table]) -> Table:

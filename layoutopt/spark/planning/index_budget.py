@@ -22,7 +22,6 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.storage.index_encoding import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
-from layoutopt.errors import LayoutoptError, carried
 from layoutopt.events import Progress
 from layoutopt.features.holdout import mined_from
 from layoutopt.features.splits import splits
@@ -172,14 +171,11 @@ def _rehearse(
 
 def _measure(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: all rows of one segment in, a row with its blocks out."""
-    try:
-        segment = gather_segment(job.plan, batches)
-        if segment is not None:
-            blocks, _ = write_layouts(job, segment)
-            values = [pa.array([segment.id], pa.int32()), pa.array([stream_of(blocks)], pa.binary())]
-            yield pa.RecordBatch.from_arrays(values, schema=_RESULT)
-    except LayoutoptError as error:
-        raise carried(error) from error
+    segment = gather_segment(job.plan, batches)
+    if segment is not None:
+        blocks, _ = write_layouts(job, segment)
+        values = [pa.array([segment.id], pa.int32()), pa.array([stream_of(blocks)], pa.binary())]
+        yield pa.RecordBatch.from_arrays(values, schema=_RESULT)
 
 
 def _judged(

@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.direct.vectors import words_left as words_left_by_arrow
-from layoutopt.errors import LayoutoptError, carried
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.work import work_of
 from layoutopt.model.arrays import Floats
@@ -259,27 +258,24 @@ def _rehearse(
 
     The rows' vectors are over ``features``, of which each plan has some.
     """
-    try:
-        segment = gather_segment(replace(jobs[0].plan, features=features), batches, of_left=of_left)
-        if segment is None:
-            return
-        number_of, share = divmod(segment.id, shares)
-        for number in range(share, len(jobs), shares):
-            job = jobs[number]
-            words = project(segment.words, features.places(job.plan.features))
-            tried = rehearse_one(job, replace(segment, id=0, words=words), searched_in[number] == number_of)
-            pruned = pruned_by(tried.table, queries)
-            before = bytes_of(tried.table, job.plan, queries, pruned)
-            after = before
-            if tried.sorted is not tried.table:
-                after = bytes_of(tried.sorted, job.plan, queries, pruned_by(tried.sorted, queries))
-            work = works_of(tried.table, layouts[number], queries, pruned)
-            stored = [_stored(tried.table), _stored(tried.sorted)]
-            values = [number, number_of, tried.orders, *before[:3], *work, *after[:2], before[3], *stored]
-            arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
-    except LayoutoptError as error:
-        raise carried(error) from error
+    segment = gather_segment(replace(jobs[0].plan, features=features), batches, of_left=of_left)
+    if segment is None:
+        return
+    number_of, share = divmod(segment.id, shares)
+    for number in range(share, len(jobs), shares):
+        job = jobs[number]
+        words = project(segment.words, features.places(job.plan.features))
+        tried = rehearse_one(job, replace(segment, id=0, words=words), searched_in[number] == number_of)
+        pruned = pruned_by(tried.table, queries)
+        before = bytes_of(tried.table, job.plan, queries, pruned)
+        after = before
+        if tried.sorted is not tried.table:
+            after = bytes_of(tried.sorted, job.plan, queries, pruned_by(tried.sorted, queries))
+        work = works_of(tried.table, layouts[number], queries, pruned)
+        stored = [_stored(tried.table), _stored(tried.sorted)]
+        values = [number, number_of, tried.orders, *before[:3], *work, *after[:2], before[3], *stored]
+        arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
 def _stored(table: Table) -> list[float]:
