@@ -27,7 +27,7 @@ class State:
 
         self.min_rows = min_rows
         self.vector: Ints = partition.vector
-        self.rows: Ints = partition.rows.copy()
+        self.rows: Ints = partition.rows.copy()  # of the one type that compiled loops take, which is not read-only
         self.block: Ints = partition.block.copy()
         self.sizes: Ints = partition.sizes()
         self.weights: Singles = derived.weights.astype(np.float32)  # sums of them are exact

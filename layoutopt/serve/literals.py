@@ -73,13 +73,21 @@ def literal_keys(value: object, type: str) -> Keys | None:
     return None
 
 
-def _float_keys(value: object, type: str) -> Keys | None:
-    if isinstance(value, str):  # pyiceberg writes the 0.1 of "price > 0.1" as a decimal's text
-        exact = Decimal(value) if _NUMBER.fullmatch(value) else Decimal("nan")
-    elif isinstance(value, int | float):
-        exact = Decimal(value)
-    else:
+def _number(value: object) -> int | float | Decimal | None:
+    """A number, or what a text says, as which pyiceberg sends the 0.1 of "price > 0.1"; None for anything else."""
+    try:
+        if isinstance(value, str):
+            return Decimal(value) if _NUMBER.fullmatch(value) else None
+    except InvalidOperation:
         return None
+    return value if isinstance(value, int | float | Decimal) else None
+
+
+def _float_keys(value: object, type: str) -> Keys | None:
+    number = _number(value)
+    if number is None:
+        return None
+    exact = Decimal(number)
     double = float(exact)
     if math.isnan(double) or (isinstance(value, int) and double != value):
         return None
@@ -98,14 +106,8 @@ def _float_keys(value: object, type: str) -> Keys | None:
 
 def _decimal_keys(value: object, scale: int) -> Keys | None:
     """Engines round what has more digits, each in its way."""
-    try:
-        if isinstance(value, str):
-            value = Decimal(value) if _NUMBER.fullmatch(value) else None
-    except InvalidOperation:
-        return None
-    if not isinstance(value, int | float | Decimal):
-        return None
-    exact = exact_number(value)
+    number = _number(value)
+    exact = None if number is None else exact_number(number)
     if exact is None:
         return None
     scaled = exact * 10**scale

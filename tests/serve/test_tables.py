@@ -41,7 +41,7 @@ def roots(kept: WeakSet[Any]) -> list[str]:
 
 
 def test_tables_asked_for_last_are_kept(tmp_path: Path, kept: WeakSet[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_MOST_TABLES", 2, raising=False)
+    monkeypatch.setattr(tables, "_MOST_TABLES", 2)
     for name in "abc":
         build(tmp_path / name, some_rows(3), building(SCHEMA, []))
     served = Tables({}, str(tmp_path))
