@@ -72,15 +72,18 @@ def merge_all(of: Clusters, min_rows: int) -> Ints:
 @part_of_a_loop
 def _compare(of: Clusters, slot: int, start: int, slots: int) -> None:
     """Put into ``losses`` what merging loses with each slot from ``start`` on, feature by feature for all of them."""
-    of.shared[start:slots] = 0
+    # Slices begin at 0, so that the compiler knows which indexes are not negative and takes several slots at once.
+    shared, losses = of.shared[start:slots], of.losses[start:slots]
+    totals, sizes = of.totals[start:slots], of.sizes[start:slots]
+    shared[:] = 0
     for feature in range(len(of.weights)):
         if of.unions[feature, slot]:
-            for other in range(start, slots):
-                of.shared[other] += of.unions[feature, other] * of.weights[feature]
+            union, weight = of.unions[feature, start:slots], of.weights[feature]
+            for other in range(slots - start):
+                shared[other] += union[other] * weight
     size, total = of.sizes[slot], of.totals[slot]
-    for other in range(start, slots):
-        shared = of.shared[other]
-        of.losses[other] = size * (of.totals[other] - shared) + of.sizes[other] * (total - shared)
+    for other in range(slots - start):
+        losses[other] = size * (totals[other] - shared[other]) + sizes[other] * (total - shared[other])
 
 
 @part_of_a_loop
