@@ -14,6 +14,8 @@ _FEWEST, _MOST = 2, 6
 _CANDIDATES = 12
 # The search ends after so many rounds in vain, or a sixth of all if that is more.
 _IN_VAIN = 20
+# Weights are as many times less as chance will have it, so that like blocks are put together in more than one way.
+_LEAST_WEIGHT = 0.5
 # Shares taken apart at once: the work of a round grows with their square.
 _MOST_SHARES = 1_200
 
@@ -54,12 +56,13 @@ def _wasted(state: State) -> Floats:
 
 
 def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
-    """Cluster the shares of these blocks anew, let each move once, and take all back if that costs no less."""
+    """Cluster the shares of these blocks anew, improve these, and take all back if that costs no less."""
     # In an order of chance, by which Ward's method breaks ties.
     shares = rng.permutation(np.flatnonzero(np.isin(state.block, blocks)))
     if len(shares) > _MOST_SHARES:
         return False
-    labels = cluster(state.bits[shares] > 0, state.rows[shares], state.weights.astype(np.float64), state.min_rows)
+    weights = np.rint(state.weights * rng.uniform(_LEAST_WEIGHT, 1, len(state.weights)))
+    labels = cluster(state.bits[shares] > 0, state.rows[shares], weights, state.min_rows)
     names, compact = np.unique(labels, return_inverse=True)
     if len(names) > len(blocks) + 1:
         return False
@@ -68,6 +71,7 @@ def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
     slots = np.empty(len(names), dtype=np.int64)
     slots[by_size] = np.append(blocks, blocks[-1])[: len(names)]  # one too many, the smallest, joins the next
     state.assign(shares, slots[compact])
+    state.clear_each(blocks, rng.permutation(len(weights)))
     state.move_each(shares)
     if state.cost < cost and state.sizes_allowed():
         return True

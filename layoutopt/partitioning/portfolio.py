@@ -1,7 +1,8 @@
 """Several partitioners, each followed by a local search: the best by the exact objective, never worse than Ward's.
 
 Ward's method by Equation 3.1, Ward's method by the exact objective, a qd-tree whose leaves Ward's method joins, and
-balanced hypergraph partitions make seeds. Moves and exchanges improve each, then large neighbourhoods the best of them.
+balanced hypergraph partitions make seeds. Clearing blocks of features, moves, exchanges and some large neighbourhoods
+improve each of them, then many more neighbourhoods the best.
 Every seed has at most as many blocks as Ward's, so that smaller blocks are nobody's advantage.
 """
 
@@ -36,14 +37,16 @@ class Work:
     """How much a portfolio does, by counts: the same on any machine.
 
     Attributes:
-        passes: of the local search after each seed.
+        passes: of the local search in each seed.
+        trials: large neighbourhoods looked at in each seed.
         leaf_shares: the smallest leaves of the qd-trees whose leaves are joined, as shares of ``min_rows``.
         slacks: how uneven the hypergraph partitions may be; one partition each.
         rounds: large neighbourhoods looked at in the best.
-        improved: how many of the seeds the local search improves, the best first.
+        improved: how many of the seeds are improved, the best first.
     """
 
     passes: int
+    trials: int
     leaf_shares: tuple[float, ...]
     slacks: tuple[float, ...]
     rounds: int
@@ -52,9 +55,11 @@ class Work:
 
 EFFORTS: Mapping[Effort, Work] = MappingProxyType(
     {
-        "low": Work(passes=2, leaf_shares=(), slacks=(), rounds=0, improved=1),
-        "default": Work(passes=8, leaf_shares=(0.25,), slacks=(), rounds=60, improved=3),
-        "high": Work(passes=20, leaf_shares=(0.5, 0.25, 0.1), slacks=(0.1, 0.2, 0.3), rounds=600, improved=8),
+        "low": Work(passes=2, trials=0, leaf_shares=(), slacks=(), rounds=0, improved=1),
+        "default": Work(passes=8, trials=60, leaf_shares=(0.25,), slacks=(), rounds=200, improved=3),
+        "high": Work(
+            passes=20, trials=200, leaf_shares=(0.5, 0.25, 0.1), slacks=(0.1, 0.2, 0.3), rounds=1_000, improved=8
+        ),
     }
 )
 
@@ -80,7 +85,9 @@ def portfolio(
         if fit(state := State(start, derived, min_rows), first.n_blocks)
     ]
     for number, state in sorted(starts, key=lambda numbered: numbered[1].cost)[: work.improved]:
-        improve(state, np.random.default_rng((seed, number)), work.passes)
+        rng = np.random.default_rng((seed, number))
+        improve(state, rng, work.passes)
+        search_neighbourhoods(state, rng, work.trials)
         if state.sizes_allowed() and state.cost < cost:
             best, cost = state.partition(), state.cost
     state = State(best, derived, min_rows)

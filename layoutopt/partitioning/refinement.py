@@ -1,4 +1,7 @@
-"""Local search after a partitioner: move single vectors to other blocks, or exchange two."""
+"""Local search after a partitioner: clear blocks of features, move single vectors to other blocks, or exchange two.
+
+Clearing is an ejection chain (Glover 1996): steps that may each cost something, kept where all of them save.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward
 
 DEFAULT_PASSES = 8
+_WORTH_A_PASS = 0.0005  # of what is scanned
 
 
 def refine(
@@ -25,17 +29,19 @@ def refine(
 ) -> Partition:
     """A partition that scans no more rows, with sizes in the same bounds.
 
-    In each pass every share (the rows of one vector in one block) may move once, in an order drawn from the seed, to
-    the block where it lowers the objective most; where that block is full, or its own would be left too small, it is
-    exchanged for the share there that lowers it most. A pass without a move ends the search; so do ``max_passes``.
+    In each pass every block is cleared once of every derived feature for which that pays, all shares (the rows of one
+    vector in one block) that have it moving to where they cost least. Then every share may move once to the block where
+    it lowers the objective most; where that block is full, or its own would be left too small, it is exchanged for the
+    share there that lowers it most. Orders are drawn from the seed. A pass that saves next to nothing ends the search;
+    so do ``max_passes``.
 
     Args:
         partition: blocks of ``[min_rows, 2 * min_rows)`` rows and at most one remainder, which may shrink and vanish.
         vectors: what was partitioned.
         objective: with integer weights, so that a gain is a gain on every machine.
         min_rows: the smallest block.
-        seed: of the order.
-        max_passes: bounds the work: a pass looks at every block once a share.
+        seed: of the orders.
+        max_passes: bounds the work: a pass looks at every block once or twice a share.
     """
     state = State(partition, derive(objective, vectors), min_rows)
     improve(state, np.random.default_rng(seed), max_passes)
@@ -43,9 +49,13 @@ def refine(
 
 
 def improve(state: State, rng: np.random.Generator, max_passes: int) -> None:
-    """Pass over all shares until none moves."""
+    """Pass over all blocks and shares until that saves next to nothing."""
+    blocks, features = state.having.shape
     for _ in range(max_passes):
-        if not state.move_each(rng.permutation(len(state.rows))):
+        before = state.cost
+        state.clear_each(rng.permutation(blocks), rng.permutation(features))
+        state.move_each(rng.permutation(len(state.rows)))
+        if before - state.cost <= _WORTH_A_PASS * before:
             break
 
 

@@ -81,6 +81,26 @@ class State:
         """
         return self._loops.move_each(self._shares, shares)
 
+    def clear_each(self, blocks: Ints, features: Ints) -> int:
+        """Move all shares that have a derived feature out of a block, each to where it costs least, if that costs less.
+
+        Once for each of these blocks and features. A share that moves alone may cost more, as long as another one with
+        the feature stays:
+
+        >>> bits = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1]], dtype=bool)
+        >>> rows = np.array([6, 6, 1, 1, 6, 6])
+        >>> partition = Partition.of(np.arange(6), np.array([0, 0, 0, 0, 1, 1]), rows)
+        >>> state = State(partition, Derived(bits, np.array([1.0, 2.0]), exponent=0), min_rows=10)
+        >>> state.cost, state.move_each(np.arange(6))  # one of the two saves 1 * 3 and adds 13 * 3 - 12 * 2
+        (66.0, 0)
+        >>> state.clear_each(np.array([0, 1]), np.array([0, 1])), state.cost, state.block.tolist()
+        (1, 54.0, [0, 0, 1, 1, 1, 1])
+
+        Returns:
+            How often a feature was cleared out of a block.
+        """
+        return self._loops.clear_each(self._shares, blocks, features)
+
     def assign(self, shares: Ints, blocks: Ints) -> None:
         """Put these shares into these blocks, all at once."""
         touched = np.unique(np.concatenate([self.block[shares], blocks]))

@@ -26,7 +26,7 @@ def check(state: State) -> None:
     np.testing.assert_array_equal(state.reading, (having > 0) @ state.weights.astype(np.float64))
 
 
-@given(segment=segments(), seed=st.integers(0, 30), steps=st.lists(st.integers(0, 3), max_size=6))
+@given(segment=segments(), seed=st.integers(0, 30), steps=st.lists(st.integers(0, 4), max_size=6))
 def test_counters_stay_true(segment: Segment, seed: int, steps: list[int]) -> None:
     vectors, rng = segment.vectors, np.random.default_rng(seed)
     derived = derive(skip_set_objective(segment, seed), vectors)
@@ -45,6 +45,11 @@ def test_counters_stay_true(segment: Segment, seed: int, steps: list[int]) -> No
         elif step == 3:
             some = np.flatnonzero(rng.random(len(state.rows)) < 0.3)
             state.assign(some, np.full(len(some), block))
+        elif step == 4:
+            some, allowed = rng.permutation(len(state.sizes))[:2], state.sizes_allowed()
+            cleared = state.clear_each(some, rng.permutation(len(state.weights)))
+            assert state.cost < cost if cleared else (state.block == before).all()
+            assert state.sizes_allowed() or not allowed
         check(state)
         if step < 2 and not (state.sizes >= 2 * segment.min_rows).any():
             assert state.partition().sizes().sum() == vectors.rows
@@ -64,6 +69,22 @@ def test_two_vectors_change_places_where_neither_could_move() -> None:
     assert exchanges > 0
     assert state.sizes_allowed()
     assert scanned(objective, state.partition(), segment.vectors) < scanned(objective, start, segment.vectors)
+
+
+def test_a_block_is_cleared_of_a_feature_where_no_share_would_move_alone() -> None:
+    segment = random_segment(n_rows=2_000, n_features=12, seed=4, min_rows=60)
+    vectors = segment.vectors
+    derived = derive(skip_set_objective(segment, 3), vectors)
+    state = State(ward(vectors, np.zeros(12), 60, 0), derived, 60)
+    while state.move_each(np.arange(len(state.rows))):
+        pass
+    having, cost = state.having.copy(), state.cost
+    cleared = state.clear_each(np.arange(len(state.sizes)), np.arange(len(state.weights)))
+    assert cleared > 0
+    assert ((having > 0) & (state.having == 0)).any()
+    assert state.sizes_allowed()
+    assert state.cost < 0.99 * cost
+    check(state)
 
 
 def test_unbalanced_blocks_are_brought_into_bounds() -> None:

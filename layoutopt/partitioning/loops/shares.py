@@ -48,14 +48,22 @@ def move_each(of: Shares, order: Ints) -> int:
 
 
 @compiled
+def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
+    """Clear each of these blocks of each of these derived features, where that costs less; returns how often it did."""
+    cleared = 0
+    for block in blocks:
+        members = np.flatnonzero(of.block == block)
+        for feature in features:
+            if of.having[block, feature] > 0 and of.weights[feature] > 0 and _clear(of, block, feature, members):
+                cleared += 1
+                members = np.flatnonzero(of.block == block)
+    return cleared
+
+
+@compiled
 def move_to_room(of: Shares, share: int) -> bool:
     """Move a share to where it costs least, even if that costs more; False where no block has room."""
-    added = _added_by(of, share)
-    best = -1
-    for block in range(len(added)):
-        has_room = added[block] != np.inf and of.sizes[block] + of.rows[share] < 2 * of.min_rows
-        if has_room and (best < 0 or added[block] < added[best]):
-            best = block
+    best = _cheapest_with_room(of, _added_by(of, share), share)
     if best >= 0:
         _move(of, share, best)
     return best >= 0
@@ -144,6 +152,56 @@ def _exchange(of: Shares, share: int, target: int) -> bool:
     _move(of, share, target)
     _move(of, best, source)
     return True
+
+
+@part_of_a_loop
+def _clear(of: Shares, block: int, feature: int, members: Ints) -> bool:
+    """Move each share of a block that has a feature to where it costs least; False, and no change, if that costs more.
+
+    The shares left cost less to read together, and each may move alone at a loss: so many small steps up lead down.
+    """
+    leaving = members[of.bits[members, feature] > 0]
+    left = of.sizes[block] - of.rows[leaving].sum()
+    if 0 < left < of.min_rows <= of.sizes[block]:
+        return False
+    saved = of.sizes[block] * of.reading[block] - left * _reading_of_rest(of, block, leaving)
+    if (of.rows[leaving] * of.alone[leaving]).sum() >= saved:  # a row costs at least that wherever it is
+        return False
+    leaving = leaving[np.argsort(-of.rows[leaving], kind="mergesort")]
+    for number, share in enumerate(leaving):
+        added = _added_by(of, share)
+        best = _cheapest_with_room(of, added, share)
+        saved -= added[best] if best >= 0 else np.inf
+        if saved <= 0:
+            for moved in leaving[:number]:
+                _move(of, moved, block)
+            return False
+        _move(of, share, best)
+    return True
+
+
+@part_of_a_loop
+def _cheapest_with_room(of: Shares, added: Floats, share: int) -> int:
+    """The block in which a share costs least, of those with room for it; -1 where there is none."""
+    best = -1
+    for block in range(len(added)):
+        has_room = added[block] != np.inf and of.sizes[block] + of.rows[share] < 2 * of.min_rows
+        if has_room and (best < 0 or added[block] < added[best]):
+            best = block
+    return best
+
+
+@part_of_a_loop
+def _reading_of_rest(of: Shares, block: int, leaving: Ints) -> float:
+    """What a row of a block costs without these of its shares."""
+    total = np.float32(0)
+    for feature in range(len(of.weights)):
+        having = of.having[block, feature]
+        for share in leaving:
+            having -= of.bits[share, feature]
+        if having > 0:
+            total += of.weights[feature]
+    return float(total)
 
 
 @part_of_a_loop
