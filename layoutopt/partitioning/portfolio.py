@@ -55,7 +55,7 @@ class Work:
 
 EFFORTS: Mapping[Effort, Work] = MappingProxyType(
     {
-        "low": Work(passes=4, trials=0, leaf_shares=(), slacks=(), rounds=40, improved=1),
+        "low": Work(passes=4, trials=0, leaf_shares=(0.25,), slacks=(), rounds=40, improved=3),
         "default": Work(passes=8, trials=60, leaf_shares=(0.25,), slacks=(), rounds=200, improved=3),
         "high": Work(
             passes=20, trials=200, leaf_shares=(0.5, 0.25, 0.1), slacks=(0.1, 0.2, 0.3), rounds=1_000, improved=8

@@ -28,7 +28,7 @@ PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
 )
 
 DEFAULT = "portfolio-low"
-"""What a load blocks by vectors with, unless asked for another: a few passes of local search after Ward's method."""
+"""What a load blocks by vectors with, unless asked for another: a short search after three starts."""
 
 PORTFOLIO = "portfolio"
 _OF_EFFORT: Mapping[Effort, str] = MappingProxyType(
