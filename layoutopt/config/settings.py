@@ -191,8 +191,8 @@ class PlanSettings(VerbSettings):
     as_written: AsWritten = False
     effort: Literal["low", "default", "high"] = Field(
         "low",
-        description="how long the portfolio searches: `low` costs a load next to nothing, `default` up to a third more "
-        "time, `high` many times that",
+        description="how long the portfolio searches: `low` takes some hundredths of a load's time, `default` twice to "
+        "four times that, `high` many times",
     )
     num_features: int | None = Field(
         None,

@@ -14,7 +14,8 @@ _FEWEST, _MOST = 2, 6
 _CANDIDATES = 12
 # The search ends after so many rounds in vain, or a sixth of all if that is more.
 _IN_VAIN = 20
-# Weights are as many times less as chance will have it, so that like blocks are put together in more than one way.
+# Ward's method sees each weight times a number drawn from this one to 1, so that it puts the same blocks together in
+# more than one way.
 _LEAST_WEIGHT = 0.5
 # Shares taken apart at once: the work of a round grows with their square.
 _MOST_SHARES = 1_200

@@ -84,8 +84,8 @@ class State:
     def clear_each(self, blocks: Ints, features: Ints) -> int:
         """Move all shares that have a derived feature out of a block, each to where it costs least, if that costs less.
 
-        Once for each of these blocks and features. A share that moves alone may cost more, as long as another one with
-        the feature stays:
+        Once for each of these blocks that hold several shares, and each of these features that weighs more than 0. A
+        share that moves alone may cost more, as long as another one with the feature stays:
 
         >>> bits = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1]], dtype=bool)
         >>> rows = np.array([6, 6, 1, 1, 6, 6])
@@ -99,7 +99,8 @@ class State:
         Returns:
             How often a feature was cleared out of a block.
         """
-        return self._loops.clear_each(self._shares, blocks, features)
+        shares = np.bincount(self.block, minlength=len(self.sizes))
+        return self._loops.clear_each(self._shares, blocks[shares[blocks] > 1], features)
 
     def assign(self, shares: Ints, blocks: Ints) -> None:
         """Put these shares into these blocks, all at once."""

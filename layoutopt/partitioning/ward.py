@@ -60,7 +60,7 @@ def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
     Args:
         bits: the vectors, ``bool[n, f]``.
         sizes: rows of each, ``int64[n]``, all below ``min_rows``.
-        weights: integers from :func:`layoutopt.partitioning.weights.integer_weights`.
+        weights: integers of which all sums are exact in float32, ``float64[f]``; some may be negative.
         min_rows: a cluster of so many rows is merged no further.
     """
     n = len(bits)

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.partitioning.derived import derive
 from layoutopt.partitioning.objective import FeatureObjective, Objective, SkipSetObjective, scanned
 from layoutopt.partitioning.partition import Partition
 from layoutopt.partitioning.refinement import refine
+from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
@@ -48,6 +50,18 @@ def test_a_misplaced_vector_moves_home() -> None:
         1,
     ]  # too few would stay
     assert refine(start, vectors, objective, min_rows=6, seed=0).block.tolist() == [0, 0, 1, 1, 1]  # no room
+
+
+def test_refining_scans_less_than_moves_alone_would() -> None:
+    """Where a feature leaves a block only with all who have it."""
+    bits = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1]], dtype=bool)
+    vectors = VectorCounts(pack(np.c_[bits, np.eye(6, dtype=bool)]), np.array([6, 6, 1, 1, 6, 6]), 8)
+    objective = FeatureObjective(np.array([1.0, 2, 0, 0, 0, 0, 0, 0]))
+    start = Partition.of(np.arange(6), np.array([0, 0, 0, 0, 1, 1]), vectors.counts)
+    moved = State(start, derive(objective, vectors), min_rows=10)
+    assert moved.move_each(np.arange(6)) == 0
+    after = refine(start, vectors, objective, min_rows=10, seed=0)
+    assert scanned(objective, after, vectors) < scanned(objective, start, vectors)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Ints
 from layoutopt.partitioning.derived import derive
 from layoutopt.partitioning.neighbourhood import search_neighbourhoods
 from layoutopt.partitioning.objective import scanned
@@ -71,20 +73,57 @@ def test_two_vectors_change_places_where_neither_could_move() -> None:
     assert scanned(objective, state.partition(), segment.vectors) < scanned(objective, start, segment.vectors)
 
 
-def test_a_block_is_cleared_of_a_feature_where_no_share_would_move_alone() -> None:
-    segment = random_segment(n_rows=2_000, n_features=12, seed=4, min_rows=60)
-    vectors = segment.vectors
-    derived = derive(skip_set_objective(segment, 3), vectors)
-    state = State(ward(vectors, np.zeros(12), 60, 0), derived, 60)
+def moved(seed: int) -> State:
+    """Blocks in which no share would move alone, nor be exchanged."""
+    segment = random_segment(n_rows=2_000, n_features=12, seed=seed, min_rows=60)
+    start = ward(segment.vectors, np.zeros(12), 60, 0)
+    state = State(start, derive(skip_set_objective(segment, seed), segment.vectors), 60)
     while state.move_each(np.arange(len(state.rows))):
         pass
-    having, cost = state.having.copy(), state.cost
-    cleared = state.clear_each(np.arange(len(state.sizes)), np.arange(len(state.weights)))
+    return state
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_is_cleared_of_a_feature_or_stays_as_it_is(seed: int) -> None:
+    state = moved(seed)
+    blocks, features = state.having.shape
+    cleared = 0
+    for block, feature in np.ndindex(blocks, features):
+        before, cost = state.block.copy(), state.cost
+        if state.clear_each(np.array([block]), np.array([feature])):
+            cleared += 1
+            assert state.cost < cost
+            assert state.having[block, feature] == 0
+        else:
+            np.testing.assert_array_equal(state.block, before)
+            assert state.cost == cost
+        assert state.sizes_allowed()
+        check(state)
     assert cleared > 0
-    assert ((having > 0) & (state.having == 0)).any()
-    assert state.sizes_allowed()
-    assert state.cost < 0.99 * cost
-    check(state)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_clearing_many_is_clearing_one_after_another(seed: int) -> None:
+    together, apart = moved(seed), moved(seed)
+    rng = np.random.default_rng(seed)
+    blocks, features = map(rng.permutation, together.having.shape)
+    one_by_one = sum(apart.clear_each(np.array([b]), np.array([f])) for b in blocks for f in features)
+    assert together.clear_each(blocks, features) == one_by_one > 0
+    np.testing.assert_array_equal(together.block, apart.block)
+
+
+def test_neighbourhoods_clear_the_blocks_that_they_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, cleared = moved(0), []
+
+    def watched(self: State, blocks: Ints, features: Ints) -> int:
+        cleared.append((len(blocks), clear_each(self, blocks, features)))
+        return cleared[-1][1]
+
+    clear_each = State.clear_each
+    monkeypatch.setattr(State, "clear_each", watched)
+    search_neighbourhoods(state, np.random.default_rng(0), 30)
+    assert all(2 <= count <= 6 for count, _ in cleared)
+    assert any(times for _, times in cleared)
 
 
 def test_unbalanced_blocks_are_brought_into_bounds() -> None:

@@ -53,10 +53,15 @@ def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
     cleared = 0
     for block in blocks:
         members = np.flatnonzero(of.block == block)
+        dissolved = False  # of every feature that all members have, clearing is the same
         for feature in features:
-            if of.having[block, feature] > 0 and of.weights[feature] > 0 and _clear(of, block, feature, members):
+            having = of.having[block, feature]
+            if not having or of.weights[feature] <= 0 or (dissolved and having == len(members)):
+                continue
+            dissolved |= having == len(members)
+            if _clear(of, block, feature, members):
                 cleared += 1
-                members = np.flatnonzero(of.block == block)
+                members, dissolved = np.flatnonzero(of.block == block), False
     return cleared
 
 
