@@ -53,15 +53,15 @@ def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
     cleared = 0
     for block in blocks:
         members = np.flatnonzero(of.block == block)
-        dissolved = False  # of every feature that all members have, clearing is the same
+        tried_all = False  # features that all members have would be cleared by the same moves
         for feature in features:
             having = of.having[block, feature]
-            if not having or of.weights[feature] <= 0 or (dissolved and having == len(members)):
+            if not having or of.weights[feature] <= 0 or (tried_all and having == len(members)):
                 continue
-            dissolved |= having == len(members)
+            tried_all |= having == len(members)
             if _clear(of, block, feature, members):
                 cleared += 1
-                members, dissolved = np.flatnonzero(of.block == block), False
+                members, tried_all = np.flatnonzero(of.block == block), False
     return cleared
 
 
