@@ -12,8 +12,8 @@ from layoutopt.partitioning.ward import cluster
 _FEWEST, _MOST = 2, 6
 # They are drawn from so many of those that are most like the first.
 _CANDIDATES = 12
-# The search ends after so many rounds in vain, or a sixth of all if that is more.
-_IN_VAIN = 20
+# The search ends after so many rounds in vain, or a sixth of all if that is more; of few blocks after so many for each.
+_IN_VAIN, _IN_VAIN_A_BLOCK = 20, 2
 # Ward's method sees each weight times a number drawn from this one to 1, so that it puts the same blocks together in
 # more than one way.
 _LEAST_WEIGHT = 0.5
@@ -28,9 +28,9 @@ def search_neighbourhoods(state: State, rng: np.random.Generator, rounds: int) -
     """
     in_vain = 0
     for _ in range(rounds):
-        if in_vain >= max(_IN_VAIN, rounds // 6):
-            return
         mixed = _mixed(state)
+        if in_vain >= min(max(_IN_VAIN, rounds // 6), _IN_VAIN_A_BLOCK * mixed.sum()):
+            return
         wasted = np.where(mixed, _wasted(state), 0.0)
         if not wasted.any():
             return
