@@ -37,13 +37,18 @@ def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, 
 @pytest.mark.parametrize("installed", [True, False])
 def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "has_hypergraphs", lambda: installed and has_hypergraphs())
-    segment = random_segment(n_rows=1_200, n_features=10, seed=5, min_rows=70)
-    objective = skip_set_objective(segment, 2, n_queries=12, n_skip_sets=10)
-    vectors = segment.vectors
-    by_ward = scanned(objective, ward(vectors, segment.weights, 70, 0), vectors)
-    costs = [scanned(objective, portfolio(vectors, segment.weights, 70, 0, objective, e), vectors) for e in EFFORTS]
-    assert by_ward > costs[0] >= costs[1] >= costs[2]
-    assert costs[1] < 0.95 * by_ward
+    # Of one segment alone the luckier search may win.
+    by_ward, by_effort = 0.0, dict.fromkeys(EFFORTS, 0.0)
+    for seed in range(6):
+        segment = random_segment(n_rows=1_200, n_features=10, seed=seed, min_rows=70)
+        vectors, objective = segment.vectors, skip_set_objective(segment, 2, n_queries=12, n_skip_sets=10)
+        by_ward += scanned(objective, ward(vectors, segment.weights, 70, 0), vectors)
+        for effort in EFFORTS:
+            best = portfolio(vectors, segment.weights, 70, 0, objective, effort)
+            by_effort[effort] += scanned(objective, best, vectors)
+    low, default, high = by_effort.values()
+    assert by_ward > low > default > high
+    assert default < 0.95 * by_ward
 
 
 @pytest.mark.skipif(not has_hypergraphs(), reason="the optional package is not installed")
