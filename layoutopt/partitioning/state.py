@@ -115,13 +115,7 @@ class State:
 
     def dissolve(self, block: int) -> bool:
         """Move each of a block's shares to where it costs least; False, and no change, where one finds no room."""
-        shares = np.flatnonzero(self.block == block)
-        shares = shares[np.argsort(-self.rows[shares], kind="stable")]
-        for share in shares.tolist():
-            if not self.move_to_room(share):
-                self.assign(shares, np.full(len(shares), block))
-                return False
-        return True
+        return self._loops.dissolve(self._shares, block)
 
     def move_to_room(self, share: int) -> bool:
         """Move a share to where it costs least, even if that costs more; False where no block has room."""

@@ -66,6 +66,12 @@ def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
 
 
 @compiled
+def dissolve(of: Shares, block: int) -> bool:
+    """Move all shares out of a block, each to where it costs least; False, and no change, where one finds no room."""
+    return _move_out(of, block, np.flatnonzero(of.block == block), np.inf)
+
+
+@compiled
 def move_to_room(of: Shares, share: int) -> bool:
     """Move a share to where it costs least, even if that costs more; False where no block has room."""
     best = _cheapest_with_room(of, _added_by(of, share), share)
@@ -111,7 +117,7 @@ def _added_by(of: Shares, share: int) -> Floats:
 def _move_or_exchange(of: Shares, share: int) -> bool:
     source, rows = of.block[share], of.rows[share]
     left = of.sizes[source] - rows
-    saved = of.sizes[source] * of.reading[source] - left * _reading_without(of, source, share)
+    saved = of.sizes[source] * of.reading[source] - left * _reading_without(of, source, np.array([share]))
     if saved <= rows * of.alone[share]:  # a row costs at least that wherever it is
         return False
     may_leave = left >= of.min_rows or of.sizes[source] < of.min_rows
@@ -169,15 +175,26 @@ def _clear(of: Shares, block: int, feature: int, members: Ints) -> bool:
     left = of.sizes[block] - of.rows[leaving].sum()
     if 0 < left < of.min_rows <= of.sizes[block]:
         return False
-    saved = of.sizes[block] * of.reading[block] - left * _reading_of_rest(of, block, leaving)
+    saved = of.sizes[block] * of.reading[block] - left * _reading_without(of, block, leaving)
     if (of.rows[leaving] * of.alone[leaving]).sum() >= saved:  # a row costs at least that wherever it is
         return False
+    return _move_out(of, block, leaving, saved)
+
+
+@part_of_a_loop
+def _move_out(of: Shares, block: int, leaving: Ints, most: float) -> bool:
+    """Move these shares out of a block, the largest first, each to where it costs least.
+
+    False, and no change, where one finds no room, or together they cost as much as ``most``.
+    """
     leaving = leaving[np.argsort(-of.rows[leaving], kind="mergesort")]
+    paid = 0.0
     for number, share in enumerate(leaving):
         added = _added_by(of, share)
         best = _cheapest_with_room(of, added, share)
-        saved -= added[best] if best >= 0 else np.inf
-        if saved <= 0:
+        if best >= 0:
+            paid += added[best]
+        if best < 0 or paid >= most:
             for moved in leaving[:number]:
                 _move(of, moved, block)
             return False
@@ -197,7 +214,7 @@ def _cheapest_with_room(of: Shares, added: Floats, share: int) -> int:
 
 
 @part_of_a_loop
-def _reading_of_rest(of: Shares, block: int, leaving: Ints) -> float:
+def _reading_without(of: Shares, block: int, leaving: Ints) -> float:
     """What a row of a block costs without these of its shares."""
     total = np.float32(0)
     for feature in range(len(of.weights)):
@@ -205,15 +222,6 @@ def _reading_of_rest(of: Shares, block: int, leaving: Ints) -> float:
         for share in leaving:
             having -= of.bits[share, feature]
         if having > 0:
-            total += of.weights[feature]
-    return float(total)
-
-
-@part_of_a_loop
-def _reading_without(of: Shares, block: int, share: int) -> float:
-    total = np.float32(0)
-    for feature in range(len(of.weights)):
-        if of.having[block, feature] > of.bits[share, feature]:
             total += of.weights[feature]
     return float(total)
 
