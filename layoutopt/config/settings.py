@@ -191,7 +191,7 @@ class PlanSettings(VerbSettings):
     as_written: AsWritten = False
     effort: Literal["low", "default", "high"] = Field(
         "low",
-        description="how long the portfolio searches: `low` takes some hundredths of a load's time, `default` twice to "
+        description="how long the portfolio searches: `low` takes some hundredths of a load's time, `default` one to "
         "four times that, `high` many times",
     )
     num_features: int | None = Field(
