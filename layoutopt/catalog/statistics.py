@@ -58,7 +58,7 @@ def block_statistics(
     """The ``stats`` of blocks that are ranges of rows: block i is ``offsets[i] .. offsets[i+1]-1``.
 
     ``table`` holds the rows in block order and any of the schema's columns; a column that it lacks gets
-    null statistics.
+    null statistics, or none but its bytes where these are known.
     ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] for each column name, where they are known.
 
     Raises:
@@ -68,20 +68,34 @@ def block_statistics(
     _check_offsets(offsets, table.num_rows)
     children = []
     for column in schema.columns:
-        type = column_statistics_type(column.type)
-        if column.name not in table.column_names:
+        type, bytes_of_it = column_statistics_type(column.type), (column_bytes or {}).get(column.name)
+        measured = None
+        if column.name in table.column_names:
+            measured = measure(table[column.name], offsets, column.type)
+        elif bytes_of_it is None:
             children.append(pa.nulls(len(offsets) - 1, type))
             continue
-        measured = measure(table[column.name], offsets, column.type)
         values = {
-            **measured.by_name(),
-            "bytes": (column_bytes or {}).get(column.name),
+            **(measured.by_name() if measured else {}),
+            "bytes": bytes_of_it,
             "sum": (sums or {}).get(column.name),
             "tid_sum": (tid_sums or {}).get(column.name),
         }
         children.append(_struct(type, values, len(offsets) - 1))
     fields = list(statistics_type(schema))
     return pa.StructArray.from_arrays(children, fields=fields)
+
+
+def with_bytes(stats: pa.StructArray, schema: Schema, column_bytes: Mapping[str, Ints]) -> pa.StructArray:
+    """The ``stats`` of the same blocks, in which the columns named take so many bytes."""
+    children = []
+    for i, column in enumerate(schema.columns):
+        child = stats.field(i)
+        if column.name in column_bytes:
+            values = {field.name: child.field(field.name) for field in child.type}
+            child = _struct(child.type, {**values, "bytes": column_bytes[column.name]}, len(stats))
+        children.append(child)
+    return pa.StructArray.from_arrays(children, fields=list(stats.type))
 
 
 def _check_offsets(offsets: Ints, rows: int) -> None:

@@ -173,6 +173,10 @@ class PrunedPlan:
         read: Bits = self.outcome == PruneOutcome.READ
         return read
 
+    def of(self, source: PlanBlocks) -> PrunedPlan:
+        """The same of blocks that differ from these in their bytes alone."""
+        return replace(self, source=source, bytes=_bytes_read(source.blocks, self.choice))
+
 
 def prune(
     source: PlanBlocks, partition_out: Bits, root: Node, columns: Sequence[str], settings: Settings

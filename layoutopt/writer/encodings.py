@@ -99,22 +99,50 @@ def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
     return {name: (size + footer) / max(sampled, 1) for name, (size, _) in smallest.items()}
 
 
-def estimate_sizes(table: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]:
+def blocks_encoded(offsets: Ints) -> Ints:
+    """The blocks of a file by which :func:`estimate_sizes` tells how large all are; rising, ``int64[e]``."""
+    return np.union1d(_sampled(offsets), _measured(offsets))
+
+
+def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]:
     """About the compressed bytes of each column's chunks, ``int64[n_blocks]``.
 
     Some blocks are encoded as they would be written, all of them where they are few. The others take as many bytes a
     row as the nearest of these, since blocks side by side are alike (:mod:`layoutopt.partitioning.seriation`).
+
+    Args:
+        rows: of the blocks that :func:`blocks_encoded` names, behind one another.
+        offsets: where all blocks begin, ``int64[n_blocks + 1]``.
+        codec: the compression to be used.
     """
-    n_blocks, rows = len(offsets) - 1, np.diff(offsets)
-    mean = max(1.0, table.num_rows / max(n_blocks, 1))
-    encoded = _spread(n_blocks, min(max(_ENCODED_BLOCKS, _ENCODED_ROWS / mean), max(2.0, _MOST_ENCODED_ROWS / mean)))
-    blocks = [table.slice(int(offsets[block]), int(rows[block])) for block in encoded.tolist()]
-    sizes = encoded_bytes(blocks, choose_encodings(table, offsets, codec), codec)
+    n_blocks, sizes = len(offsets) - 1, np.diff(offsets)
+    held = blocks_encoded(offsets)
+    stops = np.cumsum(sizes[held])
+    blocks = {
+        block: rows.slice(int(stop - sizes[block]), int(sizes[block]))
+        for block, stop in zip(held.tolist(), stops.tolist(), strict=True)
+    }
+    chosen = smallest_encodings([blocks[block] for block in _sampled(offsets).tolist()], codec)
+    encoded = _measured(offsets)
+    taken = encoded_bytes([blocks[block] for block in encoded.tolist()], chosen, codec)
     nearest = np.abs(np.arange(n_blocks)[:, None] - encoded).argmin(axis=1)
     return {
-        name: np.rint(rows * (taken / np.maximum(rows[encoded], 1))[nearest]).astype(np.int64)
-        for name, taken in sizes.items()
+        name: np.rint(sizes * (of_encoded / np.maximum(sizes[encoded], 1))[nearest]).astype(np.int64)
+        for name, of_encoded in taken.items()
     }
+
+
+def _measured(offsets: Ints) -> Ints:
+    """The blocks that are encoded to learn how many bytes they take."""
+    mean = _mean_rows(offsets)
+    return _spread(
+        len(offsets) - 1, min(max(_ENCODED_BLOCKS, _ENCODED_ROWS / mean), max(2.0, _MOST_ENCODED_ROWS / mean))
+    )
+
+
+def _mean_rows(offsets: Ints) -> float:
+    """The rows of a block in the mean, at least one."""
+    return max(1.0, float(offsets[-1]) / max(len(offsets) - 1, 1))
 
 
 def _spread(n_blocks: int, wanted: float) -> Ints:
@@ -145,11 +173,14 @@ def _smallest_of(blocks: Sequence[pa.Table], codec: str) -> dict[str, tuple[int,
 
 def _sample(table: pa.Table, offsets: Ints) -> Iterator[pa.Table]:
     """Whole blocks spread evenly over the table, at least one."""
-    n_blocks = len(offsets) - 1
-    mean = max(1.0, table.num_rows / max(n_blocks, 1))
-    rows = min(max(table.num_rows // _SAMPLE_SHARE, _FEWEST_SAMPLE_ROWS), _MOST_SAMPLE_ROWS)
-    for block in _spread(n_blocks, rows / mean).tolist():
+    for block in _sampled(offsets).tolist():
         yield table.slice(int(offsets[block]), int(offsets[block + 1] - offsets[block]))
+
+
+def _sampled(offsets: Ints) -> Ints:
+    """The blocks that the encodings are chosen by."""
+    rows = min(max(int(offsets[-1]) // _SAMPLE_SHARE, _FEWEST_SAMPLE_ROWS), _MOST_SAMPLE_ROWS)
+    return _spread(len(offsets) - 1, rows / _mean_rows(offsets))
 
 
 def _encodings_for(type: pa.DataType) -> tuple[str, ...]:

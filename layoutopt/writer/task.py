@@ -11,7 +11,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from layoutopt.writer.answers import Answer
 from layoutopt.writer.checksum import is_hashable, sums_by_block
 from layoutopt.writer.encodings import (
     Encodings,
+    blocks_encoded,
     choose_encodings,
     chunks_of,
     column_bytes,
@@ -79,6 +80,8 @@ class WriteJob:
         late: rows that come to others, which are few, get smaller blocks.
         rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
         sized: whether a rehearsal estimates bytes; without, its blocks have none.
+        bounded: the columns of whose values a rehearsal learns nulls and bounds, with those of the plan's indexes; None
+            for all.
         lent: the table's keys, as :class:`TableFiles` has them.
         only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
             these alone, and what guides them.
@@ -96,6 +99,7 @@ class WriteJob:
     at: Callable[[str], None] | None = None
     rehearsal: bool = False
     sized: bool = True
+    bounded: frozenset[str] | None = None
     late: bool = False
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
@@ -244,15 +248,15 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
     def new_path() -> str:
         return data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
 
-    content, stored = content_of(plan, segment.table, file), list(file.columns)
     if job.rehearsal:
-        none = np.zeros(n_blocks, dtype=np.int64)
-        sizes = estimate_sizes(content, routing.offsets, plan.codec) if job.sized else dict.fromkeys(stored, none)
+        content = content_of(plan, segment.table, replace(file, columns=_bounded(job, file.columns)))
+        sizes = rehearsed_sizes(job, segment, file)
         sums, tid_sums = None, None
         places = [FilePlace(new_path(), n_blocks, None, [None] * n_blocks)]
     else:
+        content = content_of(plan, segment.table, file)
         sizes, places = _write_parquet(job, new_path, content, routing.offsets)
-        wanted = [column for column in plan.schema.columns if column.name in stored]
+        wanted = [column for column in plan.schema.columns if column.name in file.columns]
         sums, tid_sums = _checksums(content, wanted, routing.offsets)
     values: dict[str, Any] = {
         "file": [place.path for place in places for _ in range(place.blocks)],
@@ -268,9 +272,7 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         "words": list(union_words(segment.words, routing).view(np.int64)),
         "footer": [place.footer for place in places for _ in range(place.blocks)],
         "start": [start for place in places for start in place.starts],
-        "stats": block_statistics(
-            content.select(list(file.columns)), routing.offsets, plan.schema, sizes, sums, tid_sums
-        ),
+        "stats": block_statistics(content, routing.offsets, plan.schema, sizes, sums, tid_sums),
     }
     if plan.indexes:
         taken = pa.array(routing.rows)
@@ -279,6 +281,34 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
     schema = blocks_with_indexes(plan)
     arrays = [v if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _bounded(job: WriteJob, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a file's columns of whose values a rehearsal learns anything; one at least, since a table needs one."""
+    if job.bounded is None:
+        return columns
+    wanted = job.bounded.union(*(spec.subject.columns for spec in job.plan.indexes))
+    return tuple(name for name in columns if name in wanted) or columns[:1]
+
+
+def rehearsed_sizes(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> dict[str, Ints]:
+    """About the bytes of each column's chunks in a file that is not written, ``int64[n_blocks]``.
+
+    Only blocks that are encoded are put together for it.
+    """
+    offsets = file.routing.offsets
+    if not job.sized:
+        return dict.fromkeys(file.columns, np.zeros(len(offsets) - 1, dtype=np.int64))
+    some = of_blocks(file, blocks_encoded(offsets).tolist())
+    return estimate_sizes(content_of(job.plan, segment.table, some), offsets, job.plan.codec)
+
+
+def of_blocks(file: RoutedFile, blocks: Sequence[int]) -> RoutedFile:
+    """A file of some of its blocks, whose numbers then count from the first as if there were no others."""
+    bounds = [file.routing.offsets[block : block + 2].tolist() for block in blocks]
+    rows = np.concatenate([file.routing.rows[start:stop] for start, stop in bounds])
+    offsets = np.cumsum([0, *(stop - start for start, stop in bounds)])
+    return replace(file, routing=Routing(rows, offsets))
 
 
 def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:

@@ -15,20 +15,22 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.keys import one_chunk
+from layoutopt.catalog.statistics import with_bytes
 from layoutopt.errors import SchemaError
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.methods.registry import is_peer
-from layoutopt.model.arrays import Floats
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
+from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder, ReadBlock, find_row_order
-from layoutopt.writer.routing import Routing
-from layoutopt.writer.task import RoutedFile, WriteJob, content_of, write_file
+from layoutopt.writer.task import RoutedFile, WriteJob, content_of, of_blocks, rehearsed_sizes, write_file
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -72,14 +74,35 @@ def with_orders(plan: Plan, orders: Sequence[Sequence[str]]) -> Plan:
     return replace(plan, scheme=Scheme(tuple(replace(each, row_order=tuple(order)) for each, order in layouts)))
 
 
-def rehearsed_table(job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile]) -> Table:
-    """The table that would have these files of one segment alone, its blocks in their order."""
-    measured = pa.concat_tables([write_file(job, segment, file) for file in files])
-    return Table(rehearsed_catalog(job.plan, job, measured))
+def measured_files(job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile]) -> list[pa.Table]:
+    """The blocks of each file of a segment that is rehearsed, as :func:`layoutopt.writer.task.write_file` has them."""
+    return [write_file(job, segment, file) for file in files]
+
+
+def measured_again(
+    job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile], measured: Sequence[pa.Table]
+) -> list[pa.Table]:
+    """The blocks of each file with the rows of each in another order: but for the bytes, all is as it was measured."""
+    pairs = zip(files, measured, strict=True)
+    return [_with_sizes(blocks, job, rehearsed_sizes(job, segment, file)) for file, blocks in pairs if len(blocks)]
+
+
+def _with_sizes(blocks: pa.Table, job: WriteJob, sizes: Mapping[str, Ints]) -> pa.Table:
+    tids = sizes.get(TID, np.zeros(len(blocks), dtype=np.int64))
+    stats = with_bytes(one_chunk(blocks["stats"]), job.plan.schema, sizes)
+    for name, values in (("bytes", sum(sizes.values())), ("tid_bytes", tids), ("stats", stats)):
+        place = blocks.column_names.index(name)
+        blocks = blocks.set_column(place, blocks.field(place), pa.array(values, blocks.field(place).type))
+    return blocks
+
+
+def rehearsed_table(job: WriteJob, measured: Sequence[pa.Table]) -> Table:
+    """The table that would have the files of one segment alone, from what was measured of each."""
+    return Table(rehearsed_catalog(job.plan, job, pa.concat_tables(measured)))
 
 
 def row_orders_of(
-    job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile], table: Table
+    job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile], table: Table, pruned: Sequence[PrunedPlan]
 ) -> Mapping[int, FoundOrder]:
     """By layout that is read the order of rows found for it, on one segment.
 
@@ -88,8 +111,9 @@ def row_orders_of(
         segment: its rows.
         files: the segment's, layout by layout.
         table: the one that they would make.
+        pruned: what each of the plan's queries reads of it.
     """
-    reads, sizes = reads_of(table, job.plan), _chunk_bytes(table, job.plan)
+    reads, sizes = reads_of(table, job.plan, pruned), _chunk_bytes(table, job.plan)
     found = {}
     for index in range(len(job.plan.scheme.layouts)):
         mine = table.sources[0].blocks.layout == index
@@ -106,13 +130,12 @@ def _chunk_bytes(table: Table, plan: Plan) -> Floats:
     return np.maximum(np.column_stack([*columns, blocks.tid_bytes]), 0.0)
 
 
-def reads_of(table: Table, plan: Plan) -> Floats:
-    """How often the training queries read each block's chunks, ``float64[n_blocks, columns + 1]``, the last of tids."""
+def reads_of(table: Table, plan: Plan, of_queries: Sequence[PrunedPlan]) -> Floats:
+    """How often the plan's queries read each block's chunks, ``float64[n_blocks, columns + 1]``, the last of tids."""
     place = {name: i for i, name in enumerate((*plan.schema.names, TID))}
     (source,) = table.sources
     reads = np.zeros((source.blocks.n, len(place)))
-    for query in plan.queries:
-        (pruned,) = table.prune(query.filter.root, query.columns)
+    for query, pruned in zip(plan.queries, of_queries, strict=True):
         tids = [TID] if len(pruned.choice) > 1 else []
         for choice in pruned.choice:
             blocks = np.flatnonzero(pruned.read & (source.blocks.layout == choice.layout))
@@ -143,14 +166,8 @@ def _read_blocks(
     names = (*job.plan.schema.names, TID)
     found = []
     for number, count in zip(drawn.tolist(), times.tolist(), strict=True):
-        rows = content_of(job.plan, segment.table, _alone(*blocks[number])).drop_columns([BLOCK])
+        file, block = blocks[number]
+        rows = content_of(job.plan, segment.table, of_blocks(file, [block])).drop_columns([BLOCK])
         weights = reads[number] * (count / read_bytes[number])
         found.append(ReadBlock(rows, {name: float(weights[i]) for i, name in enumerate(names) if weights[i]}))
     return found
-
-
-def _alone(file: RoutedFile, block: int) -> RoutedFile:
-    """A file of one of its blocks."""
-    start, stop = file.routing.offsets[block : block + 2].tolist()
-    rows = file.routing.rows[start:stop]
-    return replace(file, routing=Routing(rows, np.array([0, len(rows)], dtype=np.int64)))

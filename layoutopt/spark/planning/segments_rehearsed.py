@@ -29,7 +29,7 @@ from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.engine_costs import Work
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Layout, Plan
-from layoutopt.model.predicates import TRUE
+from layoutopt.model.predicates import TRUE, columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.sequences import spread
 from layoutopt.model.vectors import project
@@ -41,7 +41,13 @@ from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Task
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
 from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
-from layoutopt.spark.planning.row_order import rehearsed_table, row_orders_of, with_orders
+from layoutopt.spark.planning.row_order import (
+    measured_again,
+    measured_files,
+    rehearsed_table,
+    row_orders_of,
+    with_orders,
+)
 from layoutopt.spark.planning.sample_evaluation import RowSample, draw_sample_of, segments_on_sample
 from layoutopt.spark.planning.scaled_up import Roughly, Tried, families_of, scaled_up
 from layoutopt.spark.planning.some_segments import Chosen, rows_of_segments, some_segments
@@ -143,7 +149,7 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     nothing = (0.0,) * len(queries)
     if not segments or not held:
         return [Rehearsed(trial.plan, nothing, nothing, nothing) for trial in trials]
-    jobs = [_job(trial.plan, held) for trial in trials]
+    jobs = [_job(trial.plan, held, queries) for trial in trials]
     features = all_features([trial.plan.features for trial in trials])
     middle = len(segments) // 2
     layouts = [trial.plan.scheme.layouts for trial in trials]
@@ -232,9 +238,11 @@ def _left(before: Floats, after: Floats) -> Floats:
     return np.divide(after, before, out=left, where=before > 0)
 
 
-def _job(plan: Plan, held: Sequence[str]) -> WriteJob:
+def _job(plan: Plan, held: Sequence[str], queries: Sequence[Query]) -> WriteJob:
     shares = feature_shares(plan.features, plan.queries)
-    return WriteJob(narrowed(plan, held), shares, "sampled", new_load_id(), 0, ("sampled",), (0,), rehearsal=True)
+    filtered = frozenset().union(*(columns_of(query.filter.root) for query in (*plan.queries, *queries)))
+    job = WriteJob(narrowed(plan, held), shares, "sampled", new_load_id(), 0, ("sampled",), (0,), rehearsal=True)
+    return replace(job, bounded=filtered)
 
 
 def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[str]]) -> Plan:
@@ -265,13 +273,12 @@ def _rehearse(
     for number in range(share, len(jobs), shares):
         job = jobs[number]
         words = project(segment.words, features.places(job.plan.features))
-        tried = rehearse_one(job, replace(segment, id=0, words=words), searched_in[number] == number_of)
-        pruned = pruned_by(tried.table, queries)
-        before = bytes_of(tried.table, job.plan, queries, pruned)
-        after = before
-        if tried.sorted is not tried.table:
-            after = bytes_of(tried.sorted, job.plan, queries, pruned_by(tried.sorted, queries))
-        work = works_of(tried.table, layouts[number], queries, pruned)
+        tried = rehearse_one(job, replace(segment, id=0, words=words), queries, searched_in[number] == number_of)
+        before = bytes_of(tried.table, job.plan, queries, tried.pruned)
+        after = (
+            before if tried.sorted is tried.table else bytes_of(tried.sorted, job.plan, queries, tried.pruned_sorted)
+        )
+        work = works_of(tried.table, layouts[number], queries, tried.pruned)
         stored = [_stored(tried.table), _stored(tried.sorted)]
         values = [number, number_of, tried.orders, *before[:3], *work, *after[:2], before[3], *stored]
         arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
@@ -284,23 +291,32 @@ def _stored(table: Table) -> list[float]:
 
 
 class RehearsedSegment(NamedTuple):
-    """The order of rows of each layout, and the tables that a segment alone would make without and with them."""
+    """The order of rows of each layout, and the tables that a segment alone would make without and with them.
+
+    ``pruned`` and ``pruned_sorted`` are what each query reads of these tables.
+    """
 
     orders: list[list[str]]
     table: Table
+    pruned: list[PrunedPlan]
     sorted: Table
+    pruned_sorted: list[PrunedPlan]
 
 
-def rehearse_one(job: WriteJob, segment: GatheredSegment, search: bool) -> RehearsedSegment:
+def rehearse_one(job: WriteJob, segment: GatheredSegment, queries: Sequence[Query], search: bool) -> RehearsedSegment:
     """Block a segment and measure its blocks; where orders of rows are searched for, once more with them."""
     files = list(route_segment(job, segment))
-    table = rehearsed_table(job, segment, files)
+    measured = measured_files(job, segment, files)
+    table = rehearsed_table(job, measured)
+    pruned, layouts = pruned_by(table, queries), job.plan.scheme.layouts
     if not search:
-        return RehearsedSegment([list(layout.row_order) for layout in job.plan.scheme.layouts], table, table)
-    found = row_orders_of(job, segment, files, table)
-    orders = [list(found[i].columns) if i in found else [] for i in range(len(job.plan.scheme.layouts))]
+        return RehearsedSegment([list(layout.row_order) for layout in layouts], table, pruned, table, pruned)
+    training = pruned if tuple(queries) == job.plan.queries else pruned_by(table, job.plan.queries)
+    found = row_orders_of(job, segment, files, table, training)
+    orders = [list(found[i].columns) if i in found else [] for i in range(len(layouts))]
     ordered = [_sorted_file(job, segment, file, orders[file.layout]) for file in files]
-    return RehearsedSegment(orders, table, rehearsed_table(job, segment, ordered))
+    after = rehearsed_table(job, measured_again(job, segment, ordered, measured))
+    return RehearsedSegment(orders, table, pruned, after, [each.of(after.sources[0]) for each in pruned])
 
 
 def _sorted_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile, order: Sequence[str]) -> RoutedFile:
@@ -317,12 +333,12 @@ class BytesOf(NamedTuple):
     reached: list[float]
 
 
-def pruned_by(table: Table, queries: Sequence[Query]) -> list[tuple[PrunedPlan, ...]]:
-    """What each query reads of a table."""
-    return [table.prune(query.filter.root, query.columns) for query in queries]
+def pruned_by(table: Table, queries: Sequence[Query]) -> list[PrunedPlan]:
+    """What each query reads of a table that has blocks of one plan."""
+    return [pruned for query in queries for pruned in table.prune(query.filter.root, query.columns)]
 
 
-def bytes_of(table: Table, plan: Plan, queries: Sequence[Query], of_queries: Sequence[Sequence[PrunedPlan]]) -> BytesOf:
+def bytes_of(table: Table, plan: Plan, queries: Sequence[Query], of_queries: Sequence[PrunedPlan]) -> BytesOf:
     """What queries read of a table that has one segment of a plan, from what each reads of its blocks."""
     chunks = np.array([len(layout.columns) for layout in plan.scheme.layouts])
 
@@ -332,18 +348,17 @@ def bytes_of(table: Table, plan: Plan, queries: Sequence[Query], of_queries: Seq
 
     found = BytesOf([], [], [], [])
     for query, pruned in zip(queries, of_queries, strict=True):
-        seen = [each.outcome != PruneOutcome.PARTITION for each in pruned]
+        seen = pruned.outcome != PruneOutcome.PARTITION
         full = full_scan(tuple(query.columns))
-        found.read.append(float(sum(each.size(PruneOutcome.READ).bytes for each in pruned)))
+        found.read.append(float(pruned.size(PruneOutcome.READ).bytes))
         found.full.append(full)
-        reached = zip((each.source.blocks.layout for each in pruned), seen, strict=True)
-        found.looked_at.append(float(sum(chunks[layout[of]].sum() for layout, of in reached)))
-        found.reached.append(full if any(of.any() for of in seen) else 0.0)
+        found.looked_at.append(float(chunks[pruned.source.blocks.layout[seen]].sum()))
+        found.reached.append(full if seen.any() else 0.0)
     return found
 
 
 def works_of(
-    table: Table, layouts: Sequence[Layout], queries: Sequence[Query], of_queries: Sequence[Sequence[PrunedPlan]]
+    table: Table, layouts: Sequence[Layout], queries: Sequence[Query], of_queries: Sequence[PrunedPlan]
 ) -> tuple[list[list[float]], list[list[float]]]:
     """The counts of each query's work, and of a full scan of its columns; ``layouts`` is :func:`work_of`'s."""
 
@@ -351,5 +366,5 @@ def works_of(
     def full_scan(columns: tuple[str, ...]) -> list[float]:
         return list(map(float, work_of(table.prune(TRUE, columns), layouts).counts))
 
-    work = [work_of(pruned, layouts).counts.tolist() for pruned in of_queries]
+    work = [work_of([pruned], layouts).counts.tolist() for pruned in of_queries]
     return work, [full_scan(tuple(query.columns)) for query in queries]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,12 +26,12 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.row_order import reads_of, rehearsed_table, row_orders_of, with_orders
+from layoutopt.spark.planning.row_order import measured_files, reads_of, rehearsed_table, row_orders_of, with_orders
 from layoutopt.spark.planning.segments_rehearsed import bytes_of, pruned_by, rehearse_one
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder
-from layoutopt.writer.task import WriteJob, route_segment, write_layouts
+from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
 from tests.methods.random_queries import rows_of
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 
@@ -61,7 +62,8 @@ def a_job(plan: Plan) -> WriteJob:
 def found_in(plan: Plan) -> Mapping[int, FoundOrder]:
     job, segment = a_job(plan), a_segment()
     files = list(route_segment(job, segment))
-    return row_orders_of(job, segment, files, rehearsed_table(job, segment, files))
+    table = rehearsed_table(job, measured_files(job, segment, files))
+    return row_orders_of(job, segment, files, table, pruned_by(table, plan.queries))
 
 
 def test_each_layout_is_sorted_by_what_is_read_of_it() -> None:
@@ -117,17 +119,19 @@ def test_bytes_of_a_rehearsal_are_those_of_the_files_written(tmp_path: Path) -> 
     layouts = tuple(Layout(columns, (0, 1), columns, ByVectors("ward")) for columns in groups)
     for scheme in (None, Scheme(layouts)):
         plan = plan_of(replace(of, queries=queries), scheme=scheme, block_rows=1_000, segment_rows=10_000)
-        orders, unsorted, table = rehearse_one(a_job(plan), a_segment(), search=True)
-        sorted_plan = with_orders(plan, orders)
-        job = replace(a_job(sorted_plan), root=str(tmp_path), load_id=f"load-{len(orders)}", rehearsal=False)
+        job = replace(a_job(plan), bounded=frozenset({"kind"}))
+        tried = rehearse_one(job, a_segment(), queries, search=True)
+        sorted_plan = with_orders(plan, tried.orders)
+        job = replace(a_job(sorted_plan), root=str(tmp_path), load_id=f"load-{len(tried.orders)}", rehearsal=False)
         blocks, _ = write_layouts(job, a_segment())
-        found = bytes_of(table, plan, queries, pruned_by(table, queries))
+        found = bytes_of(tried.sorted, plan, queries, tried.pruned_sorted)
+        assert found == bytes_of(tried.sorted, plan, queries, pruned_by(tried.sorted, queries))
         read, full, chunks, _ = found
         written = Table(rehearsed_catalog(sorted_plan, job, blocks))
         assert bytes_of(written, sorted_plan, queries, pruned_by(written, queries)) == found
         assert 0 < read[0] < 0.5 * full[0]
         assert chunks == [16.0, 16.0]
-        before = sum(bytes_of(unsorted, plan, queries, pruned_by(unsorted, queries))[0])
+        before = sum(bytes_of(tried.table, plan, queries, tried.pruned)[0])
         assert sum(read) < before if scheme is None else sum(read) <= before
 
 
@@ -137,10 +141,30 @@ def test_reads_are_counted_by_chunk() -> None:
     plan = plan_of(replace(of, queries=queries), block_rows=1_000, segment_rows=10_000)
     job = a_job(plan)
     blocks, _ = write_layouts(job, a_segment())
-    reads = reads_of(Table(rehearsed_catalog(plan, job, blocks)), plan)
+    table = Table(rehearsed_catalog(plan, job, blocks))
+    reads = reads_of(table, plan, pruned_by(table, plan.queries))
     # Two of four kinds are asked for, each in one block of four.
     assert reads.sum(axis=0).tolist() == [6.0, 0.0, 6.0, 0.0, 0.0]
     assert sorted(reads.max(axis=1).tolist()) == [0.0, 0.0, 3.0, 3.0]
+
+
+def test_a_rehearsal_learns_bounds_of_some_columns_and_bytes_of_all() -> None:
+    of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
+    plan = plan_of(of, block_rows=1_000, segment_rows=10_000)
+    whole, some = a_job(plan), replace(a_job(plan), bounded=frozenset({"price"}))
+    tables = [rehearsed_table(job, measured_files(job, a_segment(), files)) for job, files in _routed(whole, some)]
+    of_whole, of_some = (table.sources[0].blocks for table in tables)
+    for name in SCHEMA.names:
+        assert of_some.column_bytes(name).tolist() == of_whole.column_bytes(name).tolist()
+        least = [pc.struct_field(blocks.statistics(name), "min") for blocks in (of_whole, of_some)]
+        assert least[0].equals(least[1]) == (name == "price")
+    assert (
+        pruned_by(tables[1], plan.queries)[0].outcome.tolist() == pruned_by(tables[0], plan.queries)[0].outcome.tolist()
+    )
+
+
+def _routed(*jobs: WriteJob) -> list[tuple[WriteJob, Sequence[RoutedFile]]]:
+    return [(job, list(route_segment(job, a_segment()))) for job in jobs]
 
 
 @pytest.mark.spark
