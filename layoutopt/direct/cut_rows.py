@@ -7,13 +7,13 @@ file once, and a shuffle sees thousands of rows of a segment as one value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,10 @@ _BATCH_ROWS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 13  # few: what a dictionary has once takes a thousand times more where it is spelled out
 _PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
 _TRIED_ROWS: Final = 1000
+
+
+Also: TypeAlias = "Callable[[Split, pa.Table, int], Iterator[pa.RecordBatch]]"
+"""Further parcels of some rows of a split, with the position in the source of the first of them."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +137,13 @@ class CutJob:
         return self.schema if self.columns is None else self.schema.select(self.columns)
 
 
-def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch], also: Also | None = None) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: the numbers of tasks in, the rows of their splits out, in parcels.
+
+    Args:
+        job: what to go by.
+        batches: of the numbers.
+        also: gives other parcels of the rows that are read.
 
     Raises:
         RuntimeError: carries a NeedsSparkError to the driver: a file is not surely read as Spark reads it.
@@ -143,7 +152,7 @@ def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for split in job.tasks[number]:
-                    yield from _parcels(job, split)
+                    yield from _parcels(job, split, also)
 
 
 def check_split(job: CutJob, split: Split) -> None:
@@ -213,9 +222,11 @@ def _rows_of_segment(job: CutJob, split: Split, segment: int) -> Iterator[pa.Rec
             yield from placed(rows.slice(start, stop - start), segment, low + start)
 
 
-def _parcels(job: CutJob, split: Split) -> Iterator[pa.RecordBatch]:
+def _parcels(job: CutJob, split: Split, also: Also | None) -> Iterator[pa.RecordBatch]:
     for rows, low in rows_of_split(job, split):
         yield from _packed(job, rows, low)
+        if also is not None:
+            yield from also(split, rows, low)
 
 
 def _read(

@@ -28,6 +28,7 @@ from layoutopt.model.columns import word_names
 from layoutopt.model.feature import Feature
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.features import segment_words
+from layoutopt.writer.parcels import parcel_of
 
 KEY: Final = "_key"
 COUNT: Final = "_count"
@@ -168,14 +169,33 @@ class Draw:
             NeedsSparkError: a file is not surely read as Spark reads it.
         """
         with _left_to_spark():
-            parts = [part for split in self.job.tasks[number] for part in self._of_split(split)]
+            splits = self.job.tasks[number]
+            parts = [self._drawn(*part) for split in splits for part in self._placed(split)]
             return pa.concat_tables(parts).combine_chunks() if parts else None
 
-    def _of_split(self, split: Split) -> Iterator[pa.Table]:
-        for rows, low in rows_of_split(self.job, split):
-            first = self.firsts[split.path, split.start] + low - split.low
-            drawn = _numbers(first, rows.num_rows) < self._limits(rows)
-            yield rows.filter(pa.array(drawn))
+    def parcels(self, segment: int, split: Split, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
+        """The rows drawn of some of a split as a parcel to a segment, in which they keep the order of the files.
+
+        Args:
+            segment: that takes them.
+            split: the split.
+            rows: some of its rows.
+            low: the position in the source of the first of them.
+        """
+        first = self._first(split, low)
+        drawn = self._drawn(rows, first)
+        if drawn.num_rows:
+            yield parcel_of(segment, first, drawn)
+
+    def _placed(self, split: Split) -> Iterator[tuple[pa.Table, int]]:
+        return ((rows, self._first(split, low)) for rows, low in rows_of_split(self.job, split))
+
+    def _first(self, split: Split, low: int) -> int:
+        """The place of the row of a split at a position in the source."""
+        return self.firsts[split.path, split.start] + low - split.low
+
+    def _drawn(self, rows: pa.Table, first: int) -> pa.Table:
+        return rows.filter(pa.array(_numbers(first, rows.num_rows) < self._limits(rows)))
 
     def _limits(self, rows: pa.Table) -> Ints:
         keys = keys_of(self.job, rows).dictionary_encode("encode")

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, first_rows
+from layoutopt.direct.cut_rows import Also, CutJob, Places, Split, check_split, cut_rows, first_rows
 from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
@@ -139,7 +138,9 @@ def places_of(segments: Sequence[Segment]) -> Places:
     )
 
 
-def map_parcels(spark: SparkSession, cut: CutJob, task: Task, schema: str, shares: int = 1) -> DataFrame:
+def map_parcels(
+    spark: SparkSession, cut: CutJob, task: Task, schema: str, shares: int = 1, also: Also | None = None
+) -> DataFrame:
     """What a task makes of each segment's rows, which other tasks read and cut.
 
     Args:
@@ -148,17 +149,19 @@ def map_parcels(spark: SparkSession, cut: CutJob, task: Task, schema: str, share
         task: gets the batches of one segment.
         schema: of what it gives.
         shares: how many tasks get each segment: of segment ``i`` those from ``shares * i`` on.
+        also: gives parcels to one task more, the last, as those of a segment behind all others.
     """
     numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
-    parcels = map_in_workers(numbers, partial(_parcels, cut, shares), PARCEL_TYPES)
-    return map_segments(parcels, shares * len(cut.places.values), partial(_of_parcels, task), schema)
+    parcels = map_in_workers(numbers, partial(_parcels, cut, shares, also), PARCEL_TYPES)
+    tasks = shares * len(cut.places.values) + (also is not None)
+    return map_segments(parcels, tasks, partial(_of_parcels, task), schema)
 
 
-def _parcels(cut: CutJob, shares: int, numbers: Batches) -> Iterator[pa.RecordBatch]:
-    for parcel in cut_rows(cut, numbers):
-        first = np.asarray(parcel.column(0)) * shares
-        for share in range(shares):
-            yield parcel.set_column(0, parcel.schema.field(0), pa.array(first + share, pa.int32()))
+def _parcels(cut: CutJob, shares: int, also: Also | None, numbers: Batches) -> Iterator[pa.RecordBatch]:
+    for parcel in cut_rows(cut, numbers, also):
+        segment = parcel.column(0)[0].as_py()
+        for share in range(shares if segment < len(cut.places.values) else 1):
+            yield parcel.set_column(0, parcel.schema.field(0), pa.array([segment * shares + share], pa.int32()))
 
 
 def _of_parcels(task: Task, parcels: Batches) -> Iterator[pa.RecordBatch]:

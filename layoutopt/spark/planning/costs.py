@@ -19,6 +19,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.partition_values import of_partitions
 from layoutopt.spark.core.variants import with_binaries
+from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.sampling import rows_drawn
 from layoutopt.writer.encodings import bytes_a_row
 
@@ -26,9 +27,7 @@ _MEASURED_BLOCKS = 2
 _MOST_MEASURED_ROWS = 30_000
 
 
-def unit_in_bytes(
-    rows: DataFrame, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest
-) -> Unit:
+def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest) -> Unit:
     """Compressed bytes of a cell of each column, and of a tid, with each column chunk's share of the footer.
 
     Args:
@@ -39,10 +38,14 @@ def unit_in_bytes(
     """
     value, count = partition
     wanted = min(_MEASURED_BLOCKS * request.block_rows, _MOST_MEASURED_ROWS)
-    some = rows if request.partition_by is None else of_partitions(rows, request.partition_by, [value])
-    sample = with_binaries(rows_drawn(some, features, wanted / max(1, count))).toArrow().slice(0, 2 * wanted)
-    in_segment = min(count, request.segment_rows)
-    return measured_unit(sample, rows.columns, request.block_rows, in_segment, request.codec, request.seed)
+
+    def by_spark(frame: DataFrame) -> pa.Table:
+        some = frame if request.partition_by is None else of_partitions(frame, request.partition_by, [value])
+        return with_binaries(rows_drawn(some, features, wanted / max(1, count))).toArrow()
+
+    sample = by_arrow_or_spark(rows, lambda plain: plain.drawn_of_few(value, wanted), by_spark).slice(0, 2 * wanted)
+    columns, in_segment = frame_of(rows).columns, min(count, request.segment_rows)
+    return measured_unit(sample, columns, request.block_rows, in_segment, request.codec, request.seed)
 
 
 def measured_unit(

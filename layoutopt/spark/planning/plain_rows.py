@@ -5,8 +5,10 @@ What only a plan goes by may be found so without a second reader's word: a load 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -17,17 +19,20 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.cut_rows import CutJob, Places, Split
+from layoutopt.direct.plain_parquet import arrow_schema
 from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, places_in_files, with_nan
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress
+from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.schema import Column, Schema
+from layoutopt.model.sequences import spread
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import MAX_PAIRS
 from layoutopt.spark.core.partition_values import null_first
 from layoutopt.spark.core.segments import Segment
-from layoutopt.spark.core.workers import Task, each_in_workers
+from layoutopt.spark.core.workers import Batches, Task, each_in_workers
 from layoutopt.spark.loading.plain_files import (
     LEAST_ROWS,
     check_some,
@@ -37,8 +42,12 @@ from layoutopt.spark.loading.plain_files import (
     paths_of,
     places_of,
 )
+from layoutopt.writer.answers import stream_of
+from layoutopt.writer.gather import in_source_order
 
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
+_ANSWER: Final = "found binary, drawn binary"  # Arrow streams
+_FEW_SPLITS: Final = 4
 _LOOKED_AT: Final = 64  # files whose footers tell how many rows there are about
 
 T = TypeVar("T", covariant=True)
@@ -56,7 +65,7 @@ class PlainRows:
         name: the source, for messages.
         schema: of the table.
         partition_by: the partition column, None for none.
-        splits: of the files, in the order of their names, each with the values of the partition column that it has.
+        splits: of the files, in the order of their names, each with its rows of each value of the partition column.
         partition_rows: the rows of each partition, by its value, NULL first.
         say: told why Spark reads the rows after all.
         given_up: whether it does.
@@ -66,7 +75,7 @@ class PlainRows:
     name: str
     schema: Schema
     partition_by: str | None
-    splits: tuple[tuple[Split, frozenset[PlainValue]], ...]
+    splits: tuple[tuple[Split, Mapping[PlainValue, int]], ...]
     partition_rows: Mapping[PlainValue, int]
     say: Progress
     given_up: bool = False
@@ -103,26 +112,59 @@ class PlainRows:
             sample_rows: rows wanted of each.
             columns: that they have, beside the partition column.
         """
+        return self._of(self._draw(self._job(self._with(partition_rows), columns), partition_rows, sample_rows))
+
+    def drawn_of_few(self, value: PlainValue, sample_rows: int) -> pa.Table:
+        """About ``sample_rows`` rows of a partition with all columns, of a few files that lie apart.
+
+        Enough to tell what cells take, and no reason to read all columns of all files.
+        """
+        having = [(split, held[value]) for split, held in self.splits if value in held]
+        few = spread(having, _FEW_SPLITS)
+        if sum(rows for _, rows in few) < _FEW_SPLITS * sample_rows:
+            few = having
+        job = self._job([split for split, _ in few], self.schema.names)
+        return self._of(self._draw(job, {value: sum(rows for _, rows in few)}, sample_rows))
+
+    def _draw(self, job: CutJob, partition_rows: Mapping[PlainValue, int], sample_rows: int) -> Draw:
         below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
-        firsts = places_in_files(split for split, _ in self.splits)
-        return pa.concat_tables(self._each(Draw(self._job(self._with(below), columns), below, firsts)))
+        return Draw(job, below, places_in_files(split for split, _ in self.splits))
+
+    def _of(self, draw: Draw) -> pa.Table:
+        return pa.concat_tables(self._each(draw))
 
     def in_segments(
-        self, segments: Sequence[Segment], columns: Collection[str], shares: int, task: Task, schema: str
-    ) -> pa.Table:
-        """What a task makes of each segment's rows, ``shares`` times: of segment ``i`` tasks ``shares * i`` on.
+        self,
+        segments: Sequence[Segment],
+        columns: Collection[str],
+        shares: int,
+        task: Task,
+        partition_rows: Mapping[PlainValue, int],
+        sample_rows: int,
+    ) -> tuple[pa.Table, pa.Table]:
+        """What a task makes of each segment's rows, and rows drawn as by :meth:`drawn`, in one pass over the files.
 
         Args:
             segments: numbered from 0, of ranges of positions in ``frame``; those of one value in their order.
             columns: that the rows have, beside the partition column.
-            shares: how many tasks get each segment.
+            shares: how many tasks get each segment: of segment ``i`` tasks ``shares * i`` on.
             task: gets the batches of one segment.
-            schema: of what it gives.
+            partition_rows: the rows of each partition to draw from, by its value; none to draw none.
+            sample_rows: rows wanted of each.
         """
-        splits = [split for split, held in self.splits if any(_has_some(split, held, each) for each in segments)]
+        splits = [
+            split
+            for split, held in self.splits
+            if not held.keys().isdisjoint(partition_rows) or any(_has_some(split, held, each) for each in segments)
+        ]
         job = replace(self._job(splits, columns), places=places_of(segments))
+        draw = self._draw(job, partition_rows, sample_rows)
+        also = partial(draw.parcels, len(segments)) if partition_rows else None
+        each = partial(_found_or_drawn, shares * len(segments), task)
         with translate_spark_errors(self.name):
-            return map_parcels(self.frame.sparkSession, job, task, schema, shares).toArrow()
+            answers = map_parcels(self.frame.sparkSession, job, each, _ANSWER, shares, also).toArrow()
+        none = arrow_schema(job.read).empty_table()
+        return tuple(_tables_of(answers[name], none) for name in ("found", "drawn"))
 
     def _each(self, asked: Question[T]) -> list[T]:
         """What each task finds that finds something."""
@@ -135,7 +177,7 @@ class PlainRows:
 
     def _with(self, values: Collection[PlainValue]) -> list[Split]:
         """The splits with rows of some partitions."""
-        return [split for split, held in self.splits if not held.isdisjoint(values)]
+        return [split for split, held in self.splits if not held.keys().isdisjoint(values)]
 
     def _job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
         wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
@@ -159,6 +201,30 @@ class Question(Protocol[T]):
     def of_task(self, number: int) -> T | None:
         """What the rows of one task say; None where there are none."""
         ...
+
+
+def _found_or_drawn(last: int, task: Task, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """What a task makes of the rows of a segment, or those of the last one as they are; as ``_ANSWER`` says."""
+    some = iter(batches)
+    for first in some:
+        given = chain([first], some)
+        if first[SEGMENT][0].as_py() == last:
+            drawn = in_source_order(pa.Table.from_batches(given)).drop_columns([SEGMENT, POSITION])
+            yield _answer(None, stream_of(drawn))
+        else:
+            yield from (_answer(stream_of(pa.Table.from_batches([found])), None) for found in task(given))
+
+
+def _answer(found: bytes | None, drawn: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"found": pa.array([found], pa.binary()), "drawn": pa.array([drawn], pa.binary())}
+    )
+
+
+def _tables_of(streams: pa.ChunkedArray, none: pa.Table) -> pa.Table:
+    """The tables of Arrow streams behind one another, NULL being none."""
+    tables = [pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams.drop_null()]
+    return pa.concat_tables(tables) if tables else none
 
 
 def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
@@ -235,7 +301,7 @@ def _plain_rows(
         for group in groups:
             partition_rows[group["value"]] = partition_rows.get(group["value"], 0) + group["rows"]
     by_name = sorted(zip(splits, held, strict=True), key=lambda one: (one[0].path, one[0].start))
-    parts = tuple((split, frozenset(group["value"] for group in groups)) for split, groups in by_name)
+    parts = tuple((split, {group["value"]: group["rows"] for group in groups}) for split, groups in by_name)
     in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
     return PlainRows(frame, name, schema, partition_by, parts, in_order, say)
 

@@ -27,7 +27,7 @@ from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
-from layoutopt.spark.planning.plain_rows import Rows, frame_of, rows_to_plan
+from layoutopt.spark.planning.plain_rows import Rows, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
@@ -156,8 +156,8 @@ def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, kno
         if needs_bytes(request):
             of.say("measuring the bytes of cells")
             middle = partitions[len(partitions) // 2]
-            rows, of_middle = frame_of(of.rows), (middle.value, middle.rows)
-            unit = known.once("bytes", request, lambda: unit_in_bytes(rows, features, of_middle, request))
+            of_middle = middle.value, middle.rows
+            unit = known.once("bytes", request, lambda: unit_in_bytes(of.rows, features, of_middle, request))
     elif is_counted(request):
         of.say("counting feature vectors")
         features, partitions = count_histograms(of, features)

@@ -39,7 +39,7 @@ from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
+from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
@@ -107,6 +107,38 @@ class RowSample:
         return {}
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """Which rows are drawn from some partitions.
+
+    Attributes:
+        features: all that plans to be tried are made of.
+        partition_by: the partition column, or None.
+        segment_rows: the most rows of a segment.
+        partition_rows: by value, the rows of each partition to draw from.
+        sample_rows: rows wanted of each.
+        columns: that the sample is to have.
+    """
+
+    features: FeatureSet
+    partition_by: str | None
+    segment_rows: int
+    partition_rows: Mapping[PlainValue, int]
+    sample_rows: int
+    columns: tuple[str, ...]
+
+    def sample(self, found: pa.Table, words: Words) -> RowSample:
+        """The sample that the rows drawn are, with their vectors over ``features``."""
+        segments = []
+        for value, count in self.partition_rows.items():
+            of_value = (
+                np.arange(len(words)) if self.partition_by is None else _places_of(found[self.partition_by], value)
+            )
+            table = found.select(list(self.columns)).take(pa.array(of_value)).combine_chunks()
+            segments.append(SampledSegment(value, count, min(count, self.segment_rows), table, words[of_value]))
+        return RowSample(self.features, tuple(segment for segment in segments if segment.table.num_rows))
+
+
 def draw_sample(
     rows: Rows,
     features: FeatureSet,
@@ -127,69 +159,41 @@ def draw_sample(
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    return draw_sample_of(rows, features, partition_by, segment_rows, sampled, sample_rows, frame_of(rows).columns)
-
-
-def draw_sample_of(
-    rows: Rows,
-    features: FeatureSet,
-    partition_by: str | None,
-    segment_rows: int,
-    partition_rows: Mapping[PlainValue, int],
-    sample_rows: int,
-    columns: Sequence[str],
-) -> RowSample:
-    """Draw rows as :func:`draw_sample` does, of the partitions named.
-
-    Args:
-        rows: the source.
-        features: all that plans to be tried are made of.
-        partition_by: the partition column, or None.
-        segment_rows: the most rows of a segment.
-        partition_rows: by value, the rows of each partition to draw from.
-        sample_rows: rows wanted of each.
-        columns: that the sample is to have.
-    """
-    found, words = by_arrow_or_spark(
-        rows,
-        lambda plain: _drawn_by_place(plain, features, partition_rows, sample_rows, columns),
-        lambda frame: _drawn_by_content(frame, features, partition_by, partition_rows, sample_rows, columns),
+    return draw_sample_of(
+        rows, Drawing(features, partition_by, segment_rows, sampled, sample_rows, tuple(frame_of(rows).columns))
     )
-    segments = []
-    for value, count in partition_rows.items():
-        of_value = np.arange(len(words)) if partition_by is None else _places_of(found[partition_by], value)
-        table = found.select(list(columns)).take(pa.array(of_value)).combine_chunks()
-        segments.append(SampledSegment(value, count, min(count, segment_rows), table, words[of_value]))
-    return RowSample(features, tuple(segment for segment in segments if segment.table.num_rows))
 
 
-def _drawn_by_place(
-    rows: PlainRows,
-    features: FeatureSet,
-    partition_rows: Mapping[PlainValue, int],
-    sample_rows: int,
-    columns: Sequence[str],
-) -> tuple[pa.Table, Words]:
-    """Rows drawn by their places in the files, and their vectors."""
-    found = rows.drawn(partition_rows, sample_rows, columns)
-    return found, vectors(features.features, found, rows.schema)
+def draw_sample_of(rows: Rows, drawing: Drawing) -> RowSample:
+    """Draw rows as :func:`draw_sample` does, of the partitions named."""
+    return by_arrow_or_spark(
+        rows,
+        lambda plain: drawn_by_place(
+            plain.drawn(drawing.partition_rows, drawing.sample_rows, drawing.columns), plain.schema, drawing
+        ),
+        lambda frame: _drawn_by_content(frame, drawing),
+    )
 
 
-def _drawn_by_content(
-    rows: DataFrame,
-    features: FeatureSet,
-    partition_by: str | None,
-    partition_rows: Mapping[PlainValue, int],
-    sample_rows: int,
-    columns: Sequence[str],
-) -> tuple[pa.Table, Words]:
-    """Rows drawn by a hash of their content, in the source's order, and their vectors."""
+def drawn_by_place(found: pa.Table, schema: Schema, drawing: Drawing) -> RowSample:
+    """The sample that rows drawn from plain files are.
+
+    Raises:
+        NeedsSparkError: Arrow can't tell a feature.
+    """
+    return drawing.sample(found, vectors(drawing.features.features, found, schema))
+
+
+def _drawn_by_content(rows: DataFrame, drawing: Drawing) -> RowSample:
+    """Rows drawn by a hash of their content, in the source's order."""
+    features, columns = drawing.features, drawing.columns
     # Positions come last: what is drawn depends on content alone.
-    drawn = with_positions(drawn_rows(rows, features, partition_by, partition_rows, sample_rows))
+    few = drawn_rows(rows, features, drawing.partition_by, drawing.partition_rows, drawing.sample_rows)
     with compiled_in_parts(rows.sparkSession):
-        found = with_binaries(words_left(drawn, features.features, (*columns, POSITION))).toArrow()
+        found = with_binaries(words_left(with_positions(few), features.features, (*columns, POSITION))).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
-    return found, segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
+    words = segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
+    return drawing.sample(found, words)
 
 
 def _places_of(column: pa.ChunkedArray, value: PlainValue) -> Ints:

@@ -10,7 +10,7 @@ one of the segments alone, since that is most of the work; what they save there 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
@@ -40,7 +40,7 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Task
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
-from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.row_order import (
     measured_again,
     measured_files,
@@ -48,7 +48,13 @@ from layoutopt.spark.planning.row_order import (
     row_orders_of,
     with_orders,
 )
-from layoutopt.spark.planning.sample_evaluation import RowSample, draw_sample_of, segments_on_sample
+from layoutopt.spark.planning.sample_evaluation import (
+    Drawing,
+    RowSample,
+    draw_sample_of,
+    drawn_by_place,
+    segments_on_sample,
+)
 from layoutopt.spark.planning.scaled_up import Roughly, Tried, families_of, scaled_up
 from layoutopt.spark.planning.some_segments import Chosen, rows_of_segments, some_segments
 from layoutopt.writer.gather import GatheredSegment, OfLeft, gather_segment
@@ -155,16 +161,15 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     layouts = [trial.plan.scheme.layouts for trial in trials]
     searched_in = [middle if trial.search else None for trial in trials]
     task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), chosen.shares)
-    found = by_arrow_or_spark(
-        rows,
-        lambda plain: plain.in_segments(
-            segments, held, chosen.shares, partial(task, of_left=words_left_by_arrow), _RESULT_SCHEMA
-        ),
-        lambda frame: _by_spark(frame, first, chosen, features, held, task),
-    ).to_pylist()
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), chosen.partition_rows)
-    sample = _few_rows(rows, first, features, tried, held)
+    drawing = _few_rows(first, features, tried, held)
+    answer, sample = by_arrow_or_spark(
+        rows,
+        lambda plain: _by_arrow(plain, chosen, drawing, task),
+        lambda frame: _by_spark(frame, first, chosen, drawing, task),
+    )
+    found = answer.to_pylist()
     spark = frame_of(rows).sparkSession
     return [
         _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries, spark)
@@ -172,24 +177,32 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     ]
 
 
-def _by_spark(
-    rows: DataFrame, plan: Plan, chosen: Chosen, features: FeatureSet, held: Sequence[str], task: Task
-) -> pa.Table:
-    """What the tasks make of the segments' rows, read by Spark."""
+def _by_arrow(
+    rows: PlainRows, chosen: Chosen, drawing: Drawing, task: Callable[..., Iterator[pa.RecordBatch]]
+) -> tuple[pa.Table, RowSample]:
+    """What the tasks make of the segments' rows, and the rows drawn, from one pass over the files."""
+    by_arrow = partial(task, of_left=words_left_by_arrow)
+    found, drawn = rows.in_segments(
+        chosen.segments, drawing.columns, chosen.shares, by_arrow, drawing.partition_rows, drawing.sample_rows
+    )
+    return found, drawn_by_place(drawn, rows.schema, drawing)
+
+
+def _by_spark(rows: DataFrame, plan: Plan, chosen: Chosen, drawing: Drawing, task: Task) -> tuple[pa.Table, RowSample]:
+    """The same by Spark, which reads the files twice."""
     with compiled_in_parts(rows.sparkSession):
         routed = rows_of_segments(rows, plan, chosen)
-        featurised = words_left(routed, features.features, (*held, POSITION, SEGMENT))
-        return map_segments(featurised, chosen.shares * len(chosen.segments), task, _RESULT_SCHEMA).toArrow()
+        featurised = words_left(routed, drawing.features.features, (*drawing.columns, POSITION, SEGMENT))
+        found = map_segments(featurised, chosen.shares * len(chosen.segments), task, _RESULT_SCHEMA).toArrow()
+    return found, draw_sample_of(rows, drawing) if drawing.partition_rows else RowSample(drawing.features, ())
 
 
-def _few_rows(rows: Rows, plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> RowSample | None:
-    """A few rows of each partition; None where a segment of each was tried."""
-    if tried.is_everywhere:
-        return None
+def _few_rows(plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> Drawing:
+    """A few rows of each partition; none where a segment of each was tried."""
     values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), _MOST_PARTITIONS)))
+    partition_rows = {} if tried.is_everywhere else {value: tried.partition_rows[value] for value in values}
     few = _SAMPLED_ROWS // len(values)
-    partition_rows = {value: tried.partition_rows[value] for value in values}
-    return draw_sample_of(rows, features, plan.partition_by, plan.segment_rows, partition_rows, few, held)
+    return Drawing(features, plan.partition_by, plan.segment_rows, partition_rows, few, tuple(held))
 
 
 def _of_table(
@@ -197,7 +210,7 @@ def _of_table(
     held: Sequence[str],
     found: Sequence[Mapping[str, Any]],
     tried: Tried,
-    sample: RowSample | None,
+    sample: RowSample,
     queries: Sequence[Query],
     spark: SparkSession,
 ) -> Rehearsed:
@@ -208,7 +221,7 @@ def _of_table(
         return Rehearsed(trial.plan, nothing, nothing, nothing)
     figures = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in _FIGURES}
     by_name = {name: tried.by_rows(of) for name, of in figures.items()}
-    if sample is not None:
+    if sample.segments:
         rough = segments_on_sample(sample, narrowed(trial.plan, held), queries, spark)
         values, families = tuple(segment.value for segment in sample.segments), families_of(queries)
         for name, roughly in _ROUGHLY.items():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +26,7 @@ from layoutopt.spark.loading.plain_files import in_tasks
 from layoutopt.spark.planning import plain_rows as reading
 from layoutopt.spark.planning import sample_evaluation
 from layoutopt.spark.planning.automatic import plan_best
+from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
 from layoutopt.spark.planning.plan import make_plan
@@ -255,10 +257,45 @@ def test_only_files_with_rows_of_the_segments_are_read(
     monkeypatch.setattr(reading, "in_tasks", counting)
     (first, *_, last) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
     for segment in (first, last):
-        counted = plain.in_segments([replace(segment, id=0)], ("id",), 2, rows_counted, "rows bigint")
+        counted, drawn = plain.in_segments([replace(segment, id=0)], ("id",), 2, rows_counted, {}, 0)
         assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
+        assert (drawn.num_rows, drawn.column_names) == (0, ["id", "day"])
     assert len(read) == 2
     assert all(number < len(plain.splits) for number in read)
+
+
+def test_rows_are_drawn_on_the_way_to_segments_as_by_themselves(spark: SparkSession, tmp_path: Path) -> None:
+    plain, frame = both(spark, written(kinds_and_shops(spark, 4_000, 4), tmp_path / "source"), "day")
+    (first, *_) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
+    of_two = dict(list(plain.partition_rows.items())[1:3])
+    for shares in (1, 2):
+        counted, drawn = plain.in_segments([replace(first, id=0)], ("id",), shares, rows_counted, of_two, 30)
+        assert counted["rows"].to_pylist() == [first.rows] * shares
+        assert drawn.equals(plain.drawn(of_two, 30, ("id",)))
+        assert 30 < drawn.num_rows < 90
+        assert set(drawn["day"].unique().to_pylist()) == set(of_two)
+
+
+def test_cells_are_measured_on_rows_of_a_few_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds_and_shops(spark, 40_000, 1).repartition(12).write.parquet(str(tmp_path / "source"))
+    plain, frame = both(spark, str(tmp_path / "source"), "day")
+    tasks: list[list[Split]] = []
+
+    def watched(splits: Sequence[Split], most: int) -> tuple[tuple[Split, ...], ...]:
+        tasks.append(list(splits))
+        return in_tasks(splits, most)
+
+    monkeypatch.setattr(reading, "in_tasks", watched)
+    ((value, rows),) = plain.partition_rows.items()
+    request = PlanRequest(partition_by="day", block_rows=500)
+    features = features_of(["shop = 1"], plain.schema)
+    by_arrow, by_spark = (unit_in_bytes(each, features, (value, rows), request) for each in (plain, frame))
+    assert [len(splits) for splits in tasks] == [4]
+    assert (np.abs(by_arrow.cell - by_spark.cell) <= 0.2 + 0.1 * by_spark.cell).all()
+    assert len(plain.drawn_of_few(value, rows)) == rows
+    assert len(tasks[1]) == len(plain.splits)
 
 
 def test_so_many_tasks_at_most_read_all_splits() -> None:
