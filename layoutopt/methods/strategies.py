@@ -93,9 +93,7 @@ def _best_guides(planning: PlanningInput) -> Sequence[int]:
     """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
     ranked = np.argsort(-planning.features.weights, kind="stable")
     some = _some(planning, _TRIED_PARTITIONS)
-    sizes = prefixes(
-        [partition.vectors.bits()[:, ranked] for partition in some.partitions], planning.request.max_vectors
-    )
+    sizes = prefixes([partition.vectors.words for partition in some.partitions], ranked, planning.request.max_vectors)
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
     min_rows = min_rows_for(planning.request.block_rows)

@@ -151,7 +151,7 @@ def distinct(words: Words) -> tuple[Words, Ints, Ints]:
     """
     if not len(words):
         return words.copy(), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    by_vector = np.lexsort(words.T[::-1])
+    by_vector = np.argsort(words[:, 0]) if words.shape[1] == 1 else np.lexsort(words.T[::-1])
     in_order = words[by_vector]
     is_first = np.r_[True, (in_order[1:] != in_order[:-1]).any(axis=1)]
     inverse = np.empty(len(words), dtype=np.int64)
@@ -203,11 +203,14 @@ class VectorCounts:
         """The vectors as ``bool[d, n_features]``."""
         return unpack(self.words, self.n_features)
 
+    def rows_with_any(self, features: Sequence[int]) -> int:
+        """How many rows have one of the features."""
+        return int(self.counts[any_of(self.words, features)].sum())
+
     def project(self, features: Sequence[int]) -> VectorCounts:
         """The vectors of some features only; those that become equal are merged."""
         words, inverse, _ = distinct(project(self.words, features))
-        counts = np.zeros(len(words), dtype=np.int64)
-        np.add.at(counts, inverse, self.counts)
+        counts = np.bincount(inverse, self.counts, len(words)).astype(np.int64)
         return VectorCounts(words, counts, len(features))
 
     @classmethod

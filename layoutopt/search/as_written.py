@@ -185,10 +185,7 @@ class FeatureCosts:
     def _share(self, features: Features) -> float:
         """The share of the rows that have one of the features, ``|R_i| / |R|``."""
         problem, numbers = self.problem, sorted(features)
-        samples = zip(problem.samples, problem.bits, strict=True)
-        held = sum(
-            sample.scale * float(sample.vectors.counts @ bits[:, numbers].any(axis=1)) for sample, bits in samples
-        )
+        held = sum(sample.scale * sample.vectors.rows_with_any(numbers) for sample in problem.samples)
         return min(1.0, held / max(1, sum(sample.rows for sample in problem.samples)))
 
     def _find_rows(self, features: Features) -> _Rows:

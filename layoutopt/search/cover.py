@@ -18,8 +18,6 @@ from layoutopt.search.problem import Problem
 _LEAST_SERVED = 0.95
 """Of the weight of the queries held back."""
 
-_CHUNK = 20_000
-
 
 class Covers:
     """Finds covers for sets of queries of one problem."""
@@ -42,8 +40,8 @@ class Covers:
     def share(self, features: tuple[int, ...]) -> float:
         """The share of the sampled rows that have one of these features, weighed by what the samples stand for."""
         held = rows = 0.0
-        for sample, bits in zip(self._problem.samples, self._problem.bits, strict=True):
-            held += sample.scale * float(sample.vectors.counts @ bits[:, list(features)].any(axis=1))
+        for sample in self._problem.samples:
+            held += sample.scale * sample.vectors.rows_with_any(features)
             rows += sample.rows
         return min(1.0, held / rows) if rows else 1.0
 
@@ -95,12 +93,6 @@ class Covers:
     @cached_property
     def _shares(self) -> Floats:
         """The share of rows with a member of each skip set, ``float64[skip_sets]``."""
-        held = np.zeros(self._problem.members.shape[1])
-        rows = 0.0
-        for sample, bits in zip(self._problem.samples, self._problem.bits, strict=True):
-            for start in range(0, len(bits), _CHUNK):
-                some = slice(start, start + _CHUNK)
-                has = bits[some].astype(np.float32) @ self._problem.members > 0
-                held += sample.scale * (sample.vectors.counts[some] @ has)
-            rows += sample.rows
-        return np.asarray(held / max(1.0, rows))
+        samples = self._problem.samples
+        held = sum((self._problem.rows_with_sets(sample) for sample in samples), np.zeros(self._members.shape[1]))
+        return held / max(1, sum(sample.rows for sample in samples))

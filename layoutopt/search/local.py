@@ -9,7 +9,7 @@ import numpy as np
 
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
-from layoutopt.model.vectors import WORD_BITS, VectorCounts, distinct, pack
+from layoutopt.model.vectors import WORD_BITS, VectorCounts, project
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.problem import Problem, Sample
@@ -53,21 +53,22 @@ def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
     ranked = ranked[: _most_within(problem, ranked)]
     if problem.by_count:
         return [np.sort(ranked)]
-    sizes = prefixes([bits[:, ranked] for bits in problem.bits], problem.max_vectors)
+    sizes = prefixes([sample.vectors.words for sample in problem.samples], ranked, problem.max_vectors)
     return [np.sort(ranked[:size]) for size in sizes]
 
 
-def prefixes(ranked: Sequence[Bits], max_vectors: int) -> list[int]:
+def prefixes(segments: Sequence[Words], ranked: Ints, max_vectors: int) -> list[int]:
     """How many of the first features to try: all, then what makes a third of ``max_vectors``, a ninth, ...
 
     Args:
-        ranked: of each segment the vectors over the same features, the best first; ``bool[vectors, features]``.
+        segments: the vectors of each.
+        ranked: the features, the best first.
         max_vectors: distinct vectors of a segment.
     """
-    every = ranked[0].shape[1] if ranked else 0
+    every = len(ranked) if segments else 0
     if not every:
         return [every]
-    counts = np.max([distinct_by_prefix(bits) for bits in ranked], axis=0)
+    counts = np.max([distinct_by_prefix(words, ranked) for words in segments], axis=0)
     limits = [max_vectors / _FEWER**k for k in range(1, _CHOICES)]
     sizes = [max(1, int(np.searchsorted(counts, limit, side="right"))) for limit in limits]
     return list(dict.fromkeys([every, *sizes]))
@@ -83,27 +84,27 @@ def _ranked(problem: Problem, served: Bits) -> Ints:
 def _most_within(problem: Problem, ranked: Ints) -> int:
     """How many of the first features keep every sample within the limit of vectors; one at least, if there is one."""
     most = len(ranked)
-    for bits in problem.bits:
+    for sample in problem.samples:
         few = min(most, WORD_BITS)  # mostly enough, and one word to sort by
-        counts = distinct_by_prefix(bits[:, ranked[:few]])
+        counts = distinct_by_prefix(sample.vectors.words, ranked[:few])
         if few < most and int(counts.max(initial=0)) <= problem.max_vectors:
-            counts = distinct_by_prefix(bits[:, ranked[:most]])
+            counts = distinct_by_prefix(sample.vectors.words, ranked[:most])
         most = min(most, int(np.searchsorted(counts, problem.max_vectors, side="right")))
     return max(most, min(1, len(ranked)))
 
 
-def distinct_by_prefix(bits: Bits) -> Ints:
-    """The number of distinct rows by the first k columns, for every k from 1; ``int64[columns]``, ascending.
+def distinct_by_prefix(words: Words, features: Ints) -> Ints:
+    """The number of distinct vectors by the first k of some features, for every k from 1; ``int64[f]``, ascending.
 
-    Rows are sorted once: two neighbours differ in the first k columns if they first differ in one of these.
+    Vectors are sorted once: two neighbours differ in the first k features if they first differ in one of these.
 
-    >>> distinct_by_prefix(np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]], dtype=bool)).tolist()
+    >>> distinct_by_prefix(np.array([[0b001], [0b011], [0b110]], dtype=np.uint64), np.arange(3)).tolist()
     [2, 3, 3]
     """
-    columns = bits.shape[1]
-    if not bits.size:
+    columns = len(features)
+    if not columns or not len(words):
         return np.zeros(columns, dtype=np.int64)
-    words = pack(bits[:, ::-1]).T  # the first column in the highest bit
+    words = project(words, features[::-1].tolist()).T  # the first feature in the highest bit
     in_order = np.sort(words, axis=1) if len(words) == 1 else words[:, np.lexsort(words)]
     changed = in_order[:, 1:] ^ in_order[:, :-1]
     highest = np.zeros(changed.shape[1], dtype=np.int64)
@@ -119,13 +120,6 @@ def _bit_lengths(words: Words) -> Ints:
     return np.frexp((words & ~(words >> np.uint64(1))).astype(np.float64))[1].astype(np.int64)
 
 
-def local_vectors(bits: Bits, counts: Ints, features: Ints) -> VectorCounts:
-    """The distinct vectors over some features, with their rows."""
-    words, inverse, _ = distinct(pack(bits[:, features]))
-    summed = np.bincount(inverse, weights=counts, minlength=len(words)).astype(np.int64)
-    return VectorCounts(words, summed, len(features))
-
-
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """Blocks of a sampled segment: union bits ``bool[blocks, features]`` (1 where not local), and rows of each."""
@@ -134,13 +128,11 @@ class Blocks:
     rows: Floats
 
 
-def block_sample(
-    problem: Problem, sample: Sample, bits: Bits, features: Ints, weights: Floats, partitioner: Partitioner
-) -> Blocks:
+def block_sample(problem: Problem, sample: Sample, features: Ints, weights: Floats, partitioner: Partitioner) -> Blocks:
     """Partition one sampled segment by local features; block sizes are scaled to the sample."""
-    vectors = local_vectors(bits, sample.vectors.counts, features)
+    vectors = sample.vectors.project(features.tolist())
     min_rows = max(1, round(min_rows_for(problem.block_rows) / sample.scale))
     partition = partitioner(vectors, weights[features], min_rows, problem.seed)
-    unions = np.ones((partition.n_blocks, bits.shape[1]), dtype=np.bool_)
+    unions = np.ones((partition.n_blocks, sample.vectors.n_features), dtype=np.bool_)
     unions[:, features] = VectorCounts(partition.unions(vectors), partition.sizes(), len(features)).bits()
     return Blocks(unions, partition.sizes().astype(np.float64) * sample.scale)

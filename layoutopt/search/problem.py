@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
-from layoutopt.model.vectors import VectorCounts
+from layoutopt.model.vectors import VectorCounts, any_of, unpack
 from layoutopt.search.incidence import Incidence
 from layoutopt.skipping.skip_sets import membership, skip_set_table
 
@@ -38,6 +38,21 @@ class Sample:
     def scale(self) -> float:
         """Rows of the segment for each sampled row."""
         return self.rows / max(1, self.vectors.rows)
+
+    @cached_property
+    def matching(self) -> Floats:
+        """How many of the sampled rows match each feature, ``float64[features]``."""
+        found = np.zeros(self.vectors.n_features)
+        for counts, bits in self.chunks():
+            found += counts @ bits
+        return found
+
+    def chunks(self) -> Iterator[tuple[Floats, Bits]]:
+        """Some vectors at once: the sampled rows of each, ``float64[n]``, and their bits, ``bool[n, features]``."""
+        for start in range(0, len(self.vectors), _CHUNK):
+            some = slice(start, start + _CHUNK)
+            bits = unpack(self.vectors.words[some], self.vectors.n_features)
+            yield self.vectors.counts[some].astype(np.float64), bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +102,6 @@ class Problem:
     by_count: bool = False
 
     @cached_property
-    def bits(self) -> tuple[Bits, ...]:
-        """Each sample's vectors as ``bool[distinct vectors, features]``."""
-        return tuple(sample.vectors.bits() for sample in self.samples)
-
-    @cached_property
     def subsumed(self) -> Bits:
         """Whether each feature subsumes each query's filter, F^q, ``bool[queries, features]``."""
         return np.asarray(self.shares == 1.0)
@@ -99,7 +109,7 @@ class Problem:
     @cached_property
     def selectivity(self) -> Floats:
         """The share of sampled rows that match each feature, ``float64[features]``."""
-        matching = sum(s.vectors.counts @ bits for s, bits in zip(self.samples, self.bits, strict=True))
+        matching = sum(sample.matching for sample in self.samples)
         return np.asarray(matching / max(1, sum(s.vectors.rows for s in self.samples)), dtype=np.float64)
 
     @cached_property
@@ -130,13 +140,20 @@ class Problem:
     def least_rows(self) -> Floats:
         """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
         least = np.zeros((len(self.samples), len(self.reads)))
-        for s, (sample, bits) in enumerate(zip(self.samples, self.bits, strict=True)):
+        for s, sample in enumerate(self.samples):
             skipped = np.zeros(len(self.reads))
-            for start in range(0, len(bits), _CHUNK):
-                some = slice(start, start + _CHUNK)
-                skipped += sample.vectors.counts[some].astype(np.float64) @ self.skippable(bits[some])
+            for counts, bits in sample.chunks():
+                skipped += counts @ self.skippable(bits)
             least[s] = sample.scale * (sample.vectors.rows - skipped)
         return least
+
+    def rows_with_sets(self, sample: Sample) -> Floats:
+        """How many rows of a sample have a member of each skip set, ``float64[skip_sets]``."""
+        found = np.zeros(self.members.shape[1])
+        for counts, bits in sample.chunks():
+            having = self._features_of_set.any_of(np.packbits(bits.T, axis=1))
+            found += np.unpackbits(having, axis=1, count=len(counts)) @ counts
+        return found * sample.scale
 
     @cached_property
     def _features_of_set(self) -> Incidence:
@@ -195,8 +212,8 @@ def make_problem(
 def restricted(problem: Problem, features: Sequence[int]) -> Problem:
     """The same problem over the rows that have one of these features alone; samples without any are left out."""
     samples = []
-    for sample, bits in zip(problem.samples, problem.bits, strict=True):
-        kept = bits[:, list(features)].any(axis=1)
+    for sample in problem.samples:
+        kept = any_of(sample.vectors.words, features)
         if not kept.any():
             continue
         vectors = VectorCounts(sample.vectors.words[kept], sample.vectors.counts[kept], sample.vectors.n_features)

@@ -14,7 +14,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.search.local import block_sample, choose_features, feature_choices, local_vectors, local_weights
+from layoutopt.search.local import block_sample, choose_features, feature_choices, local_weights
 from layoutopt.search.problem import Problem
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
@@ -80,10 +80,17 @@ class ComputedRows:
 def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
     """The rows that the queries served read where these features guide the blocking, ``float64[samples, queries]``."""
     weights = local_weights(problem, served)
-    read = np.zeros((len(problem.samples), len(served)))
-    for s, sample in enumerate(problem.samples):
-        blocks = block_sample(problem, sample, problem.bits[s], features, weights[s], partitioner)
-        read[s, served] = blocks.rows @ ~problem.skippable(blocks.unions, served)
+    samples = enumerate(problem.samples)
+    found = [block_sample(problem, sample, features, weights[s], partitioner) for s, sample in samples]
+    read = np.zeros((len(found), len(served)))
+    if not found:
+        return read
+    skipped = problem.skippable(
+        np.concatenate([blocks.unions for blocks in found]), served
+    )  # which sets up for queries
+    of_samples = np.split(skipped, np.cumsum([len(blocks.rows) for blocks in found])[:-1])
+    for s, (blocks, of_blocks) in enumerate(zip(found, of_samples, strict=True)):
+        read[s, served] = blocks.rows @ ~of_blocks
     return read
 
 
@@ -103,9 +110,9 @@ def block_estimate(problem: Problem) -> RowsRead:
         features = choose_features(problem, served)
         read = np.zeros((len(problem.samples), len(served)))
         for s, sample in enumerate(problem.samples):
-            vectors = local_vectors(problem.bits[s], sample.vectors.counts, features)
+            vectors = sample.vectors.project(features.tolist())
             full_blocks = np.floor(vectors.counts * sample.scale / problem.block_rows)
-            bits = np.ones((len(vectors), problem.bits[s].shape[1]), dtype=np.bool_)
+            bits = np.ones((len(vectors), sample.vectors.n_features), dtype=np.bool_)
             bits[:, features] = vectors.bits()
             spared = problem.block_rows * (full_blocks @ problem.skippable(bits, served))
             read[s, served] = sample.rows - spared

@@ -28,7 +28,7 @@ def test_the_thesis_says_so_of_the_columns_that_queries_read() -> None:
 
 def test_filters_conflict_and_ranges_are_what_their_features_say() -> None:
     problem = wide_problem(TINY, seed=1)
-    bits = np.repeat(problem.bits[0], problem.samples[0].vectors.counts, axis=0)
+    bits = np.repeat(problem.samples[0].vectors.bits(), problem.samples[0].vectors.counts, axis=0)
     used = (problem.shares > 0) @ np.kron(np.eye(6), np.ones((3, 1)))
     assert (used.sum(axis=0) > 0).all(), "every filter column is filtered by"
     assert ((used > 0).sum(axis=1) < 6).all(), "no query filters by all of them"

@@ -21,6 +21,11 @@ from layoutopt.skipping.skip_sets import SkipSet, membership
 WARD: Partitioner = find_partitioner("ward")
 
 
+def bits_of(problem: Problem) -> tuple[Bits, ...]:
+    """Each sample's vectors as ``bool[distinct vectors, features]``."""
+    return tuple(sample.vectors.bits() for sample in problem.samples)
+
+
 def random_problem(
     seed: int,
     *,

@@ -26,7 +26,7 @@ from layoutopt.search.as_written import (
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.skipping.skip_sets import membership
 from tests.effort import examples
-from tests.search.problems import WARD, problems
+from tests.search.problems import WARD, bits_of, problems
 
 
 def laid(*layouts: tuple[set[int], set[int]]) -> FeatureLayouts:
@@ -141,6 +141,6 @@ def test_a_layout_is_read_whole_where_no_feature_subsumes_a_query(problem: Probl
         found = costs.share(layout.features)
         rows = sum(
             sample.scale * float(sample.vectors.counts @ bits[:, sorted(layout.features)].any(axis=1))
-            for sample, bits in zip(problem.samples, problem.bits, strict=True)
+            for sample, bits in zip(problem.samples, bits_of(problem), strict=True)
         )
         assert found == pytest.approx(rows / sum(sample.rows for sample in problem.samples), abs=0.05)

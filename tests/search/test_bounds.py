@@ -13,7 +13,7 @@ from layoutopt.search.gsop import singles, whole
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows
 from tests.effort import examples
-from tests.search.problems import WARD, problems, random_problem
+from tests.search.problems import WARD, bits_of, problems, random_problem
 
 
 @given(problems())
@@ -28,7 +28,7 @@ def test_whole_blocks_are_read_where_a_row_is_needed() -> None:
     problem = random_problem(7, n_queries=6, n_samples=2, least_rows=30, scale=3, block_rows=70)
     needed, in_blocks = cells_lower_bound(problem), cells_lower_bound(problem, min_rows_for(70))
     expected = 0.0
-    for sample, bits in zip(problem.samples, problem.bits, strict=True):
+    for sample, bits in zip(problem.samples, bits_of(problem), strict=True):
         for q in range(6):
             rows = 3 * int(sample.vectors.counts[~problem.skippable(bits)[:, q]].sum())
             block = min(sample.rows, 3 * round(50 / 3))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.cover import Covers
 from layoutopt.search.problem import Problem, Sample, Unit
-from tests.search.problems import problems, queries_of
+from tests.search.problems import bits_of, problems, queries_of
 
 
 @given(problems(), st.lists(st.integers(0, 6), min_size=1))
@@ -20,7 +20,7 @@ def test_rows_without_the_features_can_be_skipped_by_every_query(problem: Proble
     features = Covers(problem).find(served)
     if not features:
         return
-    for bits in problem.bits:
+    for bits in bits_of(problem):
         lacked = bits[~bits[:, list(features)].any(axis=1)]
         assert problem.skippable(lacked, served).all()
 
@@ -40,7 +40,7 @@ def test_served_are_those_that_skip_a_block_without_the_features(
 def test_shares_are_counted_row_by_row(problem: Problem) -> None:
     features = tuple(range(0, problem.shares.shape[1], 2))
     held = rows = 0.0
-    for sample, bits in zip(problem.samples, problem.bits, strict=True):
+    for sample, bits in zip(problem.samples, bits_of(problem), strict=True):
         for vector, count in zip(bits, sample.vectors.counts.tolist(), strict=True):
             held += count * sample.scale * bool(vector[list(features)].any())
         rows += sample.rows

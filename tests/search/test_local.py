@@ -16,17 +16,16 @@ from layoutopt.search.local import (
     choose_features,
     distinct_by_prefix,
     feature_choices,
-    local_vectors,
     local_weights,
 )
 from layoutopt.search.problem import Problem, Sample, Unit
-from tests.search.problems import WARD, problems, queries_of, random_problem
+from tests.search.problems import WARD, bits_of, problems, queries_of, random_problem
 
 some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
 
 def most_vectors(problem: Problem, features: list[int]) -> int:
-    return max(len({tuple(row) for row in bits[:, features].tolist()}) for bits in problem.bits)
+    return max(len({tuple(row) for row in bits[:, features].tolist()}) for bits in bits_of(problem))
 
 
 def by_worth(problem: Problem, served: Bits) -> list[int]:
@@ -39,7 +38,9 @@ def test_distinct_rows_are_counted_for_every_prefix(n: int, columns: int, seed: 
     rng = np.random.default_rng(seed)
     bits = rng.random((n, columns)) < rng.choice([0.02, 0.1, 0.5])
     expected = [len({tuple(row) for row in bits[:, : k + 1].tolist()}) for k in range(columns)]
-    assert distinct_by_prefix(bits).tolist() == expected
+    order = rng.permutation(columns)
+    words = pack(bits[:, np.argsort(order)])  # feature order[k] is column k
+    assert distinct_by_prefix(words, order).tolist() == expected
 
 
 @given(problems(), some_queries)
@@ -86,9 +87,9 @@ def test_queries_that_reach_no_sample_have_no_say() -> None:
 
 @given(problems())
 def test_local_vectors_keep_every_row(problem: Problem) -> None:
-    sample, bits = problem.samples[0], problem.bits[0]
+    sample, bits = problem.samples[0], bits_of(problem)[0]
     features = np.arange(0, bits.shape[1], 2)
-    found = local_vectors(bits, sample.vectors.counts, features)
+    found = sample.vectors.project(features.tolist())
     rows = np.repeat(bits[:, features], sample.vectors.counts, axis=0)
     kinds, counts = np.unique(rows, axis=0, return_counts=True)
     expected = {tuple(kind): count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)}
@@ -100,8 +101,8 @@ def test_sampled_blocks_hold_the_whole_segment_and_say_nothing_of_other_features
     served = np.ones(len(problem.reads), dtype=np.bool_)
     features = choose_features(problem, served)
     weights = local_weights(problem, served)
-    sample, bits = problem.samples[0], problem.bits[0]
-    blocks = block_sample(problem, sample, bits, features, weights[0], WARD)
+    sample, bits = problem.samples[0], bits_of(problem)[0]
+    blocks = block_sample(problem, sample, features, weights[0], WARD)
     assert abs(blocks.rows.sum() - sample.rows) < 1e-6 * sample.rows
     others = np.setdiff1d(np.arange(bits.shape[1]), features)
     assert blocks.unions[:, others].all()
@@ -115,5 +116,5 @@ def test_fewer_features_are_tried_each_set_within_a_third_of_the_vectors(problem
     assert choices[0].tolist() == choose_features(problem, served).tolist()
     assert all(set(fewer.tolist()) < set(more.tolist()) for more, fewer in pairwise(choices))
     for fewer in choices[1:]:
-        vectors = max(len(np.unique(bits[:, fewer], axis=0)) for bits in problem.bits)
+        vectors = max(len(np.unique(bits[:, fewer], axis=0)) for bits in bits_of(problem))
         assert len(fewer) == 1 or vectors <= problem.max_vectors / 3

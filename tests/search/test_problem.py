@@ -78,7 +78,7 @@ def test_one_group_costs_what_cannot_match_leaves_of_its_blocks(asked: list[Quer
     everyone = np.any(problem.reads, axis=1)
     features = rows_read.guides(everyone)
     weights = local_weights(problem, everyone)[0]
-    blocks = block_sample(problem, problem.samples[0], problem.bits[0], features, weights, WARD)
+    blocks = block_sample(problem, problem.samples[0], features, weights, WARD)
     statistics = BlockStatistics(rows=blocks.rows.astype(np.int64), bits=FeatureBits(pack(blocks.unions)))
     expected = 0.0
     for query in asked:

@@ -18,7 +18,7 @@ from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import scheme_of_layouts
 from layoutopt.skipping.skip_sets import membership
 from tests.effort import examples
-from tests.search.problems import WARD, crossing, found_by, problems, random_problem, shares_of
+from tests.search.problems import WARD, bits_of, crossing, found_by, problems, random_problem, shares_of
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -81,7 +81,7 @@ def test_a_copy_of_the_column_in_conflict_ends_it() -> None:
 def test_a_copy_holds_the_rows_of_a_general_feature_only() -> None:
     """All queries of one family are within feature 8, an eighth of the rows: a copy of those is nearly free."""
     problem = crossing()
-    bits = np.hstack([np.tile(problem.bits[0], (8, 1)), np.repeat(np.eye(8, 1, dtype=np.bool_), 16, axis=0)])
+    bits = np.hstack([np.tile(bits_of(problem)[0], (8, 1)), np.repeat(np.eye(8, 1, dtype=np.bool_), 16, axis=0)])
     vectors = VectorCounts.of_rows(pack(bits), 9)
     vectors = VectorCounts(vectors.words, vectors.counts * 10, 9)
     general = np.array([[False]] * 4 + [[True]] * 4)

@@ -13,7 +13,7 @@ from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.partition import assign_rows
-from layoutopt.search.local import choose_features, local_vectors, local_weights
+from layoutopt.search.local import choose_features, local_weights
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import (
     ComputedRows,
@@ -24,7 +24,7 @@ from layoutopt.search.rows import (
     rows_estimator,
     selectivity_estimate,
 )
-from tests.search.problems import WARD, problems, queries_of
+from tests.search.problems import WARD, bits_of, problems, queries_of
 
 some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
@@ -39,8 +39,8 @@ def skips_vector(problem: Problem, query: int, bits: np.ndarray) -> bool:
 
 def read_naively(problem: Problem, s: int, served: Bits, features: Ints) -> list[float]:
     """Block by block and query by query, from the rows themselves."""
-    sample, bits = problem.samples[s], problem.bits[s]
-    vectors = local_vectors(bits, sample.vectors.counts, features)
+    sample, bits = problem.samples[s], bits_of(problem)[s]
+    vectors = sample.vectors.project(features.tolist())
     weights = local_weights(problem, served)[s][features]
     partition = WARD(vectors, weights, max(1, round(min_rows_for(problem.block_rows) / sample.scale)), problem.seed)
     rows = np.repeat(bits, sample.vectors.counts, axis=0)
