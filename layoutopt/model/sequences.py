@@ -1,9 +1,13 @@
-"""Choosing among the values of a sequence."""
+"""Choosing among the values of a sequence, and putting numbers in order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeVar
+
+import numpy as np
+
+from layoutopt.model.arrays import Ints, Places
 
 T = TypeVar("T")
 
@@ -16,3 +20,14 @@ def spread(values: Sequence[T], count: int) -> list[T]:
     """
     count = min(len(values), count)
     return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]
+
+
+def stable_order(numbers: Ints, below: int) -> Places:
+    """The places of numbers in ``[0, below)``, the least number first, and equal ones as they stand.
+
+    What fits 16 bits numpy sorts digit by digit, in a quarter of the time.
+
+    >>> stable_order(np.array([2, 0, 2, 1]), 3).tolist()
+    [1, 3, 0, 2]
+    """
+    return np.argsort(numbers.astype(np.uint16) if below <= 1 << 16 else numbers, kind="stable")

@@ -151,7 +151,7 @@ def distinct(words: Words) -> tuple[Words, Ints, Ints]:
     """
     if not len(words):
         return words.copy(), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    by_vector = np.argsort(words[:, 0]) if words.shape[1] == 1 else np.lexsort(words.T[::-1])
+    by_vector = np.lexsort(words.T[::-1])
     in_order = words[by_vector]
     is_first = np.r_[True, (in_order[1:] != in_order[:-1]).any(axis=1)]
     inverse = np.empty(len(words), dtype=np.int64)

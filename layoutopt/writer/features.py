@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import one_chunk
-from layoutopt.model.arrays import Bits, Words
+from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.columns import word_names
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import Col, InSet, Predicate
 from layoutopt.model.values import key_kind
-from layoutopt.model.vectors import WORD_BITS, pack, project
+from layoutopt.model.vectors import WORD_BITS, distinct, pack, project
 from layoutopt.writer.matching import KeyedRows, is_matched_by_keys, matching_rows
 
 _ALL: Final = ~np.uint64(0)
@@ -59,6 +59,27 @@ def words_of(table: pa.Table, n_features: int) -> Words:
     """The feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
     columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
     return np.stack(columns, axis=1).view(np.uint64)
+
+
+def distinct_rows(words: Words) -> tuple[Words, Ints, Ints]:
+    """What :func:`layoutopt.model.vectors.distinct` gives, for many rows of few vectors: these alone are sorted."""
+    if not len(words):
+        return distinct(words)
+    codes, _ = _codes(words[:, 0])
+    for word in words.T[1:]:
+        further, count = _codes(word)
+        codes, _ = _codes(codes * count + further)  # below the square of the rows, of which there are fewer than 2**31
+    one_of = np.empty(int(codes.max()) + 1, dtype=np.int64)
+    one_of[codes] = np.arange(len(codes))
+    vectors, of_code, _ = distinct(words[one_of])
+    inverse = of_code[codes]
+    return vectors, inverse, np.bincount(inverse, minlength=len(vectors)).astype(np.int64)
+
+
+def _codes(values: Ints | Words) -> tuple[Ints, int]:
+    """Numbers that are equal where the values are, from 0, and how many there are."""
+    coded = pa.array(values).dictionary_encode()
+    return np.asarray(coded.indices, dtype=np.int64), len(coded.dictionary)
 
 
 def merged(some: Sequence[int], words: Words, others: Sequence[int], of_others: Words) -> Words:

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import MARGINAL, WEIGHINGS, weights_by
-from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
+from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
-from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, distinct, pack, project, unpack
+from layoutopt.model.sequences import stable_order
+from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
@@ -26,6 +27,7 @@ from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.seriation import in_reading_order
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.writer.cutting import cut_blocks
+from layoutopt.writer.features import distinct_rows
 from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
 
 # Rare vectors compared with all kept ones at once.
@@ -212,7 +214,7 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     if not len(rows):
         return Routing(rows, np.zeros(1, dtype=np.int64))
     n_guides = len(guides.weights)
-    vectors, inverse, counts = distinct(guides.words[rows])
+    vectors, inverse, counts = distinct_rows(guides.words[rows])
     most = plan.max_vectors * (SLICES if guides.slices else 1)
     kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, most)
     pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
@@ -300,7 +302,7 @@ def _ranks(column: pa.ChunkedArray, type: str) -> Ints:
 
 def _written(rows: Ints, block: Ints, n_blocks: int, joined_vectors: int = 0) -> Routing:
     """Rows sorted by block; within a block they keep their order, so what compresses together stays together."""
-    in_order: Places = np.argsort(block, kind="stable")
+    in_order = stable_order(block, n_blocks)
     sizes = np.bincount(block, minlength=n_blocks)
     return Routing(rows[in_order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), joined_vectors)
 

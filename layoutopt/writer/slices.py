@@ -20,6 +20,7 @@ from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.schema import Schema
+from layoutopt.model.sequences import stable_order
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
 SLICES = 6
@@ -46,18 +47,18 @@ def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, ranks: Ints
         plan: with its queries.
         columns: those whose statistics the layout will have.
         table: the segment's rows.
-        ranks: of the column that is sliced, ``int64[n_rows]``; equal values have equal ranks.
+        ranks: of the column that is sliced, dense, ``int64[n_rows]``; equal values have equal ranks.
     """
-    in_order = np.argsort(ranks, kind="stable")
-    first_of_equals = np.searchsorted(ranks[in_order], ranks, side="left")
-    number = first_of_equals * SLICES // max(1, len(ranks))
-    used, of_row = np.unique(number, return_inverse=True)
-    statistics = _statistics_of_slices(plan, columns, table, of_row.reshape(-1), len(used))
+    sizes = np.bincount(ranks)
+    first_of_equals = np.cumsum(sizes) - sizes
+    used, of_rank = np.unique(first_of_equals * SLICES // max(1, len(ranks)), return_inverse=True)
+    of_row = of_rank.reshape(-1)[ranks]
+    statistics = _statistics_of_slices(plan, columns, table, of_row, len(used))
     reached = np.stack([~cannot_match(query.filter.root, statistics, None) for query in plan.queries])
     sets, of_query = np.unique(reached, axis=0, return_inverse=True)
     partial = np.flatnonzero(sets.any(axis=1) & ~sets.all(axis=1))
     shares = (of_query.reshape(-1)[:, None] == partial).astype(np.float64)
-    return Slices(sets[partial][:, of_row.reshape(-1)].T, shares)
+    return Slices(sets[partial][:, of_row].T, shares)
 
 
 def _statistics_of_slices(
@@ -65,7 +66,7 @@ def _statistics_of_slices(
 ) -> BlockStatistics:
     filtered = frozenset().union(*(columns_of(query.filter.root) for query in plan.queries))
     names = [name for name in plan.schema.names if name in filtered and name in columns]
-    in_order = np.argsort(slice_of, kind="stable")
+    in_order = stable_order(slice_of, n_slices)
     sizes = np.bincount(slice_of, minlength=n_slices)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     return statistics_of_ranges(plan.schema.select(names), table.select(names).take(pa.array(in_order)), offsets)

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from layoutopt.model.feature import Feature
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.vectors import WORD_BITS, pack, unpack, words_for
-from layoutopt.writer.features import features_left_to_spark, is_keyed, merged, segment_words, words_by_keys
+from layoutopt.model.vectors import WORD_BITS, distinct, pack, unpack, words_for
+from layoutopt.writer.features import (
+    distinct_rows,
+    features_left_to_spark,
+    is_keyed,
+    merged,
+    segment_words,
+    words_by_keys,
+)
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -128,3 +135,13 @@ def test_a_predicate_of_several_features_is_asked_once_and_clears_all() -> None:
     expected = holds(rows, ["kind IS NULL", "kind IS NULL AND price <= 20", "price <= 20"])
     assert (unpack(words_by_keys(features, rows), 3) == expected).all()
     assert 0 < expected[:, 1].sum() < expected[:, 0].sum()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(0, 300))
+def test_distinct_vectors_of_rows_are_those_that_sorting_finds(seed: int, width: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**63, (3, width), dtype=np.uint64) * np.uint64(2)
+    words = np.take_along_axis(values, rng.integers(0, 3, (rows, width)), axis=0)
+    for found, expected in zip(distinct_rows(words), distinct(words), strict=True):
+        assert found.dtype == expected.dtype
+        assert found.tolist() == expected.tolist()
