@@ -36,8 +36,8 @@ _PARCEL_BYTES: Final = 1 << 24  # of rows that travel as one value
 _TRIED_ROWS: Final = 1000
 
 
-Also: TypeAlias = "Callable[[Split, pa.Table, int], Iterator[pa.RecordBatch]]"
-"""Further parcels of some rows of a split, with the position in the source of the first of them."""
+MoreParcels: TypeAlias = "Callable[[Split, pa.Table, int], Iterator[pa.RecordBatch]]"
+"""Further parcels of some rows of a split; the last argument is the position in the source of the first of them."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ class CutJob:
         return self.schema if self.columns is None else self.schema.select(self.columns)
 
 
-def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch], also: Also | None = None) -> Iterator[pa.RecordBatch]:
+def cut_rows(
+    job: CutJob, batches: Iterable[pa.RecordBatch], also: MoreParcels | None = None
+) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: the numbers of tasks in, the rows of their splits out, in parcels.
 
     Args:
@@ -222,7 +224,7 @@ def _rows_of_segment(job: CutJob, split: Split, segment: int) -> Iterator[pa.Rec
             yield from placed(rows.slice(start, stop - start), segment, low + start)
 
 
-def _parcels(job: CutJob, split: Split, also: Also | None) -> Iterator[pa.RecordBatch]:
+def _parcels(job: CutJob, split: Split, also: MoreParcels | None) -> Iterator[pa.RecordBatch]:
     for rows, low in rows_of_split(job, split):
         yield from _packed(job, rows, low)
         if also is not None:

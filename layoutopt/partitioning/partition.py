@@ -80,8 +80,11 @@ def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) 
     expected = np.bincount(partition.vector, partition.rows, n_vectors)
     if not np.array_equal(expected, np.bincount(inverse, minlength=n_vectors)):
         raise ValueError("the rows differ from those that were partitioned; partition the segment's own vectors")
-    in_order = np.arange(len(inverse)) if order is None else np.argsort(order, kind="stable")
-    by_vector = in_order[stable_order(inverse[in_order], n_vectors)]
+    if order is None:
+        by_vector = stable_order(inverse, n_vectors)
+    else:
+        in_order = np.argsort(order, kind="stable")
+        by_vector = in_order[stable_order(inverse[in_order], n_vectors)]
     block = np.empty(len(inverse), dtype=np.int64)
     block[by_vector] = np.repeat(partition.block, partition.rows)
     return block

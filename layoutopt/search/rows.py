@@ -83,11 +83,8 @@ def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partiti
     samples = enumerate(problem.samples)
     found = [block_sample(problem, sample, features, weights[s], partitioner) for s, sample in samples]
     read = np.zeros((len(found), len(served)))
-    if not found:
-        return read
-    skipped = problem.skippable(
-        np.concatenate([blocks.unions for blocks in found]), served
-    )  # which sets up for queries
+    # At once, since what skips which query is looked up for each call.
+    skipped = problem.skippable(np.concatenate([blocks.unions for blocks in found]), served)
     of_samples = np.split(skipped, np.cumsum([len(blocks.rows) for blocks in found])[:-1])
     for s, (blocks, of_blocks) in enumerate(zip(found, of_samples, strict=True)):
         read[s, served] = blocks.rows @ ~of_blocks

@@ -114,10 +114,15 @@ def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]
         rows: of the blocks that :func:`blocks_encoded` names, behind one another.
         offsets: where all blocks begin, ``int64[n_blocks + 1]``.
         codec: the compression to be used.
+
+    Raises:
+        ValueError: these are other rows.
     """
     n_blocks, sizes = len(offsets) - 1, np.diff(offsets)
     held = blocks_encoded(offsets)
     stops = np.cumsum(sizes[held])
+    if stops[-1] != rows.num_rows:
+        raise ValueError(f"{rows.num_rows} rows are not the {stops[-1]} of the blocks that are encoded")
     blocks = {
         block: rows.slice(int(stop - sizes[block]), int(sizes[block]))
         for block, stop in zip(held.tolist(), stops.tolist(), strict=True)

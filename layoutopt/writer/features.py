@@ -29,6 +29,11 @@ _ALL: Final = ~np.uint64(0)
 _LOOKED_AT: Final = 8192
 """Values of a column that tell whether most of them are distinct."""
 
+_MANY_ROWS: Final = 4_000
+_PROBED: Final = 65_536
+_MOST_DISTINCT: Final = 0.75
+"""Where more of the first rows have vectors of their own, sorting all is as fast as hashing."""
+
 
 def features_left_to_spark(features: Sequence[Feature], columns: Collection[str]) -> tuple[int, ...]:
     """The places of the features that the keys of these columns don't decide."""
@@ -62,22 +67,28 @@ def words_of(table: pa.Table, n_features: int) -> Words:
 
 
 def distinct_rows(words: Words) -> tuple[Words, Ints, Ints]:
-    """What :func:`layoutopt.model.vectors.distinct` gives, for many rows of few vectors: these alone are sorted."""
-    if not len(words):
+    """What :func:`~layoutopt.model.vectors.distinct` gives; of many rows of few vectors these alone are sorted."""
+    first = words[: min(len(words) // 4, _PROBED)]
+    if len(words) < _MANY_ROWS or _vector_codes(first)[1] > _MOST_DISTINCT * len(first):
         return distinct(words)
-    codes, _ = _codes(words[:, 0])
-    for word in words.T[1:]:
-        further, count = _codes(word)
-        codes, _ = _codes(codes * count + further)  # below the square of the rows, of which there are fewer than 2**31
-    one_of = np.empty(int(codes.max()) + 1, dtype=np.int64)
+    codes, count = _vector_codes(words)
+    one_of = np.empty(count, dtype=np.int64)
     one_of[codes] = np.arange(len(codes))
     vectors, of_code, _ = distinct(words[one_of])
     inverse = of_code[codes]
-    return vectors, inverse, np.bincount(inverse, minlength=len(vectors)).astype(np.int64)
+    return vectors, inverse, np.bincount(inverse, minlength=count).astype(np.int64)
+
+
+def _vector_codes(words: Words) -> tuple[Ints, int]:
+    """A number for each vector, the same for equal ones, below how many there are, which is the second."""
+    codes, count = _codes(words[:, 0])
+    for word in words.T[1:]:
+        further, of_word = _codes(word)
+        codes, count = _codes(codes * of_word + further)  # below the square of the rows, which are fewer than 2**31
+    return codes, count
 
 
 def _codes(values: Ints | Words) -> tuple[Ints, int]:
-    """Numbers that are equal where the values are, from 0, and how many there are."""
     coded = pa.array(values).dictionary_encode()
     return np.asarray(coded.indices, dtype=np.int64), len(coded.dictionary)
 

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import Also, CutJob, Places, Split, check_split, cut_rows, first_rows
+from layoutopt.direct.cut_rows import CutJob, MoreParcels, Places, Split, check_split, cut_rows, first_rows
 from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
@@ -139,7 +139,7 @@ def places_of(segments: Sequence[Segment]) -> Places:
 
 
 def map_parcels(
-    spark: SparkSession, cut: CutJob, task: Task, schema: str, shares: int = 1, also: Also | None = None
+    spark: SparkSession, cut: CutJob, task: Task, schema: str, shares: int = 1, also: MoreParcels | None = None
 ) -> DataFrame:
     """What a task makes of each segment's rows, which other tasks read and cut.
 
@@ -157,7 +157,7 @@ def map_parcels(
     return map_segments(parcels, tasks, partial(_of_parcels, task), schema)
 
 
-def _parcels(cut: CutJob, shares: int, also: Also | None, numbers: Batches) -> Iterator[pa.RecordBatch]:
+def _parcels(cut: CutJob, shares: int, also: MoreParcels | None, numbers: Batches) -> Iterator[pa.RecordBatch]:
     for parcel in cut_rows(cut, numbers, also):
         segment = parcel.column(0)[0].as_py()
         for share in range(shares if segment < len(cut.places.values) else 1):

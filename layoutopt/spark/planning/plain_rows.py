@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -48,6 +49,7 @@ from layoutopt.writer.gather import in_source_order
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
 _ANSWER: Final = "found binary, drawn binary"  # Arrow streams
 _FEW_SPLITS: Final = 4
+_ROWS_A_SAMPLED: Final = 4  # that are read for each that is drawn: neighbours are more alike than a block's rows
 _LOOKED_AT: Final = 64  # files whose footers tell how many rows there are about
 
 T = TypeVar("T", covariant=True)
@@ -120,9 +122,8 @@ class PlainRows:
         Enough to tell what cells take, and no reason to read all columns of all files.
         """
         having = [(split, held[value]) for split, held in self.splits if value in held]
-        few = spread(having, _FEW_SPLITS)
-        if sum(rows for _, rows in few) < _FEW_SPLITS * sample_rows:
-            few = having
+        mean_rows = sum(rows for _, rows in having) / max(1, len(having))
+        few = spread(having, max(_FEW_SPLITS, ceil(_ROWS_A_SAMPLED * sample_rows / max(1.0, mean_rows))))
         job = self._job([split for split, _ in few], self.schema.names)
         return self._of(self._draw(job, {value: sum(rows for _, rows in few)}, sample_rows))
 
@@ -163,8 +164,8 @@ class PlainRows:
         each = partial(_found_or_drawn, shares * len(segments), task)
         with translate_spark_errors(self.name):
             answers = map_parcels(self.frame.sparkSession, job, each, _ANSWER, shares, also).toArrow()
-        none = arrow_schema(job.read).empty_table()
-        return tuple(_tables_of(answers[name], none) for name in ("found", "drawn"))
+        drawn = _tables_of(answers["drawn"])
+        return _tables_of(answers["found"]), drawn if drawn.num_columns else arrow_schema(job.read).empty_table()
 
     def _each(self, asked: Question[T]) -> list[T]:
         """What each task finds that finds something."""
@@ -206,13 +207,15 @@ class Question(Protocol[T]):
 def _found_or_drawn(last: int, task: Task, batches: Batches) -> Iterator[pa.RecordBatch]:
     """What a task makes of the rows of a segment, or those of the last one as they are; as ``_ANSWER`` says."""
     some = iter(batches)
-    for first in some:
-        given = chain([first], some)
-        if first[SEGMENT][0].as_py() == last:
-            drawn = in_source_order(pa.Table.from_batches(given)).drop_columns([SEGMENT, POSITION])
-            yield _answer(None, stream_of(drawn))
-        else:
-            yield from (_answer(stream_of(pa.Table.from_batches([found])), None) for found in task(given))
+    first = next(some, None)
+    if first is None:
+        return
+    given = chain([first], some)
+    if first[SEGMENT][0].as_py() == last:
+        drawn = in_source_order(pa.Table.from_batches(given)).drop_columns([SEGMENT, POSITION])
+        yield _answer(None, stream_of(drawn))
+    else:
+        yield from (_answer(stream_of(pa.Table.from_batches([found])), None) for found in task(given))
 
 
 def _answer(found: bytes | None, drawn: bytes | None) -> pa.RecordBatch:
@@ -221,10 +224,10 @@ def _answer(found: bytes | None, drawn: bytes | None) -> pa.RecordBatch:
     )
 
 
-def _tables_of(streams: pa.ChunkedArray, none: pa.Table) -> pa.Table:
-    """The tables of Arrow streams behind one another, NULL being none."""
+def _tables_of(streams: pa.ChunkedArray) -> pa.Table:
+    """The tables of Arrow streams behind one another, NULL being none; of no stream a table without columns."""
     tables = [pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams.drop_null()]
-    return pa.concat_tables(tables) if tables else none
+    return pa.concat_tables(tables) if tables else pa.table({})
 
 
 def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:

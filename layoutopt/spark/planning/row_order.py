@@ -30,7 +30,7 @@ from layoutopt.scan.table import Table
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder, ReadBlock, find_row_order
-from layoutopt.writer.task import RoutedFile, WriteJob, content_of, of_blocks, rehearsed_sizes, write_file
+from layoutopt.writer.task import WHOLE, RoutedFile, WriteJob, content_of, of_blocks, rehearsed_sizes, write_file
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -114,10 +114,11 @@ def row_orders_of(
         pruned: what each of the plan's queries reads of it.
     """
     reads, sizes = reads_of(table, job.plan, pruned), _chunk_bytes(table, job.plan)
-    found = {}
+    found, blocks = {}, table.sources[0].blocks
     for index in range(len(job.plan.scheme.layouts)):
-        mine = table.sources[0].blocks.layout == index
-        of_layout = [file for file in files if file.layout == index]
+        # Blocks of the rows that a layout has for others alone hold fewer columns, and few rows.
+        mine = (blocks.layout == index) & (blocks.part == WHOLE)
+        of_layout = [file for file in files if file.layout == index and file.part == WHOLE]
         if read := _read_blocks(job, segment, of_layout, reads[mine], sizes[mine]):
             found[index] = find_row_order(read, job.plan.schema, job.plan.codec)
     return found

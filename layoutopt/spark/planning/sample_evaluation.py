@@ -108,7 +108,7 @@ class RowSample:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SampleRequest:
     """Which rows are drawn from some partitions.
 
     Attributes:
@@ -160,40 +160,40 @@ def draw_sample(
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
     return draw_sample_of(
-        rows, Drawing(features, partition_by, segment_rows, sampled, sample_rows, tuple(frame_of(rows).columns))
+        rows, SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, tuple(frame_of(rows).columns))
     )
 
 
-def draw_sample_of(rows: Rows, drawing: Drawing) -> RowSample:
+def draw_sample_of(rows: Rows, wanted: SampleRequest) -> RowSample:
     """Draw rows as :func:`draw_sample` does, of the partitions named."""
     return by_arrow_or_spark(
         rows,
         lambda plain: drawn_by_place(
-            plain.drawn(drawing.partition_rows, drawing.sample_rows, drawing.columns), plain.schema, drawing
+            plain.drawn(wanted.partition_rows, wanted.sample_rows, wanted.columns), plain.schema, wanted
         ),
-        lambda frame: _drawn_by_content(frame, drawing),
+        lambda frame: _drawn_by_content(frame, wanted),
     )
 
 
-def drawn_by_place(found: pa.Table, schema: Schema, drawing: Drawing) -> RowSample:
+def drawn_by_place(found: pa.Table, schema: Schema, wanted: SampleRequest) -> RowSample:
     """The sample that rows drawn from plain files are.
 
     Raises:
         NeedsSparkError: Arrow can't tell a feature.
     """
-    return drawing.sample(found, vectors(drawing.features.features, found, schema))
+    return wanted.sample(found, vectors(wanted.features.features, found, schema))
 
 
-def _drawn_by_content(rows: DataFrame, drawing: Drawing) -> RowSample:
+def _drawn_by_content(rows: DataFrame, wanted: SampleRequest) -> RowSample:
     """Rows drawn by a hash of their content, in the source's order."""
-    features, columns = drawing.features, drawing.columns
+    features, columns = wanted.features, wanted.columns
     # Positions come last: what is drawn depends on content alone.
-    few = drawn_rows(rows, features, drawing.partition_by, drawing.partition_rows, drawing.sample_rows)
+    few = drawn_rows(rows, features, wanted.partition_by, wanted.partition_rows, wanted.sample_rows)
     with compiled_in_parts(rows.sparkSession):
         found = with_binaries(words_left(with_positions(few), features.features, (*columns, POSITION))).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
     words = segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
-    return drawing.sample(found, words)
+    return wanted.sample(found, words)
 
 
 def _places_of(column: pa.ChunkedArray, value: PlainValue) -> Ints:

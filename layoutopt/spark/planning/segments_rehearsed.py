@@ -49,8 +49,8 @@ from layoutopt.spark.planning.row_order import (
     with_orders,
 )
 from layoutopt.spark.planning.sample_evaluation import (
-    Drawing,
     RowSample,
+    SampleRequest,
     draw_sample_of,
     drawn_by_place,
     segments_on_sample,
@@ -163,11 +163,11 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     task = partial(_rehearse, jobs, features, searched_in, layouts, tuple(queries), chosen.shares)
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), chosen.partition_rows)
-    drawing = _few_rows(first, features, tried, held)
+    wanted = _few_rows(first, features, tried, held)
     answer, sample = by_arrow_or_spark(
         rows,
-        lambda plain: _by_arrow(plain, chosen, drawing, task),
-        lambda frame: _by_spark(frame, first, chosen, drawing, task),
+        lambda plain: _by_arrow(plain, chosen, wanted, task),
+        lambda frame: _by_spark(frame, first, chosen, wanted, task),
     )
     found = answer.to_pylist()
     spark = frame_of(rows).sparkSession
@@ -178,31 +178,33 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
 
 
 def _by_arrow(
-    rows: PlainRows, chosen: Chosen, drawing: Drawing, task: Callable[..., Iterator[pa.RecordBatch]]
+    rows: PlainRows, chosen: Chosen, wanted: SampleRequest, task: Callable[..., Iterator[pa.RecordBatch]]
 ) -> tuple[pa.Table, RowSample]:
     """What the tasks make of the segments' rows, and the rows drawn, from one pass over the files."""
     by_arrow = partial(task, of_left=words_left_by_arrow)
     found, drawn = rows.in_segments(
-        chosen.segments, drawing.columns, chosen.shares, by_arrow, drawing.partition_rows, drawing.sample_rows
+        chosen.segments, wanted.columns, chosen.shares, by_arrow, wanted.partition_rows, wanted.sample_rows
     )
-    return found, drawn_by_place(drawn, rows.schema, drawing)
+    return found, drawn_by_place(drawn, rows.schema, wanted)
 
 
-def _by_spark(rows: DataFrame, plan: Plan, chosen: Chosen, drawing: Drawing, task: Task) -> tuple[pa.Table, RowSample]:
+def _by_spark(
+    rows: DataFrame, plan: Plan, chosen: Chosen, wanted: SampleRequest, task: Task
+) -> tuple[pa.Table, RowSample]:
     """The same by Spark, which reads the files twice."""
     with compiled_in_parts(rows.sparkSession):
         routed = rows_of_segments(rows, plan, chosen)
-        featurised = words_left(routed, drawing.features.features, (*drawing.columns, POSITION, SEGMENT))
+        featurised = words_left(routed, wanted.features.features, (*wanted.columns, POSITION, SEGMENT))
         found = map_segments(featurised, chosen.shares * len(chosen.segments), task, _RESULT_SCHEMA).toArrow()
-    return found, draw_sample_of(rows, drawing) if drawing.partition_rows else RowSample(drawing.features, ())
+    return found, draw_sample_of(rows, wanted) if wanted.partition_rows else RowSample(wanted.features, ())
 
 
-def _few_rows(plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> Drawing:
+def _few_rows(plan: Plan, features: FeatureSet, tried: Tried, held: Sequence[str]) -> SampleRequest:
     """A few rows of each partition; none where a segment of each was tried."""
     values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), _MOST_PARTITIONS)))
     partition_rows = {} if tried.is_everywhere else {value: tried.partition_rows[value] for value in values}
     few = _SAMPLED_ROWS // len(values)
-    return Drawing(features, plan.partition_by, plan.segment_rows, partition_rows, few, tuple(held))
+    return SampleRequest(features, plan.partition_by, plan.segment_rows, partition_rows, few, tuple(held))
 
 
 def _of_table(
@@ -348,7 +350,11 @@ class BytesOf(NamedTuple):
 
 def pruned_by(table: Table, queries: Sequence[Query]) -> list[PrunedPlan]:
     """What each query reads of a table that has blocks of one plan."""
-    return [pruned for query in queries for pruned in table.prune(query.filter.root, query.columns)]
+    found = []
+    for query in queries:
+        (pruned,) = table.prune(query.filter.root, query.columns)
+        found.append(pruned)
+    return found
 
 
 def bytes_of(table: Table, plan: Plan, queries: Sequence[Query], of_queries: Sequence[PrunedPlan]) -> BytesOf:

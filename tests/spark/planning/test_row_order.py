@@ -21,12 +21,20 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
+from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.row_order import measured_files, reads_of, rehearsed_table, row_orders_of, with_orders
+from layoutopt.spark.planning.row_order import (
+    measured_again,
+    measured_files,
+    reads_of,
+    rehearsed_table,
+    row_orders_of,
+    with_orders,
+)
 from layoutopt.spark.planning.segments_rehearsed import bytes_of, pruned_by, rehearse_one
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer.gather import GatheredSegment
@@ -158,13 +166,41 @@ def test_a_rehearsal_learns_bounds_of_some_columns_and_bytes_of_all() -> None:
         assert of_some.column_bytes(name).tolist() == of_whole.column_bytes(name).tolist()
         least = [pc.struct_field(blocks.statistics(name), "min") for blocks in (of_whole, of_some)]
         assert least[0].equals(least[1]) == (name == "price")
-    assert (
-        pruned_by(tables[1], plan.queries)[0].outcome.tolist() == pruned_by(tables[0], plan.queries)[0].outcome.tolist()
-    )
+    dear = is_value(SCHEMA, "price", ">", 1_000)
+    read = [table.prune(dear, ("price",))[0].outcome.tolist() for table in tables]
+    assert read[0] == read[1] == [PruneOutcome.PARTITION] * 4  # by the bounds that their blocks have together
 
 
 def _routed(*jobs: WriteJob) -> list[tuple[WriteJob, Sequence[RoutedFile]]]:
     return [(job, list(route_segment(job, a_segment()))) for job in jobs]
+
+
+def test_other_orders_are_measured_as_if_everything_were() -> None:
+    of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
+    groups = (("kind", "shop"), ("price", "note"))
+    scheme = Scheme(tuple(Layout(columns, (0, 1), columns, ByVectors("ward")) for columns in groups))
+    plan = plan_of(of, scheme=scheme, block_rows=1_000, segment_rows=10_000)
+    sorted_plan = with_orders(plan, [("shop",), ("price",)])
+    (job, files), (_, ordered) = _routed(a_job(plan), a_job(sorted_plan))
+    again = measured_again(job, a_segment(), ordered, measured_files(job, a_segment(), files))
+    anew = measured_files(job, a_segment(), ordered)
+    assert len(again) == len(anew) == 2
+    for one, other in zip(again, anew, strict=True):
+        known = [name for name in one.column_names if name != "file"]
+        assert one.select(known).equals(other.select(known))
+        assert pc.sum(one["tid_bytes"]).as_py() > 0
+
+
+def test_an_order_is_searched_for_where_a_layout_has_fewer_columns_of_the_other_rows() -> None:
+    of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
+    queries = tuple(replace(query, columns=("kind", "note")) for query in of.queries)
+    others = ("shop", "price", "note")
+    copy, whole = Layout(SCHEMA.names, (0,), ("kind",), ByVectors("ward")), Layout(others, (), others)
+    scheme = Scheme((copy, whole))
+    plan = plan_of(replace(of, queries=queries), scheme=scheme, block_rows=1_000, segment_rows=10_000)
+    ((_, files),) = _routed(a_job(plan))
+    assert [file.columns for file in files] == [SCHEMA.names, ("kind",), others]
+    assert 0 in found_in(plan)
 
 
 @pytest.mark.spark
