@@ -58,7 +58,7 @@ def block_statistics(
     """The ``stats`` of blocks that are ranges of rows: block i is ``offsets[i] .. offsets[i+1]-1``.
 
     ``table`` holds the rows in block order and any of the schema's columns; a column that it lacks gets
-    null statistics, or none but its bytes where these are known.
+    null statistics.
     ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] for each column name, where they are known.
 
     Raises:
@@ -68,16 +68,14 @@ def block_statistics(
     _check_offsets(offsets, table.num_rows)
     children = []
     for column in schema.columns:
-        type, bytes_of_it = column_statistics_type(column.type), (column_bytes or {}).get(column.name)
-        measured = None
-        if column.name in table.column_names:
-            measured = measure(table[column.name], offsets, column.type)
-        elif bytes_of_it is None:
+        type = column_statistics_type(column.type)
+        if column.name not in table.column_names:
             children.append(pa.nulls(len(offsets) - 1, type))
             continue
+        measured = measure(table[column.name], offsets, column.type)
         values = {
-            **(measured.by_name() if measured else {}),
-            "bytes": bytes_of_it,
+            **measured.by_name(),
+            "bytes": (column_bytes or {}).get(column.name),
             "sum": (sums or {}).get(column.name),
             "tid_sum": (tid_sums or {}).get(column.name),
         }
@@ -87,7 +85,10 @@ def block_statistics(
 
 
 def with_bytes(stats: pa.StructArray, schema: Schema, column_bytes: Mapping[str, Ints]) -> pa.StructArray:
-    """The ``stats`` of the same blocks, in which the columns named take so many bytes."""
+    """The ``stats`` of the same blocks, which hold the columns named in so many bytes.
+
+    Of a column that had null statistics no more is known than that.
+    """
     children = []
     for i, column in enumerate(schema.columns):
         child = stats.field(i)

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.paths import data_path
-from layoutopt.catalog.statistics import block_statistics
+from layoutopt.catalog.statistics import block_statistics, with_bytes
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.errors import TableError, carrying
@@ -258,6 +258,9 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         sizes, places = _write_parquet(job, new_path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in file.columns]
         sums, tid_sums = _checksums(content, wanted, routing.offsets)
+    stats = block_statistics(content, routing.offsets, plan.schema, sizes, sums, tid_sums)
+    if job.rehearsal:  # whose content may lack columns of the file
+        stats = with_bytes(stats, plan.schema, {name: sizes[name] for name in file.columns})
     values: dict[str, Any] = {
         "file": [place.path for place in places for _ in range(place.blocks)],
         "row_group": np.concatenate([np.arange(place.blocks) for place in places]),
@@ -272,7 +275,7 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         "words": list(union_words(segment.words, routing).view(np.int64)),
         "footer": [place.footer for place in places for _ in range(place.blocks)],
         "start": [start for place in places for start in place.starts],
-        "stats": block_statistics(content, routing.offsets, plan.schema, sizes, sums, tid_sums),
+        "stats": stats,
     }
     if plan.indexes:
         taken = pa.array(routing.rows)
