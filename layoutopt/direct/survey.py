@@ -170,7 +170,7 @@ class Draw:
         """
         with _left_to_spark():
             splits = self.job.tasks[number]
-            parts = [self._drawn(*part) for split in splits for part in self._placed(split)]
+            parts = [self._drawn(split, *part) for split in splits for part in rows_of_split(self.job, split)]
             return pa.concat_tables(parts).combine_chunks() if parts else None
 
     def parcels(self, segment: int, split: Split, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
@@ -182,20 +182,16 @@ class Draw:
             rows: some of its rows.
             low: the position in the source of the first of them.
         """
-        first = self._first(split, low)
-        drawn = self._drawn(rows, first)
+        drawn = self._drawn(split, rows, low)
         if drawn.num_rows:
-            yield parcel_of(segment, first, drawn)
-
-    def _placed(self, split: Split) -> Iterator[tuple[pa.Table, int]]:
-        return ((rows, self._first(split, low)) for rows, low in rows_of_split(self.job, split))
+            yield parcel_of(segment, self._first(split, low), drawn)
 
     def _first(self, split: Split, low: int) -> int:
         """The place of the row of a split at a position in the source."""
         return self.firsts[split.path, split.start] + low - split.low
 
-    def _drawn(self, rows: pa.Table, first: int) -> pa.Table:
-        return rows.filter(pa.array(_numbers(first, rows.num_rows) < self._limits(rows)))
+    def _drawn(self, split: Split, rows: pa.Table, low: int) -> pa.Table:
+        return rows.filter(pa.array(_numbers(self._first(split, low), rows.num_rows) < self._limits(rows)))
 
     def _limits(self, rows: pa.Table) -> Ints:
         keys = keys_of(self.job, rows).dictionary_encode("encode")

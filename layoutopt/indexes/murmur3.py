@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from layoutopt.model.arrays import Bytes, Hashes, Ints
+from layoutopt.model.sequences import stable_order
 
 SEED = 42
 # Rows mixed together: all arrays of one round stay in the second-level cache.
@@ -18,7 +19,6 @@ _CHUNK = 16_384
 # Words of a text that are read at once, from whatever byte on.
 _RUN = 8
 _RUN_BYTES = 4 * _RUN
-_MOST_SHORT = np.iinfo(np.uint16).max
 
 
 def hash_words(words: Sequence[Hashes]) -> Hashes:
@@ -87,9 +87,7 @@ def hash_texts(data: Bytes, offsets: Ints) -> Hashes:
 def _hash_some_texts(data: Bytes, offsets: Ints) -> Hashes:
     lengths = np.diff(offsets)
     longest = int(lengths.max(initial=0))
-    # numpy sorts 16 bits by their digits, ten times as fast as by comparing.
-    backwards = longest - lengths
-    longest_first = np.argsort(backwards.astype(np.uint16) if longest <= _MOST_SHORT else backwards, kind="stable")
+    longest_first = stable_order(longest - lengths, longest + 1)
     lengths = lengths[longest_first]
     starts = offsets[:-1][longest_first]
     hashes = np.full(len(lengths), SEED, np.uint32)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from layoutopt.model.predicates.cnf import Filter
-from layoutopt.model.predicates.nodes import Node
+from layoutopt.model.predicates.nodes import Node, columns_of
 from layoutopt.model.records import Record
 
 
@@ -42,6 +42,11 @@ class Query(Record):
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"query {self.id} has the weight {self.weight!r}; give a positive number")
+
+
+def filtered_columns(queries: Iterable[Query]) -> frozenset[str]:
+    """The columns that some query filters."""
+    return frozenset().union(*(columns_of(query.filter.root) for query in queries))
 
 
 def classes(queries: Iterable[Query]) -> list[Query]:

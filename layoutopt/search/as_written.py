@@ -184,9 +184,7 @@ class FeatureCosts:
 
     def _share(self, features: Features) -> float:
         """The share of the rows that have one of the features, ``|R_i| / |R|``."""
-        problem, numbers = self.problem, sorted(features)
-        held = sum(sample.scale * sample.vectors.rows_with_any(numbers) for sample in problem.samples)
-        return min(1.0, held / max(1, sum(sample.rows for sample in problem.samples)))
+        return min(1.0, self.problem.rows_with_any(sorted(features)) / max(1, self.problem.rows))
 
     def _find_rows(self, features: Features) -> _Rows:
         """R_i blocked by the heaviest of the features, as many as fit (4.5)."""

@@ -39,11 +39,8 @@ class Covers:
 
     def share(self, features: tuple[int, ...]) -> float:
         """The share of the sampled rows that have one of these features, weighed by what the samples stand for."""
-        held = rows = 0.0
-        for sample in self._problem.samples:
-            held += sample.scale * sample.vectors.rows_with_any(features)
-            rows += sample.rows
-        return min(1.0, held / rows) if rows else 1.0
+        rows = self._problem.rows
+        return min(1.0, self._problem.rows_with_any(features) / rows) if rows else 1.0
 
     def serves(self, features: tuple[int, ...], queries: Ints) -> Bits:
         """Which of the queries these features serve, ``bool[len(queries)]``."""
@@ -93,6 +90,4 @@ class Covers:
     @cached_property
     def _shares(self) -> Floats:
         """The share of rows with a member of each skip set, ``float64[skip_sets]``."""
-        samples = self._problem.samples
-        held = sum((self._problem.rows_with_sets(sample) for sample in samples), np.zeros(self._members.shape[1]))
-        return held / max(1, sum(sample.rows for sample in samples))
+        return self._problem.rows_with_sets() / max(1, self._problem.rows)

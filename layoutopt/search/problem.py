@@ -147,13 +147,25 @@ class Problem:
             least[s] = sample.scale * (sample.vectors.rows - skipped)
         return least
 
-    def rows_with_sets(self, sample: Sample) -> Floats:
-        """How many rows of a sample have a member of each skip set, ``float64[skip_sets]``."""
-        found = np.zeros(self.members.shape[1])
-        for counts, bits in sample.chunks():
-            having = self._features_of_set.any_of(np.packbits(bits.T, axis=1))
-            found += np.unpackbits(having, axis=1, count=len(counts)) @ counts
-        return found * sample.scale
+    @property
+    def rows(self) -> int:
+        """The rows of all segments that were sampled."""
+        return sum(sample.rows for sample in self.samples)
+
+    def rows_with_any(self, features: Sequence[int]) -> float:
+        """About how many of their rows have one of the features."""
+        return sum(sample.scale * sample.vectors.rows_with_any(features) for sample in self.samples)
+
+    def rows_with_sets(self) -> Floats:
+        """About how many of their rows have a member of each skip set, ``float64[skip_sets]``."""
+        held = np.zeros(self.members.shape[1])
+        for sample in self.samples:
+            found = np.zeros(self.members.shape[1])
+            for counts, bits in sample.chunks():
+                having = self._features_of_set.any_of(np.packbits(bits.T, axis=1))
+                found += np.unpackbits(having, axis=1, count=len(counts)) @ counts
+            held += sample.scale * found
+        return held
 
     @cached_property
     def _features_of_set(self) -> Incidence:

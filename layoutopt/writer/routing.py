@@ -14,8 +14,7 @@ from layoutopt.errors import PlanError
 from layoutopt.features.weights import MARGINAL, WEIGHINGS, weights_by
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
-from layoutopt.model.predicates import columns_of
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import stable_order
 from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, pack, project, unpack
@@ -119,8 +118,7 @@ def queries_reaching(plan: Plan, table: pa.Table) -> Floats:
 
 def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """The weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
-    columns = frozenset().union(*(columns_of(query.filter.root) for query in queries))
-    statistics = segment_statistics(schema, table, columns)
+    statistics = segment_statistics(schema, table, filtered_columns(queries))
     reached = [0.0 if cannot_match(query.filter.root, statistics, None)[0] else query.weight for query in queries]
     return np.asarray(reached, dtype=np.float64)
 

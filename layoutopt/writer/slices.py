@@ -18,7 +18,7 @@ from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import columns_of
+from layoutopt.model.query import filtered_columns
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import stable_order
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
@@ -64,7 +64,7 @@ def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, ranks: Ints
 def _statistics_of_slices(
     plan: Plan, columns: frozenset[str], table: pa.Table, slice_of: Ints, n_slices: int
 ) -> BlockStatistics:
-    filtered = frozenset().union(*(columns_of(query.filter.root) for query in plan.queries))
+    filtered = filtered_columns(plan.queries)
     names = [name for name in plan.schema.names if name in filtered and name in columns]
     in_order = stable_order(slice_of, n_slices)
     sizes = np.bincount(slice_of, minlength=n_slices)

@@ -22,7 +22,7 @@ from layoutopt.methods.proposals import PartitionHistogram
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import columns_of
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.sequences import spread
 from layoutopt.model.types import quoted
@@ -62,7 +62,7 @@ class Counting:
     @cached_property
     def bounded(self) -> list[Column]:
         """The columns by whose bounds a partition may be seen not to be reached by a query."""
-        used = frozenset().union(*(columns_of(query.filter.root) for query in self.queries))
+        used = filtered_columns(self.queries)
         return [column for column in self.schema.columns if column.name in used and key_kind(column.type) is not None]
 
 

@@ -159,8 +159,9 @@ class PlainRows:
             if not held.keys().isdisjoint(partition_rows) or any(_has_some(split, held, each) for each in segments)
         ]
         job = replace(self._job(splits, columns), places=places_of(segments))
-        draw = self._draw(job, partition_rows, sample_rows)
-        also = partial(draw.parcels, len(segments)) if partition_rows else None
+        also = None
+        if partition_rows:
+            also = partial(self._draw(job, partition_rows, sample_rows).parcels, len(segments))
         each = partial(_found_or_drawn, shares * len(segments), task)
         with translate_spark_errors(self.name):
             answers = map_parcels(self.frame.sparkSession, job, each, _ANSWER, shares, also).toArrow()

@@ -29,8 +29,8 @@ from layoutopt.model.columns import POSITION, SEGMENT
 from layoutopt.model.engine_costs import Work
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Layout, Plan
-from layoutopt.model.predicates import TRUE, columns_of
-from layoutopt.model.query import Query
+from layoutopt.model.predicates import TRUE
+from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.sequences import spread
 from layoutopt.model.vectors import project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
@@ -255,9 +255,8 @@ def _left(before: Floats, after: Floats) -> Floats:
 
 def _job(plan: Plan, held: Sequence[str], queries: Sequence[Query]) -> WriteJob:
     shares = feature_shares(plan.features, plan.queries)
-    filtered = frozenset().union(*(columns_of(query.filter.root) for query in (*plan.queries, *queries)))
     job = WriteJob(narrowed(plan, held), shares, "sampled", new_load_id(), 0, ("sampled",), (0,), rehearsal=True)
-    return replace(job, bounded=filtered)
+    return replace(job, bounded=filtered_columns((*plan.queries, *queries)))
 
 
 def _with_orders_of(plan: Plan, held: Sequence[str], orders: Sequence[Sequence[str]]) -> Plan:
