@@ -36,6 +36,9 @@ _SAMPLED_ROWS = 50_000
 
 _MOST_QUANTILES = 10_000
 
+_CELLS_BY_QUANTILES = 64
+_NO_FEATURES = FeatureSet(())
+
 
 def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: Floats) -> Ints:
     """The block of each row, ``int64[n]``, numbered from 0 without gaps in the order of the tree's leaves.
@@ -68,6 +71,17 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     filters = CodeFilters.of(alike, scaled, len(n_codes), most)
     rows = Rows(table.num_rows, sampled, _Sides(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
+
+
+def cells_of(plan: Plan, name: str, table: pa.Table) -> Ints:
+    """Where a column may be cut: the cell of each row, ``int64[n]``, numbered in the order of values, NULL first.
+
+    Cells begin and end where ranges of the plan's queries do, and at a few quantiles of the rows.
+    """
+    asked = _asked(plan.queries, (name,), _NO_FEATURES)
+    rows = np.arange(table.num_rows)
+    column = CutColumn.of(table[name], plan.schema.find(name).type, _intervals(asked, 0), rows, _CELLS_BY_QUANTILES)
+    return column.sampled(rows).astype(np.int64)
 
 
 def _quantiles(blocking: ByCuts) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,10 +26,15 @@ from layoutopt.partitioning.partition import assign_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.seriation import in_reading_order
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.writer.cutting import cut_blocks
+from layoutopt.writer.cutting import cells_of, cut_blocks
+from layoutopt.writer.encodings import bytes_a_row
 from layoutopt.writer.features import distinct_rows
-from layoutopt.writer.slices import SLICES, Slices, slice_rows, statistics_of_ranges
+from layoutopt.writer.slices import Slices, slice_rows, statistics_of_ranges
 
+# Rows of a segment by which the bytes of cells are told.
+_MEASURED_ROWS = 10_000
+# Slices may make so many vectors of one.
+_VECTORS_BY_SLICES = 6
 # Rare vectors compared with all kept ones at once.
 _RARE_CHUNK = 1024
 
@@ -123,17 +129,44 @@ def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Float
     return np.asarray(reached, dtype=np.float64)
 
 
-def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares: Floats, reached: Floats) -> Guides:
+def cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
+    """About the compressed bytes of a cell of each column that the plan's queries read, by a few of a segment's rows.
+
+    Rows that are spread evenly over a segment are about as unlike each other as those of a block. None where queries
+    are not to be weighed by bytes: several layouts hold columns that are read together, so that rows say as much.
+    """
+    (layout, *others) = plan.scheme.layouts
+    if others or not isinstance(layout.blocking, ByVectors) or layout.blocking.algorithm == WARD:
+        return None
+    read = {name for query in plan.queries for name in query.columns}
+    names = [name for name in table.column_names if name in read]
+    count = min(table.num_rows, plan.block_rows, _MEASURED_ROWS)
+    if not names or not count:
+        return None
+    some = table.select(names).take(pa.array(np.arange(count) * table.num_rows // count))
+    return bytes_a_row(some, np.array([0, count]), plan.codec)
+
+
+def guides_of(
+    plan: Plan,
+    layout: Layout,
+    table: pa.Table,
+    words: Words,
+    shares: Floats,
+    reached: Floats,
+    of_cell: Mapping[str, float] | None = None,
+) -> Guides:
     """What guides the layout's blocking in this segment: columns of 0 and 1 over its rows, each with a weight.
 
     First come the layout's local features, then sets of slices (see ``slices``): where no feature says which rows a
     query skips, ranges of one column do. All are weighed alike, by what queries skip::
 
-        weight(g) = sum over q of reached(q) * share(q, g) * left(q, g)
+        weight(g) = sum over q of reached(q) * bytes(q) * share(q, g) * left(q, g)
         left(q, g) = product over guides h more selective than g of (1 - share(q, h) * (1 - matching(h)))
 
     A query thus counts for a guide only by the rows that its more selective guides leave, where Equation 3.1 counts it
-    whole for each. Only training queries count that read the layout and reach the segment (4.5).
+    whole for each. Only training queries count that read the layout and reach the segment (4.5); bytes(q) are those of
+    a row of its columns.
 
     Args:
         plan: with its queries.
@@ -142,22 +175,27 @@ def guides_of(plan: Plan, layout: Layout, table: pa.Table, words: Words, shares:
         words: their feature vectors, ``uint64[n, w]``.
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
         reached: of :func:`queries_reaching`, ``float64[n_queries]``.
+        of_cell: of :func:`cell_bytes`; without them bytes(q) is 1 for all.
     """
     if not plan.queries or not isinstance(layout.blocking, ByVectors):
         return feature_guides(layout, words, plan.features.weights)
-    local = list(layout.guiding)
-    slices = _slices(plan, layout, layout.blocking, table)
-    guiding = project(words, local)
+    local, served = list(layout.guiding), served_queries(plan, layout)
+    counted = np.where(served, reached, 0.0)
+    if of_cell is not None:
+        counted = counted * [math.fsum(of_cell.get(name, 0.0) for name in query.columns) for query in plan.queries]
+    guiding, present = project(words, local), present_rows(layout, words)
+    held = slice(None) if present.all() else np.flatnonzero(present)
+    matching = bit_shares(guiding[held], len(local))
+    left = 1 - (shares[:, local] * (1 - matching)).max(axis=1, initial=0.0)
+    slices = _slices(plan, layout, layout.blocking, table, counted * left)
     n_slices = slices.bits.shape[1]
     if n_slices:
         guiding = pack(np.hstack([unpack(guiding, len(local)), slices.bits]))
     share = np.hstack([shares[:, local], slices.shares])
-    held, served = present_rows(layout, words), served_queries(plan, layout)
-    matching = bit_shares(guiding if held.all() else guiding[held], len(local) + n_slices)
-    weights = _weights(layout.blocking, share[served], reached[served], matching)
+    matching = np.append(matching, slices.bits[held].sum(axis=0) / max(1, np.count_nonzero(present)))
+    weights = _weights(layout.blocking, share[served], counted[served], matching)
     objective = None
     if layout.blocking.algorithm != WARD:
-        counted = np.where(served, reached, 0.0)
         objective = objective_of(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
     return Guides(guiding, weights, n_slices, objective)
 
@@ -170,12 +208,12 @@ def _weights(blocking: ByVectors, shares: Floats, reached: Floats, matching: Flo
     return weights_by(str(weighing), shares, reached, matching)
 
 
-def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table) -> Slices:
-    """The slices of the column that the layout is cut by; none where there is no such column."""
-    ranks = _cut_ranks(plan, blocking, table)
-    if ranks is None:
+def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table, weights: Floats) -> Slices:
+    """The slices of the column that the layout is cut by; none where there is no such column, or no row."""
+    name = _cut_by(plan, blocking)
+    if name is None or not table.num_rows:
         return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
-    return slice_rows(plan, frozenset(layout.columns), table, ranks)
+    return slice_rows(plan, frozenset(layout.columns), table, cells_of(plan, name, table), weights)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:
@@ -195,11 +233,14 @@ def feature_guides(layout: Layout, words: Words, weights: Floats) -> Guides:
 
 def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
     """Each row's rank by the column that the layout is cut by, ``int64[n]``; None if there is none."""
+    name = _cut_by(plan, blocking)
+    return None if name is None else _ranks(table[name], plan.schema.find(name).type)
+
+
+def _cut_by(plan: Plan, blocking: ByVectors) -> str | None:
+    """The column that the layout is cut by; None if there is none."""
     name = dict(blocking.params).get(CUT_BY)
-    if name is None:
-        return None
-    column = plan.schema.find(str(name))
-    return _ranks(table[column.name], column.type)
+    return None if name is None else plan.schema.find(str(name)).name
 
 
 def segment_statistics(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockStatistics:
@@ -213,7 +254,7 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
         return Routing(rows, np.zeros(1, dtype=np.int64))
     n_guides = len(guides.weights)
     vectors, inverse, counts = distinct_rows(guides.words[rows])
-    most = plan.max_vectors * (SLICES if guides.slices else 1)
+    most = plan.max_vectors * (_VECTORS_BY_SLICES if guides.slices else 1)
     kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, most)
     pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
     min_rows = _min_rows(plan, blocking)

@@ -48,6 +48,7 @@ from layoutopt.writer.positions import Positions, position_sums, scrambled, valu
 from layoutopt.writer.routing import (
     Routing,
     blocked_alike,
+    cell_bytes,
     guides_of,
     in_equal_blocks,
     present_rows,
@@ -151,15 +152,15 @@ class RoutedFile:
 
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
     """The files of a segment, layout by layout, before they are written."""
-    reached = queries_reaching(job.plan, segment.table)
     plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
+    reached, of_cell = queries_reaching(plan, segment.table), None if job.late else cell_bytes(plan, segment.table)
     written = [(i, each) for i, each in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
     left = Counter(blocked_alike(plan, layout) for _, layout in written)
     routed: dict[Hashable, Routing] = {}  # what a later layout has, too
     for index, layout in written:
         alike = blocked_alike(plan, layout)
         if (routing := routed.pop(alike, None)) is None:
-            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached)
+            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached, of_cell)
             routing = route(plan, layout, segment.table, segment.words, guides)
         left[alike] -= 1
         if left[alike]:

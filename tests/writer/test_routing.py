@@ -17,6 +17,7 @@ from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
     Guides,
     blocked_alike,
+    cell_bytes,
     feature_guides,
     guides_of,
     limit_vectors,
@@ -207,6 +208,35 @@ def test_as_written_every_subsuming_feature_has_a_querys_whole_weight() -> None:
         guides_of(plan, strange, table, words, shares, queries_reaching(plan, table))
 
 
+def test_queries_of_one_layout_weigh_by_the_bytes_that_they_read_of_a_row() -> None:
+    table, words = rows()
+    kinds = a_plan().queries
+    plan = replace(a_plan(), queries=(replace(kinds[0], columns=("id", "kind")), replace(kinds[1], columns=("kind",))))
+    layout = replace(plan.scheme.layouts[0], blocking=ByVectors("portfolio-low"))
+    plan = replace(plan, scheme=Scheme((layout,)))
+    reached, of_cell = queries_reaching(plan, table), cell_bytes(plan, table)
+    assert of_cell is not None
+    assert of_cell["id"] > of_cell["kind"] > 0, "ids differ, kinds come again"
+    weights = guides_of(plan, layout, table, words, np.eye(2, 4), reached, of_cell).weights
+    assert weights.tolist() == pytest.approx([of_cell["id"] + of_cell["kind"], of_cell["kind"], 0, 0])
+    assert guides_of(plan, layout, table, words, np.eye(2, 4), reached).weights.tolist() == [1, 1, 0, 0]
+
+
+def test_bytes_are_measured_where_one_layout_is_blocked_by_more_than_the_thesis_says() -> None:
+    table, _ = rows()
+    one = replace(a_plan().scheme.layouts[0], blocking=ByVectors("portfolio-low"))
+
+    def measured(*layouts: Layout, rows: int = 200) -> bool:
+        return cell_bytes(replace(a_plan(), scheme=Scheme(layouts)), table.slice(0, rows)) is not None
+
+    assert measured(one)
+    assert not measured(one, rows=0)
+    assert not measured(replace(one, blocking=ByVectors()))
+    assert not measured(replace(one, blocking=ByOrder("input")))
+    id_alone, kind_alone = (replace(one, columns=(name,), master=(name,)) for name in SCHEMA.names)
+    assert not measured(id_alone, kind_alone)
+
+
 class TestSlices:
     """Rows with ids 0 to 199 in order; queries for an id range are skipped by blocks that are narrow in ids."""
 
@@ -224,8 +254,8 @@ class TestSlices:
         guides = guides_of(plan, layout, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
         assert guides.slices == 2
         reached = unpack(guides.words, 2).sum(axis=0).tolist()
-        # Slices are sixths: what is below 50, and what is at least 150, lie in two of them each.
-        assert sorted(reached) == [66, 67]
+        # They are cut where the queries begin and end.
+        assert reached == [50, 50]
 
     def test_blocks_of_sliced_rows_are_narrow(self) -> None:
         table, words = rows()
