@@ -236,7 +236,7 @@ def _tried(
     full = float(_weights(evaluation.held) @ groups.full(evaluation.held))
     columns = [name for name in most_filtered(queries, schema) if name != by]
     say("trying layouts on a sample")
-    tried = try_layouts(rows.sparkSession, evaluation, planning, columns, full, kinds)
+    tried = try_layouts(evaluation, planning, columns, full, kinds)
     # Columns that no query reads are stored about as they are now.
     others = files.groups.stored - files.groups.stored_of(schema.names)
     return tried.with_stored(lambda of_some: of_some * files.groups.rows / max(1, groups.rows) + others)

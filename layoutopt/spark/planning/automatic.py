@@ -28,7 +28,8 @@ from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.objectives import BYTES, TIME, Objective
 from layoutopt.spark.planning.plan import ALONE, make_plan, request_of
-from layoutopt.spark.planning.row_order import AUTO
+from layoutopt.spark.planning.row_order import AUTO, NONE
+from layoutopt.spark.planning.side_by_side import score_all
 
 CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "cuts", "gsop")
 """The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
@@ -164,9 +165,9 @@ def choose_method(
         methods.append("gsop-r")
     # What is chosen for the user is no peer to compare with: its blocks are sorted too.
     common = {"guides": FEATURES, "row_order": settings.row_order or (AUTO,)}
-    for method in methods:
-        by = settings.by if method in BY_ORDER else ()
-        _try(evaluation, settings.model_copy(update={**common, "method": method, "by": by}), threshold)
+    by = {method: settings.by if method in BY_ORDER else () for method in methods}
+    asked = [settings.model_copy(update={**common, "method": method, "by": by[method]}) for method in methods]
+    score_all(evaluation, asked, threshold)
     if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
     fewest = _best(evaluation).score
@@ -180,7 +181,14 @@ def choose_method(
     if objective.kind == TIME and "block_rows" not in settings.model_fields_set:
         say("trying other block sizes")
         chosen = _best_block_rows(evaluation, chosen, objective)
+    if chosen.settings.row_order == (AUTO,):
+        return chosen.settings.model_copy(update={"row_order": row_order_found(chosen)})
     return chosen.settings
+
+
+def row_order_found(trial: EvaluatedPlan) -> tuple[str, ...]:
+    """What to plan with: the order that a single layout was rehearsed with; several layouts have one each."""
+    return (trial.row_orders[0] or (NONE,)) if len(trial.row_orders) == 1 else (AUTO,)
 
 
 def the_better(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> EvaluatedPlan:

@@ -17,6 +17,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import when_tried
 from layoutopt.spark.planning.hold_out import HoldOutEvaluation, start_evaluation
 from layoutopt.spark.planning.plan import make_plan, request_of
+from layoutopt.spark.planning.side_by_side import score_all
 
 _LESS_BY_CUTS: Final = 0.97
 """Cuts are taken where they read so little of what features do: within it, what the queries held back say is noise."""
@@ -41,7 +42,15 @@ def plan_by_best_guides(spark: SparkSession, settings: PlanSettings, document: F
 
 
 def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
-    """The settings of ``sop`` with features as guides, or with cuts where these read clearly less."""
+    """The settings of ``sop`` with features as guides, or with cuts where these read clearly less.
+
+    Raises:
+        PlanError: one of them can't plan.
+    """
     features, cuts = (settings.model_copy(update={"guides": guides}) for guides in (FEATURES, CUTS))
-    by_features = evaluation.score(features, threshold)
-    return cuts if evaluation.score(cuts, threshold) < _LESS_BY_CUTS * by_features else features
+    scores = []
+    for trial in score_all(evaluation, (features, cuts), threshold):
+        if isinstance(trial, PlanError):
+            raise trial
+        scores.append(trial.score)
+    return cuts if scores[1] < _LESS_BY_CUTS * scores[0] else features

@@ -8,7 +8,7 @@ The best of them can be judged once more, on whole segments (:mod:`layoutopt.spa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,7 +30,7 @@ from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.histograms import features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
-from layoutopt.spark.planning.plain_rows import Rows, rows_to_plan
+from layoutopt.spark.planning.plain_rows import Rows, frame_of, rows_to_plan
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
@@ -96,6 +96,7 @@ class HoldOutEvaluation:
         folds: what to plan from and to judge by; what is read is added over them.
         held: the classes of queries held back, fold by fold.
         evaluated: the plans, in order.
+        say: told each stage.
     """
 
     def __init__(
@@ -112,16 +113,27 @@ class HoldOutEvaluation:
         self.evaluated: list[EvaluatedPlan] = []
         self._sample = sample
         self._by = partition_by
-        self._say = say
+        self.say = say
         self._rows = rows
 
-    def on_sample_alone(self) -> HoldOutEvaluation:
-        """The same evaluation as workers can have it: without rows, nothing evaluated, and silent."""
+    @property
+    def spark(self) -> SparkSession | None:
+        """The session that has the rows; None where there are none."""
+        return None if self._rows is None else frame_of(self._rows).sparkSession
+
+    def on_sample_alone(self, asked: Iterable[PlanSettings] = ()) -> HoldOutEvaluation:
+        """The same evaluation as workers can have it: without rows, nothing evaluated, and silent.
+
+        What cells take is measured before, for settings that will be asked, so that no two workers do.
+        """
+        names = next(iter(self.folds[0].documents.values())).schema.names
+        for block_rows, codec, seed in {(each.block_rows, each.codec, each.seed) for each in asked}:
+            self._sample.unit(names, block_rows, codec, seed)
         return HoldOutEvaluation(self.folds, self._sample, self._by, silent)
 
     def score(self, settings: PlanSettings, threshold: int) -> float:
         """Plan, replay the queries held back, and remember the score."""
-        self._say(trying(settings))
+        self.say(f"trying {named(settings)}")
         plans = tuple(self._plan(fold.documents[threshold], settings) for fold in self.folds)
         pairs = zip(plans, self.folds, strict=True)
         reads = [evaluate_on_sample(self._sample, plan, fold.held) for plan, fold in pairs]
@@ -136,7 +148,7 @@ class HoldOutEvaluation:
         """
         if self._rows is None or not trials:
             return list(trials)
-        self._say(f"rehearsing segments for {', '.join(trial.settings.method for trial in trials)}")
+        self.say(f"rehearsing segments for {', '.join(trial.settings.method for trial in trials)}")
         with translate_spark_errors(repr(trials[0].settings.source)):
             plans = [_asked(trial.settings, plan) for trial in trials for plan in trial.plans]
             found = rehearse_segments(self._rows, plans, self.held)
@@ -282,10 +294,10 @@ def evaluation_on(
     return HoldOutEvaluation(folds, sample, partition_by, say, rows)
 
 
-def trying(settings: PlanSettings) -> str:
-    """What is said before a plan is made."""
+def named(settings: PlanSettings) -> str:
+    """What a trial is called: its method, and what guides it where that is unusual."""
     by = "" if settings.guides in ("auto", FEATURES) else f" by {settings.guides}"
-    return f"trying {settings.method}{by}"
+    return f"{settings.method}{by}"
 
 
 def weight_of(queries: Sequence[Query]) -> float:

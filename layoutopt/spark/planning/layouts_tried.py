@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from layoutopt.advise.figures import Tried
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.model.layout import ByOrder
-from layoutopt.spark.planning.automatic import the_better
+from layoutopt.spark.planning.automatic import row_order_found, the_better
 from layoutopt.spark.planning.comparing import spread
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation
-from layoutopt.spark.planning.row_order import AUTO, NONE
+from layoutopt.spark.planning.row_order import AUTO
 from layoutopt.spark.planning.side_by_side import score_all
 from layoutopt.sql.statements import HILBERT, SORT, ZORDER
 
@@ -61,7 +60,6 @@ class LayoutsTried:
 
 
 def try_layouts(
-    spark: SparkSession,
     evaluation: HoldOutEvaluation,
     planning: PlanSettings,
     by: Sequence[str],
@@ -71,7 +69,6 @@ def try_layouts(
     """Try methods and orders, and rehearse those that are about the best.
 
     Args:
-        spark: the session.
         evaluation: of one threshold, :data:`THRESHOLD`.
         planning: what all layouts have in common.
         by: the columns that rows may be ordered by, those first that queries filter by most.
@@ -83,9 +80,9 @@ def try_layouts(
     """
     updates: list[dict[str, object]] = [{"method": method, "row_order": (AUTO,)} for method in OURS]
     updates += [{"method": kind, "by": columns} for kind in kinds for columns in _orders(kind, by[:_MOST_COLUMNS])]
-    trials = score_all(spark, evaluation, [planning.model_copy(update=each) for each in updates], THRESHOLD)
-    sampled = sorted((trial for trial in trials[: len(OURS)] if trial is not None), key=_score)
-    ordered = [trial for trial in trials[len(OURS) :] if trial is not None]
+    trials = score_all(evaluation, [planning.model_copy(update=each) for each in updates], THRESHOLD)
+    sampled = sorted((trial for trial in trials[: len(OURS)] if isinstance(trial, EvaluatedPlan)), key=_score)
+    ordered = [trial for trial in trials[len(OURS) :] if isinstance(trial, EvaluatedPlan)]
     best_ordered = [
         min(of_kind, key=_score)
         for kind in kinds
@@ -126,11 +123,6 @@ def _ratio(sampled: Sequence[EvaluatedPlan], rehearsed: Sequence[Tried]) -> floa
     return float(np.exp(np.mean(np.log([ratio for ratio in ratios if ratio > 0])))) if any(ratios) else 1.0
 
 
-def _row_order(trial: EvaluatedPlan) -> tuple[str, ...]:
-    """What to plan with: the order that a single layout was rehearsed with; several layouts have one each."""
-    return (trial.row_orders[0] or (NONE,)) if len(trial.row_orders) == 1 else (AUTO,)
-
-
 def _tried(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, share: float) -> Tried:
     deviation = spread(trial, evaluation.held)
     scheme = trial.plans[-1].scheme
@@ -139,7 +131,7 @@ def _tried(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, share: float) ->
         trial.settings.method,
         order.columns if isinstance(order, ByOrder) else (),
         len(scheme.layouts),
-        _row_order(trial),
+        row_order_found(trial),
         share,
         deviation / trial.score if trial.score else 0.0,
         bool(trial.scanned),

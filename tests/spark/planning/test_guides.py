@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.config.settings import PlanSettings
-from layoutopt.errors import SettingError
+from layoutopt.errors import PlanError, SettingError
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.methods.registry import check_request
 from layoutopt.model.document import FeaturesDocument
@@ -22,7 +23,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.spark.planning.automatic import choose_method, plan_best
 from layoutopt.spark.planning.guides import choose_guides
-from layoutopt.spark.planning.hold_out import Fold, HoldOutEvaluation
+from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation
 from layoutopt.spark.planning.sample_evaluation import RowSample, SampledSegment
 from tests.spark.tables import document, is_value
 
@@ -56,10 +57,24 @@ def settings(source: Path | str = "nowhere", **changed: Any) -> PlanSettings:
 
 @pytest.mark.parametrize(("by_cuts", "chosen"), [(0.1, "cuts"), (0.199, "features"), (0.3, "features")])
 def test_cuts_guide_where_they_read_clearly_less(by_cuts: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = evaluation()
     scores = {"features": 0.2, "cuts": by_cuts}
-    monkeypatch.setattr(run, "score", lambda settings, threshold: scores[settings.guides])
-    assert choose_guides(run, settings(), 2).guides == chosen
+
+    def scored(run: HoldOutEvaluation, asked: Sequence[PlanSettings], threshold: int) -> list[EvaluatedPlan]:
+        return [EvaluatedPlan(each, threshold, scores[each.guides]) for each in asked]
+
+    monkeypatch.setattr("layoutopt.spark.planning.guides.score_all", scored)
+    assert choose_guides(evaluation(), settings(), 2).guides == chosen
+
+
+def test_guides_that_cannot_plan_are_not_chosen_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(
+        run: HoldOutEvaluation, asked: Sequence[PlanSettings], threshold: int
+    ) -> list[EvaluatedPlan | PlanError]:
+        return [EvaluatedPlan(asked[0], threshold, 0.5), PlanError("no column to cut by")]
+
+    monkeypatch.setattr("layoutopt.spark.planning.guides.score_all", failed)
+    with pytest.raises(PlanError, match="no column to cut by"):
+        choose_guides(evaluation(), settings(), 2)
 
 
 def test_one_layout_is_blocked_by_what_guides_it() -> None:

@@ -324,7 +324,7 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
     alone, together = (evaluation_on(rows_of_source, settings, [fold], lambda sentence: None) for _ in range(2))
     for each in wanted:
         alone.score(each, 1)
-    assert score_all(spark, together, wanted, 1) == alone.evaluated == together.evaluated
+    assert score_all(together, wanted, 1) == alone.evaluated == together.evaluated
     plans = [Trial(trial.plans[0], trial.settings.method == "cuts") for trial in alone.evaluated]
     apart = [rehearse_segments(rows_of_source, [trial], doc.queries)[0] for trial in plans]
     assert rehearse_segments(rows_of_source, plans, doc.queries) == apart
