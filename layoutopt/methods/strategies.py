@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -38,7 +38,7 @@ from layoutopt.model.layout import (
     Layout,
     Scheme,
 )
-from layoutopt.model.predicates import columns_of
+from layoutopt.model.predicates import Col, InSet, columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
@@ -205,7 +205,8 @@ def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
 def _with_cut(planning: PlanningInput, layout: Layout) -> Layout:
     if not isinstance(layout.blocking, ByVectors):
         return layout
-    return replace(layout, blocking=replace(layout.blocking, params=blocking_params(planning, layout.columns)))
+    params = blocking_params(planning, layout.columns, _most_ranged(planning.queries, planning.schema))
+    return replace(layout, blocking=replace(layout.blocking, params=params))
 
 
 def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
@@ -273,29 +274,56 @@ def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     return orderable[:_MOST_ORDER_COLUMNS]
 
 
-def blocking_params(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """What a load has to know of a layout's blocking: the column that it is cut by, if any, and unusual weights."""
-    cut_by = _cut_param(planning, columns) if planning.request.slices else ()
+def blocking_params(
+    planning: PlanningInput, columns: Sequence[str], others: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """What a load has to know of a layout's blocking: the column that it is cut by, if any, and unusual weights.
+
+    Args:
+        planning: what planning knows.
+        columns: the layout's.
+        others: columns that it may be cut by where features are about all that filters use, the best first.
+    """
+    cut_by = _cut_param(planning, columns, others) if planning.request.slices else ()
     weighing = planning.request.weights
     return cut_by if weighing == MARGINAL else (*cut_by, (WEIGHTS, weighing))
 
 
-def _cut_param(planning: PlanningInput, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _cut_param(planning: PlanningInput, columns: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The parameter that says by which column rows of one vector are cut into blocks, if by any.
 
     The most filtered of these columns that no feature is about: features say nothing of it, so rows of equal vectors
     are free to be apart by it, and blocks then have narrow ranges that statistics skip by.
     """
     said = frozenset().union(*(feature.columns for feature in planning.features))
-    free = [name for name in most_filtered(planning.queries, planning.schema) if name in columns and name not in said]
-    return ((CUT_BY, free[0]),) if free else ()
+    free = (name for name in most_filtered(planning.queries, planning.schema) if name not in said)
+    names = [name for name in (*free, *others) if name in columns]
+    return ((CUT_BY, names[0]),) if names else ()
 
 
 def most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     """The orderable columns that filters use, the most used (by weight) first; of equals the first in the schema."""
+    return _most_used(queries, schema, lambda query: columns_of(query.filter.root))
+
+
+def _most_ranged(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
+    """As :func:`most_filtered`, those columns of which filters ask for ranges: features are about few of their ends."""
+    return _most_used(queries, schema, _ranged)
+
+
+def _ranged(query: Query) -> set[str]:
+    literals = (literal for predicate in query.filter.predicates for literal in predicate.literals)
+    return {
+        literal.subject.name
+        for literal in literals
+        if isinstance(literal, InSet) and isinstance(literal.subject, Col) and literal.values.is_range
+    }
+
+
+def _most_used(queries: Sequence[Query], schema: Schema, columns: Callable[[Query], Iterable[str]]) -> tuple[str, ...]:
     used: dict[str, float] = defaultdict(float)
     for query in queries:
-        for name in columns_of(query.filter.root):
+        for name in columns(query):
             used[name] += query.weight
     orderable = [c.name for c in schema.columns if used[c.name] and key_kind(c.type) is not None]
     return tuple(sorted(orderable, key=lambda name: -used[name]))

@@ -19,7 +19,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
 from layoutopt.model.predicates import FALSE, Col, InSet, Like, Literal, literal_prefix
 from layoutopt.model.query import Query
-from layoutopt.model.values import Interval, ValueSet, successor
+from layoutopt.model.values import Interval, ValueSet
 from layoutopt.model.vectors import feature_bit, project, unpack
 from layoutopt.partitioning.cuts import dimensions
 from layoutopt.partitioning.cuts.dimensions import OF_FEATURE
@@ -180,12 +180,4 @@ def _coded(literal: _Asked, columns: list[CutColumn]) -> CodeSet:
     if literal.values is None:
         return CodeSet(literal.dimension, ((OF_FEATURE - 1, OF_FEATURE),))
     spans = columns[literal.dimension].covered(literal.values.intervals)
-    return CodeSet(literal.dimension, spans, literal.null, _is_range(literal.values))
-
-
-def _is_range(values: ValueSet) -> bool:
-    """Whether the values are one interval of more than a single value."""
-    if len(values.intervals) != 1:
-        return False
-    ((low, high),) = values.intervals
-    return low is None or high != successor(low)
+    return CodeSet(literal.dimension, spans, literal.null, literal.values.is_range)

@@ -19,7 +19,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.layout import ByCuts, ByOrder, ByVectors, Layout, Plan, Scheme
+from layoutopt.model.layout import CUT_BY, ByCuts, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
@@ -94,6 +94,18 @@ def test_each_method_has_disjoint_layouts_that_hold_every_column(
         assert (layout.blocking == ByOrder("input")) == (set(layout.columns) <= unread | {"year", "f", "inner"})
     assert 0 < plan.predicted["cells_and_tids_fraction"] <= 2
     assert Plan.loads(plan.dumps()) == plan
+
+
+def test_groups_are_cut_by_a_column_that_ranges_are_asked_of(plan_by: Callable[[str], Plan]) -> None:
+    plan = plan_by("gsop-single")
+    cut_by = {
+        layout.columns: dict(layout.blocking.params).get(CUT_BY)
+        for layout in plan.scheme.layouts
+        if isinstance(layout.blocking, ByVectors)
+    }
+    assert cut_by[("n",)] == "n"
+    assert cut_by[("d",)] == "d"
+    assert {columns for columns, name in cut_by.items() if name is not None} == {("n",), ("d",)}
 
 
 def test_gsop_predicts_no_more_than_its_baselines(plan_by: Callable[[str], Plan], source: DataFrame) -> None:

@@ -36,6 +36,18 @@ class ValueSet(HashedOnce, Record):
     form: ClassVar = Form(bare=True)
     __hash__ = HashedOnce.__hash__
 
+    @property
+    def is_range(self) -> bool:
+        """Whether the keys are one interval of more than a single key.
+
+        >>> ValueSet.interval(1, None).is_range, ValueSet.point(1).is_range, ValueSet.of([1, 5]).is_range
+        (True, False, False)
+        """
+        if len(self.intervals) != 1:
+            return False
+        ((low, high),) = self.intervals
+        return low is None or high != successor(low)
+
     @classmethod
     def all(cls) -> ValueSet:
         """Every key."""
