@@ -133,14 +133,15 @@ def cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
     """About the compressed bytes of a cell of each column that the plan's queries read, by a few of a segment's rows.
 
     Rows that are spread evenly over a segment are about as unlike each other as those of a block. None where queries
-    are not to be weighed by bytes: several layouts hold columns that are read together, so that rows say as much.
+    are not weighed by bytes: of several layouts each has columns that queries read together, so that bytes would say no
+    more than rows; and Ward's method alone is the thesis's.
     """
     (layout, *others) = plan.scheme.layouts
     if others or not isinstance(layout.blocking, ByVectors) or layout.blocking.algorithm == WARD:
         return None
     read = {name for query in plan.queries for name in query.columns}
     names = [name for name in table.column_names if name in read]
-    count = min(table.num_rows, plan.block_rows, _MEASURED_ROWS)
+    count = min(table.num_rows, _MEASURED_ROWS)
     if not names or not count:
         return None
     some = table.select(names).take(pa.array(np.arange(count) * table.num_rows // count))
@@ -166,7 +167,7 @@ def guides_of(
 
     A query thus counts for a guide only by the rows that its more selective guides leave, where Equation 3.1 counts it
     whole for each. Only training queries count that read the layout and reach the segment (4.5); bytes(q) are those of
-    a row of its columns.
+    a row of its columns. Where to slice is found for what the best feature of each query leaves.
 
     Args:
         plan: with its queries.
@@ -186,8 +187,8 @@ def guides_of(
     guiding, present = project(words, local), present_rows(layout, words)
     held = slice(None) if present.all() else np.flatnonzero(present)
     matching = bit_shares(guiding[held], len(local))
-    left = 1 - (shares[:, local] * (1 - matching)).max(axis=1, initial=0.0)
-    slices = _slices(plan, layout, layout.blocking, table, counted * left)
+    by_best_feature = (shares[:, local] * (1 - matching)).max(axis=1, initial=0.0)
+    slices = _slices(plan, layout, layout.blocking, table, counted * (1 - by_best_feature))
     n_slices = slices.bits.shape[1]
     if n_slices:
         guiding = pack(np.hstack([unpack(guiding, len(local)), slices.bits]))
@@ -213,7 +214,7 @@ def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table, we
     name = _cut_by(plan, blocking)
     if name is None or not table.num_rows:
         return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
-    return slice_rows(plan, frozenset(layout.columns), table, cells_of(plan, name, table), weights)
+    return slice_rows(plan, frozenset(layout.columns), table, name, cells_of(plan, name, table), weights)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:

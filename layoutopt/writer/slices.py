@@ -2,9 +2,9 @@
 
 Features say nothing of dates, or of constants that the log has not seen; minima and maxima do, where a block's rows lie
 close together. A segment is cut into a few ranges of rows by one column, where queries of the log begin or end, such
-that they reach as few rows as so many ranges allow. What the ranges' own bounds exclude, the blocks' will: each set of
-ranges that some queries reach acts as one more feature of the blocking, with those queries as its weight. Such features
-guide only; what is skipped is decided by the blocks' statistics.
+that they reach as few rows as so many ranges allow. A block of rows of one range is excluded where the range is: each
+set of ranges that some queries reach acts as one more feature of the blocking, with those queries as its weight. Such
+features guide only; what is skipped is decided by the blocks' statistics.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ MOST_SLICES: Final = 12
 _LEAST_GAIN: Final = 0.005
 """One more range has to save so much of what queries read of the segment as a whole."""
 
+_MOST_SETS: Final = 64
+"""Sets of ranges that guide, those first by which most is skipped: lists of values may reach thousands."""
+
 
 @dataclass(frozen=True, eq=False)
 class Slices:
@@ -45,60 +48,95 @@ class Slices:
     shares: Floats
 
 
-def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, cell: Ints, weights: Floats) -> Slices:
+def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, name: str, cell: Ints, weights: Floats) -> Slices:
     """Slice a segment's rows at some of the places where they may be cut.
 
     Args:
-        plan: with its queries.
+        plan: with at least one query.
         columns: those whose statistics the layout will have.
-        table: the segment's rows.
-        cell: of each row, by the column that is sliced: numbered from 0 in its order, ``int64[n_rows]``.
+        table: the segment's rows, at least one.
+        name: the column that is sliced; where the layout will have no statistics of it there are no slices.
+        cell: of each row, by that column: numbered from 0 in its order, ``int64[n_rows]``.
         weights: what each query is worth for each row that it skips, ``float64[n_queries]``.
     """
     used, of_row = np.unique(cell, return_inverse=True)
     of_row = of_row.reshape(-1)
-    statistics = _statistics_of_slices(plan, columns, table, of_row, len(used))
-    reached = np.stack([~cannot_match(query.filter.root, statistics, None) for query in plan.queries])
-    starts = best_starts(np.bincount(of_row, minlength=len(used)), reached, weights)
-    slice_of_cell = np.searchsorted(starts, np.arange(len(used)), side="right") - 1
-    sets, of_query = _distinct(np.logical_or.reduceat(reached, starts, axis=1))
+    rows = np.bincount(of_row, minlength=len(used))
+    reached = _reached_in_order(plan, columns, table, name, of_row, rows)
+    starts = best_starts(rows, reached, weights)
+    stops = np.append(starts[1:], len(rows))
+    by_slice = [reached[:, 2 * a : 2 * b - 1].any(axis=1) for a, b in zip(starts, stops, strict=True)]
+    slice_of_row = (np.searchsorted(starts, np.arange(len(rows)), side="right") - 1)[of_row]
+    sets, of_query = _distinct(np.stack(by_slice, axis=1))
+    skipped = np.bincount(of_query, weights, len(sets)) * (~sets @ np.bincount(slice_of_row, minlength=len(starts)))
     partial = np.flatnonzero(sets.any(axis=1) & ~sets.all(axis=1))
-    shares = (of_query[:, None] == partial).astype(np.float64)
-    return Slices(sets[partial][:, slice_of_cell[of_row]].T, shares)
+    guiding = np.sort(partial[np.argsort(-skipped[partial], kind="stable")[:_MOST_SETS]])
+    shares = (of_query[:, None] == guiding).astype(np.float64)
+    return Slices(sets[guiding][:, slice_of_row].T, shares)
+
+
+def _reached_in_order(
+    plan: Plan, columns: frozenset[str], table: pa.Table, name: str, of_row: Ints, rows: Ints
+) -> Bits:
+    """What each query reaches of cells, and of the gaps between them, ``bool[n_queries, 2 * cells - 1]``.
+
+    Bounds of two cells hold what lies between them, too: a query for a value that no row has reaches neither cell, and
+    reads a block that has rows of both. Such a query reaches the gap.
+    """
+    filtered = filtered_columns(plan.queries) & columns
+    schema = plan.schema.select(each for each in plan.schema.names if each in filtered)
+    sliced = plan.schema.select([name] if name in filtered else [])
+    in_order = table.select(list(schema.names)).take(pa.array(stable_order(of_row, len(rows))))
+    offsets = np.append(0, np.cumsum(rows)).astype(np.int64)
+
+    def reached(schema: Schema, offsets: Ints) -> Bits:
+        statistics = statistics_of_ranges(schema, in_order.select(list(schema.names)), offsets)
+        return np.stack([~cannot_match(query.filter.root, statistics, None) for query in plan.queries])
+
+    alone = reached(sliced, offsets)
+    found = np.zeros((len(plan.queries), 2 * len(rows) - 1), dtype=np.bool_)
+    found[:, ::2] = reached(schema, offsets)
+    for first in (0, 1):  # cells 0 and 1, 2 and 3, ... as one; then 1 and 2, 3 and 4, ...
+        left = np.arange(first, len(rows) - 1, 2)
+        pairs = reached(sliced, np.unique(np.concatenate((offsets[[0]], offsets[first::2], offsets[[-1]]))))
+        found[:, 2 * left + 1] = pairs[:, (left + first) // 2] & ~alone[:, left] & ~alone[:, left + 1]
+    return found
 
 
 def best_starts(rows: Ints, reached: Bits, weights: Floats, most: int = MOST_SLICES) -> Ints:
-    """Where to cut cells that lie in a row into a few runs, each read whole by whoever reaches one of its cells.
+    """Where to cut cells that lie in a row into a few runs, each read whole by whoever reaches anything of it.
 
-    The runs by which the fewest rows are read, each as often as the weights say, by dynamic programming; as few of them
-    as come within what one more saves.
+    By dynamic programming: of all cuts into at most so many runs the one by which the fewest rows are read, each as
+    often as the weights say, where one run more counts as much as a few of all rows.
 
     Args:
-        rows: of each cell, ``int64[t]``.
-        reached: which query reaches which cell, ``bool[q, t]``.
+        rows: of each cell, at least one, ``int64[t]``.
+        reached: which query reaches each cell and the gap to the next, in turns, ``bool[q, 2 * t - 1]``.
         weights: of the queries, ``float64[q]``.
         most: how many runs there may be.
 
     Returns:
         The first cell of each run, ascending; ``int64[runs]``.
 
-    >>> reached = np.array([[True, True, False, False], [False, False, True, True]])
+    Of four cells one query reaches the first two, and one the others; none reaches a gap:
+
+    >>> reached = np.array([[1, 0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0, 1]], dtype=bool)
     >>> best_starts(np.array([5, 1, 1, 5]), reached, np.ones(2))
     array([0, 2])
     """
     costs = _costs_of_runs(rows, reached, weights)
     fewest = costs[0, 1:]  # of one run up to each cell
     cut_at: list[Ints] = []
+    totals = [fewest[-1]]
     for _ in range(min(most, len(rows)) - 1):
         # one run more, that begins at cell i and ends before cell j: [i - 1, j - 1]
         ways = fewest[:-1, None] + costs[1:, 2:]
-        best, least = ways.argmin(axis=0), np.append(np.inf, ways.min(axis=0))
-        if not least[-1] < fewest[-1] - _LEAST_GAIN * costs[0, -1]:
-            break
-        cut_at.append(np.append(0, best + 1))
-        fewest = least
+        cut_at.append(np.append(0, ways.argmin(axis=0) + 1))
+        fewest = np.append(np.inf, ways.min(axis=0))
+        totals.append(fewest[-1])
+    more = int((np.array(totals) + _LEAST_GAIN * totals[0] * np.arange(len(totals))).argmin())
     starts, end = [], len(rows) - 1
-    for cut in reversed(cut_at):
+    for cut in reversed(cut_at[:more]):
         starts.append(int(cut[end]))
         end = starts[-1] - 1
     return np.array([0, *reversed(starts)], dtype=np.int64)
@@ -106,34 +144,24 @@ def best_starts(rows: Ints, reached: Bits, weights: Floats, most: int = MOST_SLI
 
 def _distinct(reached: Bits) -> tuple[Bits, Ints]:
     """The distinct rows, and which of them each row is."""
-    sets, which = np.unique(reached, axis=0, return_inverse=True)
-    return sets, which.reshape(-1)
+    _, first, which = np.unique(np.packbits(reached, axis=1), axis=0, return_index=True, return_inverse=True)
+    return reached[first], which.reshape(-1)
 
 
 def _costs_of_runs(rows: Ints, reached: Bits, weights: Floats) -> Floats:
     """What queries read of cells ``i`` up to ``j``, left out, as one run, ``float64[t, t + 1]``; infinite for none."""
-    n = len(rows)
+    n, places = len(rows), reached.shape[1]
     reached, alike = _distinct(reached)
     of_sets = np.bincount(alike, weights, len(reached))
-    # The first cell from each one on that a query reaches; n where there is none.
-    following = np.minimum.accumulate(np.where(reached, np.arange(n), n)[:, ::-1], axis=1)[:, ::-1]
+    # The first place from each one on that a query reaches; one beyond the last where there is none.
+    following = np.minimum.accumulate(np.where(reached, np.arange(places), places)[:, ::-1], axis=1)[:, ::-1]
+    by_cell = np.ascontiguousarray(following[:, ::2].T)
     before = np.concatenate(([0], np.cumsum(rows)))
     costs = np.full((n, n + 1), np.inf)
     for i in range(n):
-        reading = np.bincount(following[:, i], of_sets, minlength=n + 1)[:n].cumsum()
+        reading = np.bincount(by_cell[i], of_sets, minlength=places + 1)[:places].cumsum()[::2]
         costs[i, i + 1 :] = reading[i:] * (before[i + 1 :] - before[i])
     return costs
-
-
-def _statistics_of_slices(
-    plan: Plan, columns: frozenset[str], table: pa.Table, slice_of: Ints, n_slices: int
-) -> BlockStatistics:
-    filtered = filtered_columns(plan.queries)
-    names = [name for name in plan.schema.names if name in filtered and name in columns]
-    in_order = stable_order(slice_of, n_slices)
-    sizes = np.bincount(slice_of, minlength=n_slices)
-    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    return statistics_of_ranges(plan.schema.select(names), table.select(names).take(pa.array(in_order)), offsets)
 
 
 def statistics_of_ranges(schema: Schema, table: pa.Table, offsets: Ints) -> BlockStatistics:

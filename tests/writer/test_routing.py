@@ -214,12 +214,13 @@ def test_queries_of_one_layout_weigh_by_the_bytes_that_they_read_of_a_row() -> N
     plan = replace(a_plan(), queries=(replace(kinds[0], columns=("id", "kind")), replace(kinds[1], columns=("kind",))))
     layout = replace(plan.scheme.layouts[0], blocking=ByVectors("portfolio-low"))
     plan = replace(plan, scheme=Scheme((layout,)))
-    reached, of_cell = queries_reaching(plan, table), cell_bytes(plan, table)
-    assert of_cell is not None
-    assert of_cell["id"] > of_cell["kind"] > 0, "ids differ, kinds come again"
+    reached, of_cell = queries_reaching(plan, table), {"id": 3.0, "kind": 1.0}
     weights = guides_of(plan, layout, table, words, np.eye(2, 4), reached, of_cell).weights
     assert weights.tolist() == pytest.approx([of_cell["id"] + of_cell["kind"], of_cell["kind"], 0, 0])
     assert guides_of(plan, layout, table, words, np.eye(2, 4), reached).weights.tolist() == [1, 1, 0, 0]
+    objective = guides_of(plan, layout, table, words, np.eye(2, 4), reached, of_cell).objective
+    assert objective is not None
+    assert objective.weights[0] / objective.weights[1] == pytest.approx(weights[0] / weights[1], rel=1e-3)
 
 
 def test_bytes_are_measured_where_one_layout_is_blocked_by_more_than_the_thesis_says() -> None:
@@ -230,6 +231,10 @@ def test_bytes_are_measured_where_one_layout_is_blocked_by_more_than_the_thesis_
         return cell_bytes(replace(a_plan(), scheme=Scheme(layouts)), table.slice(0, rows)) is not None
 
     assert measured(one)
+    many = pa.table({"id": np.arange(20_000) * 7919 % 104_729, "kind": np.arange(20_000) // 10_000})
+    of_cell = cell_bytes(replace(a_plan(), scheme=Scheme((one,))), many)
+    assert of_cell is not None
+    assert of_cell["id"] > 10 * of_cell["kind"] > 0
     assert not measured(one, rows=0)
     assert not measured(replace(one, blocking=ByVectors()))
     assert not measured(replace(one, blocking=ByOrder("input")))
@@ -268,6 +273,25 @@ class TestSlices:
         highs = [ids[start:stop].max() for start, stop in pairwise(routing.offsets)]
         assert sum(low < 50 for low in lows) <= 4
         assert sum(high >= 150 for high in highs) <= 4
+
+    def test_slices_are_for_what_features_leave(self) -> None:
+        table, _ = rows()
+        plan = self.plan()
+        (layout,) = plan.scheme.layouts
+        shares = np.array([[1.0, 0.0], [0.0, 0.0]])  # the first query skips all but the rows of one feature
+        plan = replace(plan, features=replace(a_plan().features, features=a_plan().features.features[:2]))
+        layout = replace(layout, features=(0, 1))
+        none = pack(np.zeros((200, 2), dtype=np.bool_))
+        guides = guides_of(plan, layout, table, none, shares, queries_reaching(plan, table))
+        assert sorted(unpack(guides.words, 4)[:, 2:].sum(axis=0)) == [50, 150], "cut only where the second query begins"
+        copy = replace(layout, master=())
+        assert guides_of(plan, copy, table, none, shares, queries_reaching(plan, table)).slices == 2, "without a row"
+
+    def test_no_rows_make_no_slices(self) -> None:
+        table, words = rows()
+        (layout,) = self.plan().scheme.layouts
+        reached = np.ones(2)
+        assert guides_of(self.plan(), layout, table.slice(0, 0), words[:0], np.zeros((2, 2)), reached).slices == 0
 
     def test_columns_without_statistics_in_the_layout_make_no_slices(self) -> None:
         table, words = rows()

@@ -85,6 +85,7 @@ def plan_best(
     thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
     evaluation = start_evaluation(spark, settings, document, thresholds, say)
     tried: dict[str, float] = {}
+    order_asked = (settings.row_order or (AUTO,)) if settings.method == "auto" else settings.row_order
     if settings.method == "auto":
         given = given_calibration(settings)
         objective = objective_of(settings, given)
@@ -99,6 +100,7 @@ def plan_best(
         settings = choose_guides(evaluation, settings, default)
     if settings.tune:
         evaluation.evaluated.clear()
+        settings = settings.model_copy(update={"row_order": order_asked})  # found for other parameters
         best = tune(evaluation, settings, thresholds)
         tried |= {when_tried(label_of(trial)): trial.score for trial in evaluation.evaluated}
         if settings.tune_plot is not None and draw is not None:
@@ -167,7 +169,8 @@ def choose_method(
     common = {"guides": FEATURES, "row_order": settings.row_order or (AUTO,)}
     by = {method: settings.by if method in BY_ORDER else () for method in methods}
     asked = [settings.model_copy(update={**common, "method": method, "by": by[method]}) for method in methods]
-    score_all(evaluation, asked, threshold)
+    score_all(evaluation, asked[::-1], threshold)  # those that take longest are named last
+    evaluation.evaluated.reverse()
     if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
     fewest = _best(evaluation).score

@@ -124,7 +124,7 @@ class HoldOutEvaluation:
     def on_sample_alone(self, asked: Iterable[PlanSettings] = ()) -> HoldOutEvaluation:
         """The same evaluation as workers can have it: without rows, nothing evaluated, and silent.
 
-        What cells take is measured before, for settings that will be asked, so that no two workers do.
+        What cells take is measured here, for settings that will be asked, in place of in each task.
         """
         names = next(iter(self.folds[0].documents.values())).schema.names
         for block_rows, codec, seed in {(each.block_rows, each.codec, each.seed) for each in asked}:

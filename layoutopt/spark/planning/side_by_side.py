@@ -27,7 +27,7 @@ def score_all(
     Returns:
         The trial of each; where the method can't plan, why.
     """
-    evaluation.say(f"trying {', '.join(map(named, asked))}")
+    evaluation.say(f"trying {', '.join(dict.fromkeys(map(named, asked)))}")
     alone = evaluation.on_sample_alone(asked)
     if (spark := evaluation.spark) is None:
         trials = [_score(alone, asked, threshold, number) for number in range(len(asked))]
