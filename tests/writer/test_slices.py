@@ -53,6 +53,9 @@ def test_no_other_cut_reads_fewer_rows_for_its_number_of_runs(
 
 def test_runs_that_save_nothing_cost_something() -> None:
     assert best_starts(np.full(5, 10), np.zeros((1, 9), dtype=np.bool_), np.ones(1)).tolist() == [0]
+    first = np.array([[1, 0, 0]], dtype=np.bool_)
+    assert best_starts(np.array([1000, 1]), first, np.ones(1)).tolist() == [0]
+    assert best_starts(np.array([100, 1]), first, np.ones(1)).tolist() == [0, 1]
     # Two cuts save a third where one saves nothing.
     outside = np.array([[1, 0, 0, 0, 1]], dtype=np.bool_)
     assert best_starts(np.full(3, 10), outside, np.ones(1)).tolist() == [0, 1, 2]
@@ -122,6 +125,7 @@ def test_values_that_no_row_has_are_cut_for_too() -> None:
         plan, frozenset(SCHEMA.names), sparse, "id", cells_of(plan, "id", sparse), np.ones(len(queries))
     )
     read = np.array([slices.bits[:, shared > 0].sum() for shared in slices.shares])
+    assert (slices.shares.sum(axis=1) == 1).sum() >= len(queries) - MOST_SLICES
     assert read.mean() < 0.1 * sparse.num_rows
 
 
