@@ -140,6 +140,23 @@ def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.
     assert chosen == max(asked, key=lambda trial: trial.score).settings
 
 
+@pytest.mark.parametrize(
+    ("found", "planned"),
+    [((("kind",),), ("kind",)), (((),), ("none",)), ((("kind",), ("day",)), ("auto",)), ((), ("auto",))],
+)
+def test_the_order_of_rows_that_was_found_is_not_searched_again(
+    found: tuple[tuple[str, ...], ...], planned: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trying()
+
+    def score_again(trials: list[EvaluatedPlan], objective: Objective) -> list[EvaluatedPlan]:
+        return [replace(trial, row_orders=found) for trial in trials]
+
+    monkeypatch.setattr(run, "score_again", score_again)
+    assert choose_method(run, settings(), 2, silent).row_order == planned
+    assert choose_method(run, settings(row_order=("day",)), 2, silent).row_order == ("day",), "as was asked"
+
+
 def trying_two() -> HoldOutEvaluation:
     """Two plans of one layout, to be judged again on segments that a test makes up."""
     run = trying()
