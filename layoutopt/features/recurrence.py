@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from layoutopt.model.predicates import Col, InSet
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, column_literals
 
 
 def unseen_shares(queries: Sequence[Query]) -> dict[str, float]:
@@ -19,20 +18,13 @@ def unseen_shares(queries: Sequence[Query]) -> dict[str, float]:
         queries: of a log, or classes of them; ``id`` is a query's place in the log, or that of the first of its class.
     """
     middle = max((query.id for query in queries), default=0) / 2
-    early = {literal for query in queries if query.id <= middle for literal in _literals(query)}
+    early = {literal for query in queries if query.id <= middle for literal in column_literals(query)}
     unseen: dict[str, float] = defaultdict(float)
     every: dict[str, float] = defaultdict(float)
     for query in queries:
         weight = query.weight if query.id > middle else max(0.0, query.weight - 1) / 2
-        for literal in _literals(query):
+        for literal in column_literals(query):
             (column,) = literal.columns
             every[column] += weight
             unseen[column] += 0.0 if literal in early else weight
     return {column: unseen[column] / total for column, total in every.items() if total}
-
-
-def _literals(query: Query) -> Iterator[InSet]:
-    for predicate in query.filter.predicates:
-        for literal in predicate.literals:
-            if isinstance(literal, InSet) and isinstance(literal.subject, Col):
-                yield literal

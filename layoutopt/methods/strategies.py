@@ -38,8 +38,8 @@ from layoutopt.model.layout import (
     Layout,
     Scheme,
 )
-from layoutopt.model.predicates import Col, InSet, columns_of
-from layoutopt.model.query import Query
+from layoutopt.model.predicates import columns_of
+from layoutopt.model.query import Query, column_literals
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
 from layoutopt.model.values import key_kind
@@ -199,13 +199,14 @@ def _scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group, ...]
 
 def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
     """The scheme with what each layout's rows of one vector are cut by."""
-    return Scheme(tuple(_with_cut(planning, layout) for layout in scheme.layouts))
+    ranged = _most_ranged(planning.queries, planning.schema)
+    return Scheme(tuple(_with_cut(planning, layout, ranged) for layout in scheme.layouts))
 
 
-def _with_cut(planning: PlanningInput, layout: Layout) -> Layout:
+def _with_cut(planning: PlanningInput, layout: Layout, ranged: Sequence[str]) -> Layout:
     if not isinstance(layout.blocking, ByVectors):
         return layout
-    params = blocking_params(planning, layout.columns, _most_ranged(planning.queries, planning.schema))
+    params = blocking_params(planning, layout.columns, ranged)
     return replace(layout, blocking=replace(layout.blocking, params=params))
 
 
@@ -311,13 +312,8 @@ def _most_ranged(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     return _most_used(queries, schema, _ranged)
 
 
-def _ranged(query: Query) -> set[str]:
-    literals = (literal for predicate in query.filter.predicates for literal in predicate.literals)
-    return {
-        literal.subject.name
-        for literal in literals
-        if isinstance(literal, InSet) and isinstance(literal.subject, Col) and literal.values.is_range
-    }
+def _ranged(query: Query) -> frozenset[str]:
+    return frozenset().union(*(literal.columns for literal in column_literals(query) if literal.values.is_range))
 
 
 def _most_used(queries: Sequence[Query], schema: Schema, columns: Callable[[Query], Iterable[str]]) -> tuple[str, ...]:

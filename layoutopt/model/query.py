@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from layoutopt.model.predicates.cnf import Filter
-from layoutopt.model.predicates.nodes import Node, columns_of
+from layoutopt.model.predicates.nodes import Col, InSet, Node, columns_of
 from layoutopt.model.records import Record
 
 
@@ -47,6 +47,14 @@ class Query(Record):
 def filtered_columns(queries: Iterable[Query]) -> frozenset[str]:
     """The columns that some query filters."""
     return frozenset().union(*(columns_of(query.filter.root) for query in queries))
+
+
+def column_literals(query: Query) -> Iterator[InSet]:
+    """What the query's filter says of values of single columns."""
+    for predicate in query.filter.predicates:
+        for literal in predicate.literals:
+            if isinstance(literal, InSet) and isinstance(literal.subject, Col):
+                yield literal
 
 
 def classes(queries: Iterable[Query]) -> list[Query]:

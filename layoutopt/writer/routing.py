@@ -16,7 +16,7 @@ from layoutopt.features.weights import MARGINAL, WEIGHINGS, weights_by
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.query import Query, filtered_columns
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.sequences import stable_order
 from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, pack, project, unpack
 from layoutopt.partitioning.balance import min_rows_for
@@ -211,10 +211,11 @@ def _weights(blocking: ByVectors, shares: Floats, reached: Floats, matching: Flo
 
 def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table, weights: Floats) -> Slices:
     """The slices of the column that the layout is cut by; none where there is no such column, or no row."""
-    name = _cut_by(plan, blocking)
-    if name is None or not table.num_rows:
+    column = _cut_by(plan, blocking)
+    if column is None or not table.num_rows:
         return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
-    return slice_rows(plan, frozenset(layout.columns), table, name, cells_of(plan, name, table), weights)
+    cells = cells_of(plan, column.name, table)
+    return slice_rows(plan, frozenset(layout.columns), table, column.name, cells, weights)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:
@@ -234,14 +235,14 @@ def feature_guides(layout: Layout, words: Words, weights: Floats) -> Guides:
 
 def _cut_ranks(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
     """Each row's rank by the column that the layout is cut by, ``int64[n]``; None if there is none."""
-    name = _cut_by(plan, blocking)
-    return None if name is None else _ranks(table[name], plan.schema.find(name).type)
+    column = _cut_by(plan, blocking)
+    return None if column is None else _ranks(table[column.name], column.type)
 
 
-def _cut_by(plan: Plan, blocking: ByVectors) -> str | None:
+def _cut_by(plan: Plan, blocking: ByVectors) -> Column | None:
     """The column that the layout is cut by; None if there is none."""
     name = dict(blocking.params).get(CUT_BY)
-    return None if name is None else plan.schema.find(str(name)).name
+    return None if name is None else plan.schema.find(str(name))
 
 
 def segment_statistics(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockStatistics:

@@ -85,7 +85,6 @@ def plan_best(
     thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
     evaluation = start_evaluation(spark, settings, document, thresholds, say)
     tried: dict[str, float] = {}
-    order_asked = (settings.row_order or (AUTO,)) if settings.method == "auto" else settings.row_order
     if settings.method == "auto":
         given = given_calibration(settings)
         objective = objective_of(settings, given)
@@ -100,7 +99,6 @@ def plan_best(
         settings = choose_guides(evaluation, settings, default)
     if settings.tune:
         evaluation.evaluated.clear()
-        settings = settings.model_copy(update={"row_order": order_asked})  # found for other parameters
         best = tune(evaluation, settings, thresholds)
         tried |= {when_tried(label_of(trial)): trial.score for trial in evaluation.evaluated}
         if settings.tune_plot is not None and draw is not None:
@@ -184,7 +182,7 @@ def choose_method(
     if objective.kind == TIME and "block_rows" not in settings.model_fields_set:
         say("trying other block sizes")
         chosen = _best_block_rows(evaluation, chosen, objective)
-    if chosen.settings.row_order == (AUTO,):
+    if chosen.settings.row_order == (AUTO,) and not settings.tune:  # which may find other parameters yet
         return chosen.settings.model_copy(update={"row_order": row_order_found(chosen)})
     return chosen.settings
 

@@ -121,7 +121,7 @@ class HoldOutEvaluation:
         """The session that has the rows; None where there are none."""
         return None if self._rows is None else frame_of(self._rows).sparkSession
 
-    def on_sample_alone(self, asked: Iterable[PlanSettings] = ()) -> HoldOutEvaluation:
+    def on_sample_alone(self, asked: Iterable[PlanSettings]) -> HoldOutEvaluation:
         """The same evaluation as workers can have it: without rows, nothing evaluated, and silent.
 
         What cells take is measured here, for settings that will be asked, in place of in each task.
