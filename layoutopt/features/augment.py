@@ -11,16 +11,14 @@ from layoutopt.features.implications import Implications, single_parts
 from layoutopt.features.units import Units, units_of
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import (
-    And,
     Comparison,
     Constant,
     Filter,
     InSet,
     Literal,
-    Node,
-    Or,
     Predicate,
     columns_of,
+    literals_of,
 )
 from layoutopt.model.query import Query
 
@@ -157,14 +155,6 @@ def _may_be_implied_by_others(predicate: Predicate) -> bool:
 def _predicates_of(filter_: Filter) -> Iterator[Predicate]:
     """A filter's predicates, then every literal of its disjunctions and every value of its lists."""
     yield from filter_.predicates
-    for leaf in _leaves(filter_.root):
+    for leaf in literals_of(filter_.root):
         yield Predicate((leaf,))
         yield from (Predicate((part,)) for part in single_parts(leaf))
-
-
-def _leaves(node: Node) -> Iterator[Literal]:
-    if isinstance(node, And | Or):
-        for child in node.children:
-            yield from _leaves(child)
-    elif not isinstance(node, Constant):
-        yield node

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from layoutopt.model.predicates.cnf import Filter
-from layoutopt.model.predicates.nodes import Col, InSet, Node, columns_of
+from layoutopt.model.predicates.nodes import Col, InSet, Node, columns_of, literals_of
 from layoutopt.model.records import Record
 
 
@@ -50,11 +50,10 @@ def filtered_columns(queries: Iterable[Query]) -> frozenset[str]:
 
 
 def column_literals(query: Query) -> Iterator[InSet]:
-    """What the query's filter says of values of single columns."""
-    for predicate in query.filter.predicates:
-        for literal in predicate.literals:
-            if isinstance(literal, InSet) and isinstance(literal.subject, Col):
-                yield literal
+    """What the query's filter says of values of single columns, whatever it says beside that."""
+    for literal in literals_of(query.filter.root):
+        if isinstance(literal, InSet) and isinstance(literal.subject, Col):
+            yield literal
 
 
 def classes(queries: Iterable[Query]) -> list[Query]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import (
-    And,
     Call,
     Comparison,
     Constant,
@@ -23,6 +22,7 @@ from layoutopt.model.predicates import (
     conjuncts,
     describe,
     describe_all,
+    literals_of,
 )
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.udf import called_name
@@ -136,7 +136,7 @@ def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Fea
         return Reason.OTHER_SETTINGS, ""
     if follow:
         return Reason.FEATURE_EVERYWHERE, ""
-    literals = list(_literals(node))
+    literals = list(literals_of(node))
     found = (
         _too_wide(table, node)
         or _indexed(table, literals)
@@ -151,14 +151,6 @@ def _why_not(table: OpenedTable, node: Node, follow: Sequence[str], nearest: Fea
 def _only_overlapping(table: OpenedTable) -> Reason:
     has_features = any(len(source.plan.features) for source in table.sources)
     return Reason.NO_FEATURE if has_features else Reason.STATISTICS_OVERLAP
-
-
-def _literals(node: Node) -> Iterator[Literal]:
-    if isinstance(node, And | Or):
-        for child in node.children:
-            yield from _literals(child)
-    elif not isinstance(node, Constant):
-        yield node
 
 
 def _too_wide(table: OpenedTable, node: Node) -> tuple[Reason, str] | None:

@@ -17,7 +17,7 @@ from layoutopt.features.recurrence import unseen_shares
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
-from layoutopt.model.predicates import FALSE, Col, InSet, Like, Literal, literal_prefix
+from layoutopt.model.predicates import FALSE, Col, InSet, Like, Literal, literal_prefix, literals_of
 from layoutopt.model.query import Query
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.model.vectors import feature_bit, project, unpack
@@ -37,7 +37,6 @@ _SAMPLED_ROWS = 50_000
 _MOST_QUANTILES = 10_000
 
 _CELLS_BY_QUANTILES = 64
-_NO_FEATURES = FeatureSet(())
 
 
 def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: Floats) -> Ints:
@@ -78,9 +77,8 @@ def cells_of(plan: Plan, name: str, table: pa.Table) -> Ints:
 
     Cells begin and end where ranges of the plan's queries do, and at a few quantiles of the rows.
     """
-    asked = _asked(plan.queries, (name,), _NO_FEATURES)
-    rows = np.arange(table.num_rows)
-    column = CutColumn.of(table[name], plan.schema.find(name).type, _intervals(asked, 0), rows, _CELLS_BY_QUANTILES)
+    rows, type = np.arange(table.num_rows), plan.schema.find(name).type
+    column = CutColumn.of(table[name], type, _ranges_of(plan.queries, name), rows, _CELLS_BY_QUANTILES)
     return column.sampled(rows).astype(np.int64)
 
 
@@ -174,6 +172,14 @@ def _intervals(asked: tuple[_Clauses, ...], dimension: int) -> Iterator[Interval
             for literal in clause:
                 if literal.dimension == dimension and literal.values is not None:
                     yield from literal.values.intervals
+
+
+@lru_cache(maxsize=8)
+def _ranges_of(queries: tuple[Query, ...], name: str) -> tuple[Interval, ...]:
+    """Ranges of the column that are asked for anywhere in the queries' filters, whatever else is asked beside them."""
+    asked = (_of_column(literal, {name: 0}) for query in queries for literal in literals_of(query.filter.root))
+    values = {each.values for each in asked if each is not None and each.values is not None}
+    return tuple({interval for each in values for interval in each.intervals})
 
 
 def _coded(literal: _Asked, columns: list[CutColumn]) -> CodeSet:

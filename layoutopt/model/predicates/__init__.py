@@ -18,6 +18,7 @@ from layoutopt.model.predicates.nodes import (
     Or,
     Predicate,
     columns_of,
+    literals_of,
     order_of,
 )
 from layoutopt.model.predicates.normal import conjunction, conjuncts, disjunction, like, negate, simplified, untrue
@@ -69,6 +70,7 @@ __all__ = [
     "like",
     "like_text",
     "literal_prefix",
+    "literals_of",
     "matches",
     "negate",
     "order_of",

@@ -8,7 +8,7 @@ so NULL is outside of every literal that does not name it. Build trees with
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, Final
@@ -286,6 +286,15 @@ def _check_kind(keys: Iterable[Key | None], type: str) -> None:
 def columns_of(x: Expr | Node | Predicate) -> Columns:
     """The names of all columns that an expression, literal, tree, predicate or filter reads."""
     return x.columns
+
+
+def literals_of(node: Node) -> Iterator[Literal]:
+    """All literals of a tree, from left to right."""
+    if isinstance(node, And | Or):
+        for child in node.children:
+            yield from literals_of(child)
+    elif not isinstance(node, Constant):
+        yield node
 
 
 def order_of(x: Expr | Node) -> str:

@@ -54,13 +54,15 @@ def _leaf_implies(node: Literal | Constant, predicate: Predicate) -> bool:
         return _implies_whatever(node, predicate)
     if any(_literal_implies(node, literal) for literal in predicate.literals):
         return True
-    if isinstance(node, InSet) and len(predicate.literals) > 1:
-        return _parts_imply(node, predicate)
-    return False
+    return isinstance(node, InSet) and _parts_imply(node, predicate)
 
 
 def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
     """Whether each value (or interval, or NULL) of a set makes one of several literals TRUE."""
+    subject = literal.subject
+    same = [each for each in predicate.literals if not isinstance(each, Comparison) and each.subject == subject]
+    if len(same) < 2:  # a set implies nothing about other subjects
+        return False
     parts = [InSet(literal.subject, ValueSet((interval,))) for interval in literal.values.intervals[:_MOST_PARTS]]
     if len(literal.values.intervals) > _MOST_PARTS:
         return False
@@ -68,7 +70,7 @@ def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
         parts.append(InSet(literal.subject, ValueSet.empty(), null=True))
     if len(parts) < 2:
         return False
-    return all(any(_literal_implies(part, wanted) for wanted in predicate.literals) for part in parts)
+    return all(any(_literal_implies(part, wanted) for wanted in same) for part in parts)
 
 
 def _literal_implies(given: Literal, wanted: Literal) -> bool:
