@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from layoutopt.errors import PlanError
-from layoutopt.model.predicates import TRUE, Filter, InSet
-from layoutopt.model.query import Query, classes
+from layoutopt.model.predicates import TRUE, Comparison, Filter, InSet, conjunction, disjunction
+from layoutopt.model.query import Query, classes, column_literals
 from layoutopt.model.values import ValueSet
 from tests.model.conditions import col
 
@@ -44,3 +44,12 @@ def test_classes_add_up_the_weights_of_equal_filters_and_columns() -> None:
 def test_a_weight_must_be_positive() -> None:
     with pytest.raises(ValueError, match="-1"):
         Query(0, "t", (), ONE, -1)
+
+
+def test_what_a_filter_says_of_columns_is_found_once_wherever_it_stands() -> None:
+    one, two, three = (InSet(col("i"), ValueSet.point(value)) for value in (1, 2, 3))
+    text = InSet(col("s"), ValueSet.point("x"))
+    tree = disjunction([conjunction([one, text]), conjunction([two, Comparison(col("i"), "<", col("j"))]), three])
+    assert set(column_literals(Query(0, "t", (), Filter.of(tree)))) == {one, text, two, three}
+    assert len(list(column_literals(Query(0, "t", (), Filter.of(tree))))) == 4
+    assert not list(column_literals(Query(0, "t", (), Filter.of(TRUE))))

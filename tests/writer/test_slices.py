@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import CUT_BY, ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicates import Col, InSet, Node
+from layoutopt.model.predicates import Col, InSet, Node, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.writer.cutting import cells_of
@@ -82,6 +82,13 @@ def test_cells_are_in_the_order_of_values_and_no_query_ends_within_one(values: l
         below = {int(c) for c, value in zip(cell, values, strict=True) if value is not None and value < bound}
         others = {int(c) for c, value in zip(cell, values, strict=True) if value is None or value >= bound}
         assert below.isdisjoint(others)
+
+
+def test_cells_end_at_ranges_that_stand_beside_other_columns() -> None:
+    either = disjunction([is_value(SCHEMA, "id", "<", 70), is_value(SCHEMA, "kind", "=", 1)])
+    plan = plan_of(document(SCHEMA, [either]), block_rows=20)
+    cell = cells_of(plan, "id", ids(list(range(1000))))
+    assert cell[69] < cell[70]
 
 
 def sliced(plan: Plan, table: pa.Table, weights: Floats) -> list[int]:

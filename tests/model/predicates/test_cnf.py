@@ -13,6 +13,7 @@ from layoutopt.model.predicates import (
     TRUE,
     And,
     Col,
+    Comparison,
     Filter,
     InSet,
     Node,
@@ -109,6 +110,12 @@ def test_the_weaker_of_two_predicates_goes() -> None:
     weak = disjunction([_in("a", "x", "y"), _in("b", "z")])
     root = And((weak, strict))
     assert Filter.of(root).predicates == (predicate_of(strict),)
+
+
+def test_that_a_column_is_there_follows_from_a_comparison_with_another() -> None:
+    a, b = Col("a", "int"), Col("b", "int")
+    less, there = Comparison(a, "<", b), InSet(a, ValueSet.all())
+    assert Filter.of(conjunction([less, there])).predicates == (predicate_of(less),)
 
 
 def test_constants_have_no_predicates() -> None:
