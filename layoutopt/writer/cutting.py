@@ -5,7 +5,7 @@ The tree is computed anew for each segment, from its own rows and the ranges of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -174,12 +174,13 @@ def _intervals(asked: tuple[_Clauses, ...], dimension: int) -> Iterator[Interval
                     yield from literal.values.intervals
 
 
-@lru_cache(maxsize=8)
-def _ranges_of(queries: tuple[Query, ...], name: str) -> tuple[Interval, ...]:
+def _ranges_of(queries: Iterable[Query], name: str) -> Iterator[Interval]:
     """Ranges of the column that are asked for anywhere in the queries' filters, whatever else is asked beside them."""
-    asked = (_of_column(literal, {name: 0}) for query in queries for literal in literals_of(query.filter.root))
-    values = {each.values for each in asked if each is not None and each.values is not None}
-    return tuple({interval for each in values for interval in each.intervals})
+    for query in queries:
+        for literal in literals_of(query.filter.root):
+            asked = _of_column(literal, {name: 0})
+            if asked is not None and asked.values is not None:
+                yield from asked.values.intervals
 
 
 def _coded(literal: _Asked, columns: list[CutColumn]) -> CodeSet:

@@ -63,11 +63,11 @@ def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
     same = [each for each in predicate.literals if not isinstance(each, Comparison) and each.subject == subject]
     if len(same) < 2:  # a set implies nothing about other subjects
         return False
-    parts = [InSet(literal.subject, ValueSet((interval,))) for interval in literal.values.intervals[:_MOST_PARTS]]
+    parts = [InSet(subject, ValueSet((interval,))) for interval in literal.values.intervals[:_MOST_PARTS]]
     if len(literal.values.intervals) > _MOST_PARTS:
         return False
     if literal.null:
-        parts.append(InSet(literal.subject, ValueSet.empty(), null=True))
+        parts.append(InSet(subject, ValueSet.empty(), null=True))
     if len(parts) < 2:
         return False
     return all(any(_literal_implies(part, wanted) for wanted in same) for part in parts)
