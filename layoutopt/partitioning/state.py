@@ -39,8 +39,8 @@ class State:
         self.reading: Floats = (self.unions @ self.weights).astype(np.float64)
         self._loops = shares
         self._shares = shares.Shares(
-            min_rows, self.rows, self.block, self.bits, self.alone, self.weights,
-            self.sizes, self.having, self.unions, self.reading,
+            min_rows, self.rows, self.block, np.argsort(-self.rows, kind="stable"), self.bits, self.alone,
+            self.weights, self.sizes, self.having, self.unions, self.reading,
         )  # fmt: skip
 
     @property

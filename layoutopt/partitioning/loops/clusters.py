@@ -70,7 +70,7 @@ def merge_all(of: Clusters, min_rows: int) -> Ints:
 
 
 @part_of_a_loop
-def _compare(of: Clusters, slot: int, start: int, slots: int) -> None:
+def _compare(of: Clusters, slot: int, start: int | np.int64, slots: int) -> None:
     """Put into ``losses`` what merging loses with each slot from ``start`` on, feature by feature for all of them."""
     # Slices begin at 0, so that the compiler knows which indexes are not negative and takes several slots at once.
     shared, losses = of.shared[start:slots], of.losses[start:slots]
@@ -107,10 +107,7 @@ def _take_nearest(of: Clusters, slot: int, slots: int) -> None:
 def _nearest_of_all(of: Clusters, slots: int) -> int:
     """The first slot of the pair whose merge loses least; of equal pairs the first."""
     while True:
-        first = 0
-        for slot in range(1, slots):
-            if of.bound[slot] < of.bound[first]:
-                first = slot
+        first = int(of.bound[:slots].argmin())
         if not of.stale[first]:
             return first
         _find_nearest(of, first, slots)
@@ -134,7 +131,7 @@ def _join(of: Clusters, first: int, second: int, slots: int) -> None:
 @part_of_a_loop
 def _meet_the_others(of: Clusters, slot: int, slots: int) -> None:
     """Compare a slot whose cluster is new with all others, which may be nearer to it than to what they had."""
-    _compare(of, slot, 0, slots)
+    _compare(of, slot, np.int64(0), slots)
     for other in range(slot):
         loss = of.losses[other]
         if loss < of.bound[other]:
@@ -153,9 +150,10 @@ def _empty(of: Clusters, slot: int) -> None:
 @part_of_a_loop
 def _compact(of: Clusters, slots: int) -> int:
     """Move the clusters to the first slots; returns how many these are."""
-    moved_to = np.full(slots, -1)
+    moved_to = np.empty(slots, dtype=np.int64)
     kept = 0
     for slot in range(slots):
+        moved_to[slot] = -1
         if of.totals[slot] != np.inf:
             moved_to[slot] = kept
             of.sizes[kept], of.totals[kept], of.members[kept] = of.sizes[slot], of.totals[slot], of.members[slot]

@@ -44,8 +44,12 @@ class _Kept(FunctionCache):  # type: ignore[misc]
 
 
 def part_of_a_loop(function: Loop) -> Loop:
-    """The function as machine code that :func:`compiled` loops of its module call."""
-    return cast(Loop, numba.njit(function, **_OPTIONS))
+    """The function as machine code that :func:`compiled` loops of its module call, and nobody else can.
+
+    For a literal number among its arguments it is compiled once more: give ``np.int64(0)``. Loops compile sooner than
+    what numpy does to whole arrays.
+    """
+    return cast(Loop, numba.njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS))
 
 
 def compiled(loop: Loop) -> Loop:

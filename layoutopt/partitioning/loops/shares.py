@@ -16,6 +16,7 @@ class Shares(NamedTuple):
     Attributes:
         min_rows: the smallest block, unless it was smaller; blocks stay below twice as many.
         rows, block: of each share, ``int64[k]``.
+        largest: the shares by their rows, the largest first, ``int64[k]``.
         bits: its vector's derived features, ``int32[k, t]``.
         alone: what a row of it reads for by itself, ``float64[k]``.
         weights: of the derived features, ``float32[t]``.
@@ -28,6 +29,7 @@ class Shares(NamedTuple):
     min_rows: int
     rows: Ints
     block: Ints
+    largest: Ints
     bits: Counters
     alone: Floats
     weights: Singles
@@ -52,7 +54,7 @@ def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
     """Clear each of these blocks of each of these derived features, where that costs less; returns how often it did."""
     cleared = 0
     for block in blocks:
-        members = np.flatnonzero(of.block == block)
+        members = _members(of, block)
         tried_all = False  # features that all members have would be cleared by the same moves
         for feature in features:
             having = of.having[block, feature]
@@ -61,14 +63,14 @@ def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
             tried_all |= having == len(members)
             if _clear(of, block, feature, members):
                 cleared += 1
-                members, tried_all = np.flatnonzero(of.block == block), False
+                members, tried_all = _members(of, block), False
     return cleared
 
 
 @compiled
 def dissolve(of: Shares, block: int) -> bool:
     """Move all shares out of a block, each to where it costs least; False, and no change, where one finds no room."""
-    return _move_out(of, block, np.flatnonzero(of.block == block), np.inf)
+    return _move_out(of, block, _members(of, block), np.inf)
 
 
 @compiled
@@ -78,6 +80,18 @@ def move_to_room(of: Shares, share: int) -> bool:
     if best >= 0:
         _move(of, share, best)
     return best >= 0
+
+
+@part_of_a_loop
+def _members(of: Shares, block: int) -> Ints:
+    """The shares of a block, the largest first."""
+    members = np.empty(len(of.largest), dtype=np.int64)
+    count = 0
+    for share in of.largest:
+        if of.block[share] == block:
+            members[count] = share
+            count += 1
+    return members[:count]
 
 
 @part_of_a_loop
@@ -102,9 +116,12 @@ def _added_by(of: Shares, share: int) -> Floats:
     ``reading(B with x) = reading(B) + alone - shared``.
     """
     rows, alone = of.rows[share], of.alone[share]
-    weighted = of.bits[share].astype(np.float32) * of.weights
-    added = np.full(len(of.sizes), np.inf)
+    weighted = np.empty(len(of.weights), dtype=np.float32)
+    for feature in range(len(of.weights)):
+        weighted[feature] = of.weights[feature] if of.bits[share, feature] else 0
+    added = np.empty(len(of.sizes))
     for block in range(len(of.sizes)):
+        added[block] = np.inf
         if of.sizes[block] > 0 and block != of.block[share]:
             shared = np.float32(0)
             for feature in range(len(weighted)):
@@ -122,17 +139,17 @@ def _move_or_exchange(of: Shares, share: int) -> bool:
         return False
     may_leave = left >= of.min_rows or of.sizes[source] < of.min_rows
     added = _added_by(of, share)
-    roomy, full = -1, -1  # where it would cost least: to be moved, and to be exchanged for another
+    roomy = full = source  # where it would cost least: to be moved, and to be exchanged for another
     for block in range(len(added)):
         if may_leave and of.sizes[block] + rows < 2 * of.min_rows:
-            if added[block] < saved and (roomy < 0 or added[block] < added[roomy]):
+            if added[block] < min(saved, added[roomy]):
                 roomy = block
-        elif added[block] < saved and (full < 0 or added[block] < added[full]):
+        elif added[block] < min(saved, added[full]):
             full = block
-    if roomy >= 0:
+    if roomy != source:
         _move(of, share, roomy)
         return True
-    return full >= 0 and _exchange(of, share, full)
+    return full != source and _exchange(of, share, full)
 
 
 @part_of_a_loop
@@ -144,7 +161,7 @@ def _exchange(of: Shares, share: int, target: int) -> bool:
     """
     source, rows = of.block[share], of.rows[share]
     least = of.sizes[source] * of.reading[source] + of.sizes[target] * of.reading[target]
-    best = -1
+    best = share
     for other in range(len(of.block)):
         if of.block[other] != target:
             continue
@@ -158,7 +175,7 @@ def _exchange(of: Shares, share: int, target: int) -> bool:
         cost += target_size * _reading_exchanged(of, target, other, share)
         if cost < least:
             least, best = cost, other
-    if best < 0:
+    if best == share:
         return False
     _move(of, share, target)
     _move(of, best, source)
@@ -171,23 +188,27 @@ def _clear(of: Shares, block: int, feature: int, members: Ints) -> bool:
 
     The shares left cost less to read together, and each may move alone at a loss: so many small steps up lead down.
     """
-    leaving = members[of.bits[members, feature] > 0]
-    left = of.sizes[block] - of.rows[leaving].sum()
+    leaving = np.empty(len(members), dtype=np.int64)
+    count, left, least = 0, of.sizes[block], 0.0
+    for share in members:
+        if of.bits[share, feature]:
+            leaving[count] = share
+            count += 1
+            left -= of.rows[share]
+            least += of.rows[share] * of.alone[share]  # a row costs at least that wherever it is
+    leaving = leaving[:count]
     if 0 < left < of.min_rows <= of.sizes[block]:
         return False
     saved = of.sizes[block] * of.reading[block] - left * _reading_without(of, block, leaving)
-    if (of.rows[leaving] * of.alone[leaving]).sum() >= saved:  # a row costs at least that wherever it is
-        return False
-    return _move_out(of, block, leaving, saved)
+    return least < saved and _move_out(of, block, leaving, saved)
 
 
 @part_of_a_loop
 def _move_out(of: Shares, block: int, leaving: Ints, most: float) -> bool:
-    """Move these shares out of a block, the largest first, each to where it costs least.
+    """Move these shares out of a block, one after another, each to where it costs least.
 
     False, and no change, where one finds no room, or together they cost as much as ``most``.
     """
-    leaving = leaving[np.argsort(-of.rows[leaving], kind="mergesort")]
     paid = 0.0
     for number, share in enumerate(leaving):
         added = _added_by(of, share)
