@@ -143,7 +143,7 @@ def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFram
     for column in found.columns:
         if schema.get(column.name) is None:
             raise SchemaError(f"the source's column {column.name!r} is not in {what}; drop it or plan again")
-    return df.select(*(F.col(quoted(found.find(c.name).name)).alias(c.name) for c in schema.columns))
+    return df.selectExpr(*(f"{quoted(found.find(c.name).name)} AS {quoted(c.name)}" for c in schema.columns))
 
 
 def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
@@ -172,12 +172,21 @@ def content_columns(df: DataFrame) -> list[SparkColumn]:
 
 def checksum_column(name: str, type: DataType) -> SparkColumn:
     """The sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.writer.checksum` sums them."""
-    return F.coalesce(F.sum(hash_column(name, type)), F.lit(0).cast("bigint"))
+    if isinstance(type, VariantType):
+        return F.coalesce(F.sum(hash_column(name, type)), F.lit(0).cast("bigint"))
+    return F.expr(f"coalesce(sum({_hash_sql(name, type)}), 0L)")
 
 
 def hash_column(name: str, type: DataType) -> SparkColumn:
     """The unsigned 32-bit hash of each value of a column, a bigint, as :func:`checksum_column` sums them."""
-    return F.hash(hashable(name, type)).cast("bigint").bitwiseAND(F.lit(4294967295))
+    if isinstance(type, VariantType):
+        return F.hash(binaries(name)).cast("bigint").bitwiseAND(F.lit(4294967295))
+    return F.expr(_hash_sql(name, type))
+
+
+def _hash_sql(name: str, type: DataType) -> str:
+    """As :func:`hash_column`, as a text, which takes Spark's driver one call in place of ten."""
+    return f"cast(hash({hashable_sql(quoted(name), type)}) AS bigint) & 4294967295L"
 
 
 def hashable(name: str, type: DataType) -> SparkColumn:

@@ -124,7 +124,8 @@ def _as_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 def _active_as_before(spark: SparkSession) -> Iterator[None]:
     """Leave the thread's active session what it is: `createDataFrame` makes its own the active one."""
     jvm: Any = spark._jvm
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    # Named at once: attribute by attribute Java would look into all of its archives for each part of the name.
+    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
     active, in_java = SparkSession._activeSession, sessions.getActiveSession()
     try:
         yield
