@@ -227,8 +227,8 @@ def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]
     """By partition its rows, and least, greatest and count of each column as :func:`partition_bounds` takes them."""
     aggregates = [F.count(F.lit(1)).alias("_rows")]
     for i, column in enumerate(columns):
-        value = F.col(quoted(column.name))
-        aggregates += [F.min(value).alias(f"_low{i}"), F.max(value).alias(f"_high{i}"), F.count(value).alias(f"_n{i}")]
+        value = quoted(column.name)
+        aggregates += map(F.expr, (f"min({value}) AS _low{i}", f"max({value}) AS _high{i}", f"count({value}) AS _n{i}"))
     return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 
 
