@@ -1,9 +1,14 @@
-"""How much property-based tests try: all of it in `make test-long`, less in `make test`, a tenth in `make check`."""
+"""How much tests try: all in `make test-long`, less in `make test`; of examples a tenth in `make check`."""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
 
 VARIABLE: Final = "LAYOUTOPT_EXAMPLES"
 """The environment variable with the share of the examples to try, in (0, 1]."""
@@ -12,3 +17,10 @@ VARIABLE: Final = "LAYOUTOPT_EXAMPLES"
 def examples(usual: int) -> int:
     """How many examples to try where so many are usual; of many at least five."""
     return max(round(usual * float(os.environ.get(VARIABLE, "1"))), min(usual, 5))
+
+
+def long_too(*cases: object) -> tuple[ParameterSet, ...]:
+    """Cases of a parametrized test that only the long run tries; a tuple has the values of several parameters."""
+    return tuple(
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long) for case in cases
+    )

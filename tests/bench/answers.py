@@ -27,6 +27,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
+from tests.effort import examples
 from tests.spark.settings import UNCOMPILED, under
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 
 TRAINING: Final = 20  # queries a template
+
+QUERIES: Final = examples(TEST_QUERIES)  # unseen ones, a template
 
 BLOCK_ROWS: Final = 300  # so that a year of 9,000 rows has some thirty blocks
 
@@ -114,8 +117,8 @@ def write_source(
 
 
 def asked(templates: Iterable[str]) -> tuple[StreamQuery, ...]:
-    """The unseen queries of some templates."""
-    return draw_stream(Stream(tuple(templates)), "test", TEST_QUERIES, SEED)
+    """The unseen queries of some templates: half as many of each in `make test`."""
+    return draw_stream(Stream(tuple(templates)), "test", QUERIES, SEED)
 
 
 def make_case(

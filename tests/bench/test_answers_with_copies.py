@@ -12,7 +12,7 @@ import pytest
 from layoutopt.bench.tpch.data import TpchData
 from layoutopt.bench.tpch.queries import STREAMS, TABLE, TEMPLATES, StreamQuery
 from layoutopt.inspect.verify import verify
-from tests.bench.answers import Case, Making, asked, check, make_case, selected, write_source
+from tests.bench.answers import QUERIES, Case, Making, asked, check, make_case, selected, write_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def test_the_table_has_copies_that_unseen_queries_read(case: Case) -> None:
 
 @cases(MAKINGS)
 def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) -> None:
-    assert len(case.of(template)) == 11
+    assert len(case.of(template)) == QUERIES + 1
     assert all(answer.column_names == selected(query) for query, answer in case.of(template))
     check(case, template, lambda sql: case.table.scan(sql).to_arrow())
 

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.unshadowed("every answer is compared with Spark's on the source"),
 ]
 
-CASES = 400
+CASES = 250
 SLICES = 20
 CASES_OF_SLICE = 5_000
 LOADED_EVERY = 10  # slices; a world of loaded tables takes minutes

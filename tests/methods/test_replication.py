@@ -23,6 +23,7 @@ from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.histograms import Counting, sample_histograms
 from layoutopt.spark.planning.plan import make_plan, propose_plan
 from layoutopt.spark.session.read import spark_sql
+from tests.effort import long_too
 from tests.methods.random_queries import as_text, random_queries, rows_of
 from tests.spark.tables import document, every_type, is_value
 
@@ -103,9 +104,8 @@ def test_plans_that_share_what_they_find_are_those_made_alone(
     requests = [
         replace(asked, method=method, storage_budgets=budgets, copies=2)
         for method, budgets in (
-            ("gsop-r", (1.4,)),
             ("gsop", (1.2,)),
-            ("gsop-r", (1.1, 1.2)),
+            ("gsop-r", (1.1, 1.4)),
             ("gsop-selective", (1.4,)),
         )
     ]
@@ -143,7 +143,7 @@ def test_queries_read_the_copies_that_are_for_them(source: DataFrame, table: Tab
     assert read & copies
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *long_too(1, 2)])
 def test_answers_are_those_of_the_source(spark: SparkSession, source: DataFrame, table: Table, seed: int) -> None:
     texts = random_queries(source.columns, 10, seed)
     rng = np.random.default_rng(seed)
@@ -172,7 +172,8 @@ AS_WRITTEN = {"search": "text", "local_features": "count", "weights": "subsumed"
 
 
 @pytest.mark.parametrize(
-    ("method", "settings"), [("gsop-selective", {}), ("gsop-fullcopy", {"copies": 3}), ("gsop-r", AS_WRITTEN)]
+    ("method", "settings"),
+    [("gsop-r", AS_WRITTEN), *long_too(("gsop-selective", {}), ("gsop-fullcopy", {"copies": 3}))],
 )
 def test_the_ways_of_the_text_make_tables_too(
     spark: SparkSession, source: DataFrame, tmp_path: Path, method: str, settings: dict[str, Any]

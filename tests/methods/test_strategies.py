@@ -29,6 +29,7 @@ from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer import task as write_task
 from layoutopt.writer.task import WriteJob
+from tests.effort import long_too
 from tests.methods.random_queries import as_text, listed, random_queries, rows_of
 from tests.spark.rewriting import found, rewrite
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_rows
@@ -145,7 +146,7 @@ def test_every_column_of_every_row_comes_back(spark: SparkSession, source: DataF
     assert as_text(spark_sql(spark, table, "SELECT * FROM t")) == as_text(source)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *long_too(1, 2, 3)])
 def test_random_columns_and_conditions_answer_as_the_source_does(
     spark: SparkSession, source: DataFrame, table: Table, seed: int
 ) -> None:

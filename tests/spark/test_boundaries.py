@@ -55,7 +55,9 @@ BEYOND = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["ansi", "legacy"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(True, id="ansi"), pytest.param(False, id="legacy", marks=pytest.mark.long)]
+)
 def ansi(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 

@@ -29,6 +29,7 @@ from layoutopt.spark.core.source import open_source
 from layoutopt.spark.loading.rehearse import rehearse
 from layoutopt.sql.plain_names import plain_name
 from layoutopt.sql.schema import schema_from
+from tests.effort import long_too
 from tests.spark.settings import UNCOMPILED, under
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def tables(place: Path) -> Callable[[str], Table]:
     return made
 
 
-@pytest.fixture(params=PARTITIONED_BY)
+@pytest.fixture(params=["gsop-r", "sort", *long_too("sop", "gsop")])
 def table(tables: Callable[[str], Table], request: pytest.FixtureRequest) -> Table:
     return tables(request.param)
 
@@ -178,10 +179,10 @@ def by_relation(table: Table, name: str, connection: duckdb.DuckDBPyConnection) 
 WAYS = (by_text, by_condition, by_batches, by_relation)
 
 
-@pytest.mark.parametrize("turns", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("turns", [2, *long_too(4)])
 def test_the_embedded_engine(table: Table, expected: dict[str, list[int]], turns: int) -> None:
-    """Of four ways each table is asked some for each name, so that each name is asked of some table in every way."""
-    first = [*PARTITIONED_BY].index(method_of(table))
+    """Of four ways each table is asked two for each name, so that each name is asked of some table in every way."""
+    first = 2 * [*PARTITIONED_BY].index(method_of(table))
     with duckdb.connect() as connection:
         for number, name in enumerate(NAMES):
             if "\\" in name:  # which Spark and DuckDB read in two ways, so that nobody asks DuckDB
@@ -196,7 +197,7 @@ def test_the_embedded_engine(table: Table, expected: dict[str, list[int]], turns
     assert table.sql("SELECT * EXCEPT (nested) FROM t LIMIT 3").column_names == ["id", *NAMES, "part"]
 
 
-@pytest.mark.parametrize("every", [len(PARTITIONED_BY), pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [len(PARTITIONED_BY), *long_too(1)])
 def test_datasets(table: Table, expected: dict[str, list[int]], every: int) -> None:
     for name in NAMES[[*PARTITIONED_BY].index(method_of(table)) % every :: every]:
         found = table.scan(text_for(name)).to_dataset().to_table()
@@ -217,7 +218,7 @@ def answers(spark: SparkSession, scan: Table | None, names: Sequence[str]) -> di
 
 def test_spark_skips_by_every_name(enabled: SparkSession, table: Table, expected: dict[str, list[int]]) -> None:
     # Each arm costs Spark some tenths of a second: a table of each reader has all of them, the others some.
-    names = NAMES if method_of(table) in ("sop", "gsop-r") else NAMES[::5]
+    names = NAMES if method_of(table) in ("sort", "gsop-r") else NAMES[::5]
     assert answers(enabled, None, names) == {name: expected[name] for name in names}
     whole = [name for name, scan in zip(names, ls.last_scans(enabled), strict=True) if not scan.skipped.blocks]
     assert not whole

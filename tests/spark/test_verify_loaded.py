@@ -21,6 +21,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.verifying import in_spark
 from layoutopt.spark.planning.plan import make_plan
+from tests.effort import long_too
 from tests.spark.rewriting import found, recommit, rewrite
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.spark
 DATA = Path(__file__).parents[2] / "data"
 
 
-@pytest.fixture(scope="module", params=["sop", "gsop"])
+@pytest.fixture(scope="module", params=["gsop", *long_too("sop")])
 def loaded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample in two segments, laid out by its log."""
     source = str(DATA / "tpch_sample.parquet")

@@ -49,7 +49,7 @@ def test_what_it_needs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.slow
 def test_methods_are_compared_on_the_newest_queries(spark: SparkSession, tmp_path: Path) -> None:
     source, log = tmp_path / "source", tmp_path / "log.jsonl"
-    write_source("trips", 20_000, source)
+    write_source("trips", 8_000, source)
     texts = texts_of("trips", "train")[:40]
     lines = [{"sql": text, "timestamp": f"2026-01-01T00:{59 - i:02}:00"} for i, text in enumerate(texts)]
     log.write_text("\n".join(map(json.dumps, lines)))

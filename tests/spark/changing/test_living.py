@@ -10,6 +10,7 @@ import pytest
 
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
+from tests.effort import long_too
 from tests.spark.changing.living import SCHEMES, Living
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def live(spark: SparkSession, root: Path, scheme: str, steps: int, seed: int) ->
     assert verify(open_table(living.path)).ok
 
 
-@pytest.mark.parametrize(("scheme", "steps"), [pytest.param("sop", 3, marks=pytest.mark.long), ("gsop-r", 5)])
+@pytest.mark.parametrize(("scheme", "steps"), [("gsop-r", 4), *long_too(("sop", 3))])
 def test_a_table_that_is_changed_at_random(spark: SparkSession, tmp_path: Path, scheme: str, steps: int) -> None:
     live(spark, tmp_path, scheme, steps, seed=0)
 

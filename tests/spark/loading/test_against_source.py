@@ -21,6 +21,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading import against_source
 from layoutopt.spark.loading.against_source import compare_with_source
 from layoutopt.spark.loading.load import load
+from tests.effort import long_too
 from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import document, is_value, plan_of
 
@@ -106,7 +107,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tabl
     return loaded(spark, source(spark), tmp_path_factory.mktemp("all"), method="gsop-r")
 
 
-@pytest.mark.parametrize("method", [each for each in SCHEMES if each != "gsop-r"])
+@pytest.mark.parametrize("method", ["gsop", *long_too("sop")])
 def test_rows_are_told_from_any_layouts(spark: SparkSession, tmp_path: Path, method: str) -> None:
     held = loaded(spark, source(spark), tmp_path, method=method)
     assert found(source(spark), held) == []
@@ -140,7 +141,7 @@ LOST = [[None], ["null", "", "😀\x1b[2J"]]
 MORE_LOST = [[None, "null", "a=b"], [v for v in VALUES if v]]
 
 
-@pytest.mark.parametrize("lost", [*LOST, *(pytest.param(lost, marks=pytest.mark.long) for lost in MORE_LOST)])
+@pytest.mark.parametrize("lost", [*LOST, *long_too(*MORE_LOST)])
 def test_partitions_that_a_load_lost_are_named(spark: SparkSession, tmp_path: Path, lost: list[str | None]) -> None:
     whole = source(spark)
     table = loaded(spark, whole.where(f"NOT ({is_one_of(lost)})"), tmp_path)
@@ -208,7 +209,7 @@ def test_rows_in_another_partition_are_found(spark: SparkSession, table: Table) 
     assert [check for check, _ in found(exchanged, table)] == ["source-differs", "source-differs"]
 
 
-@pytest.mark.parametrize("method", ["gsop-r", *(pytest.param(m, marks=pytest.mark.long) for m in ("sop", "gsop"))])
+@pytest.mark.parametrize("method", ["gsop-r", *long_too("sop", "gsop")])
 def test_tables_without_partitions(spark: SparkSession, tmp_path: Path, method: str) -> None:
     whole = source(spark)
     table = loaded(spark, whole, tmp_path, by=None, method=method)

@@ -25,6 +25,7 @@ from layoutopt.spark.core.segments import count_chunks, cut_segments, with_posit
 from layoutopt.spark.core.source import conformed, open_source, schema_of
 from layoutopt.spark.loading import by_arrow, plain_files
 from layoutopt.spark.loading import load as loading
+from tests.effort import long_too
 from tests.scan.builder import feature_of
 from tests.spark.settings import under
 from tests.spark.tables import document, every_type, is_value, plan_of
@@ -104,7 +105,8 @@ def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **m
 
 
 @pytest.mark.parametrize(
-    ("partition_by", "several"), [(None, True), ("year", False), ("year", True), ("day", False), ("text", False)]
+    ("partition_by", "several"),
+    [(None, True), ("year", False), ("text", False), *long_too(("year", True), ("day", False))],
 )
 def test_tables_are_the_same_as_by_spark(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, several: bool
@@ -117,7 +119,7 @@ def test_tables_are_the_same_as_by_spark(
     assert max(segments) > 1 or partition_by in ("day", "text")
 
 
-@pytest.mark.parametrize("by", ["year", "text", "day"])
+@pytest.mark.parametrize("by", ["year", *long_too("text", "day")])
 def test_partitions_that_are_folders_are_read_too(spark: SparkSession, tmp_path: Path, by: str) -> None:
     rows = flat_rows(spark).where("text IS NULL OR text = 'a'").where("day IS NULL OR day < '1994-01-05'")
     source = written(rows, tmp_path / "source", by)
@@ -140,22 +142,22 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     assert len(job.tasks) == (len(segments) if by_segment else 1)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [("spark.sql.files.maxPartitionBytes", "4000"), ("spark.sql.session.timeZone", "America/New_York")],
-    ids=["files-in-splits", "another-zone"],
-)
-@pytest.mark.parametrize("partition_by", [None, "year"])
-def test_settings_of_the_session_change_nothing(
-    spark: SparkSession, tmp_path: Path, partition_by: str | None, setting: tuple[str, str]
-) -> None:
+@pytest.mark.parametrize("partition_by", [None, *long_too("year")])
+def test_files_may_be_read_in_splits(spark: SparkSession, tmp_path: Path, partition_by: str | None) -> None:
     rows = flat_rows(spark)
     source = written(rows, tmp_path / "source")
+    with under(spark, {"spark.sql.files.maxPartitionBytes": "4000"}):
+        check_both(spark, source, tmp_path, a_plan(rows, partition_by))
+
+
+@pytest.mark.parametrize("partition_by", ["year", *long_too(None)])
+def test_a_session_may_have_another_zone(spark: SparkSession, tmp_path: Path, partition_by: str | None) -> None:
+    rows, zone = flat_rows(spark), "America/New_York"
+    source = written(rows, tmp_path / "source")
     plan = a_plan(rows, partition_by)
-    with under(spark, dict([setting])):
-        if setting[0].endswith("timeZone"):
-            settings = replace(plan.settings, time_zone=setting[1])
-            plan = replace(plan, features=replace(plan.features, settings=settings), settings=settings)
+    settings = replace(plan.settings, time_zone=zone)
+    plan = replace(plan, features=replace(plan.features, settings=settings), settings=settings)
+    with under(spark, {"spark.sql.session.timeZone": zone}):
         check_both(spark, source, tmp_path, plan)
 
 
@@ -232,8 +234,15 @@ def with_features(plan: Plan, *conditions: str) -> Plan:
     return replace(plan, features=FeatureSet(tuple(feature_of(condition, plan.schema) for condition in conditions)))
 
 
-@pytest.mark.parametrize("partition_by", [None, "year"])
-@pytest.mark.parametrize("change", ["fewer rows", "other counts", "other values"])
+@pytest.mark.parametrize(
+    ("change", "partition_by"),
+    [
+        ("fewer rows", None),
+        ("other counts", "year"),
+        ("other values", None),
+        *long_too(("fewer rows", "year"), ("other counts", None), ("other values", "year")),
+    ],
+)
 def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, partition_by: str | None
 ) -> None:

@@ -32,6 +32,7 @@ from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.sampling import rows_by_partition
 from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
+from tests.effort import long_too
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document
 
@@ -86,7 +87,7 @@ def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
 
 
 @pytest.mark.parametrize(
-    ("partition_by", "folders"), [(None, ()), ("year", ()), ("year", ("year",)), ("day", ("day",))]
+    ("partition_by", "folders"), [(None, ()), ("day", ("day",)), *long_too(("year", ()), ("year", ("year",)))]
 )
 def test_what_is_counted_is_what_spark_counts(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...]
@@ -129,7 +130,7 @@ def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize(
     ("partition_by", "folders", "segment_rows"),
-    [(None, (), 90), ("day", (), 1000), ("day", ("day",), 1000), ("day", (), 40)],
+    [(None, (), 90), ("day", ("day",), 1000), *long_too(("day", (), 1000), ("day", (), 40))],
 )
 def test_what_is_rehearsed_is_what_spark_rehearses(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...], segment_rows: int
@@ -142,7 +143,7 @@ def test_what_is_rehearsed_is_what_spark_rehearses(
     assert rehearse_segments(plain, trials, of.queries) == rehearse_segments(frame, trials, of.queries)
 
 
-@pytest.mark.parametrize("method", ["sop", "gsop"])
+@pytest.mark.parametrize("method", ["gsop", *long_too("sop")])
 def test_plans_are_the_same_where_all_rows_are_looked_at(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
