@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.arrays import Ints
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.partitioning.derived import derive
 from layoutopt.partitioning.neighbourhood import search_neighbourhoods
 from layoutopt.partitioning.objective import scanned
@@ -71,6 +71,59 @@ def test_two_vectors_change_places_where_neither_could_move() -> None:
     assert exchanges > 0
     assert state.sizes_allowed()
     assert scanned(objective, state.partition(), segment.vectors) < scanned(objective, start, segment.vectors)
+
+
+def costs_elsewhere(state: State, share: int) -> Floats:
+    """What all blocks cost with a share in each of them; infinite where there is no room, and for its own block."""
+    costs = np.full(len(state.sizes), np.inf)
+    for block in np.flatnonzero((state.sizes > 0) & (state.sizes + state.rows[share] < 2 * state.min_rows)):
+        if block != state.block[share]:
+            blocks = np.where(np.arange(len(state.block)) == share, block, state.block)
+            having = np.zeros_like(state.having)
+            np.add.at(having, blocks, state.bits)
+            sizes = np.bincount(blocks, weights=state.rows, minlength=len(costs))
+            costs[block] = sizes @ ((having > 0) @ state.weights.astype(np.float64))
+    return costs
+
+
+def unmoved(seed: int) -> State:
+    segment = random_segment(n_rows=900, n_features=8, seed=seed, min_rows=60)
+    start = ward(segment.vectors, np.zeros(8), 60, 0)
+    return State(start, derive(skip_set_objective(segment, seed), segment.vectors), 60)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_share_moves_to_where_it_costs_least(seed: int) -> None:
+    state, count = unmoved(seed), 0
+    for share in range(len(state.rows)):
+        costs, cost, source = costs_elsewhere(state, share), state.cost, state.block[share]
+        may_leave = state.sizes[source] - state.rows[share] >= state.min_rows
+        state.move_each(np.array([share]))
+        if may_leave and costs.min() < cost:
+            count += 1
+            assert state.block[share] == costs.argmin()
+            assert state.cost == costs.min()
+    assert count > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_block_is_dissolved_with_its_largest_share_first(seed: int) -> None:
+    state = unmoved(seed)
+    count = 0
+    for block in range(len(state.sizes)):
+        one_by_one = unmoved(seed)
+        one_by_one.assign(np.arange(len(state.rows)), state.block)
+        members = np.flatnonzero(state.block == block)
+        for share in members[np.argsort(-state.rows[members], kind="stable")]:
+            costs = costs_elsewhere(one_by_one, share)
+            if costs.min() == np.inf:
+                break
+            one_by_one.assign(np.array([share]), np.array([costs.argmin()]))
+        else:
+            count += len(members)
+            assert state.dissolve(block)
+            np.testing.assert_array_equal(state.block, one_by_one.block)
+    assert count > 0
 
 
 def moved(seed: int) -> State:
