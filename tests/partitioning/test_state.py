@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.derived import derive
 from layoutopt.partitioning.neighbourhood import search_neighbourhoods
 from layoutopt.partitioning.objective import scanned
@@ -73,10 +73,16 @@ def test_two_vectors_change_places_where_neither_could_move() -> None:
     assert scanned(objective, state.partition(), segment.vectors) < scanned(objective, start, segment.vectors)
 
 
-def costs_elsewhere(state: State, share: int) -> Floats:
-    """What all blocks cost with a share in each of them; infinite where there is no room, and for its own block."""
+def with_room(state: State, share: int) -> Bits:
+    """Which blocks have room for a share, bool[b]."""
+    roomy: Bits = (state.sizes > 0) & (state.sizes + state.rows[share] < 2 * state.min_rows)
+    return roomy
+
+
+def costs_elsewhere(state: State, share: int, of: Bits) -> Floats:
+    """What all blocks cost with a share in each of some of them; infinite for others, and for its own block."""
     costs = np.full(len(state.sizes), np.inf)
-    for block in np.flatnonzero((state.sizes > 0) & (state.sizes + state.rows[share] < 2 * state.min_rows)):
+    for block in np.flatnonzero(of):
         if block != state.block[share]:
             blocks = np.where(np.arange(len(state.block)) == share, block, state.block)
             having = np.zeros_like(state.having)
@@ -96,13 +102,17 @@ def unmoved(seed: int) -> State:
 def test_a_share_moves_to_where_it_costs_least(seed: int) -> None:
     state, count = unmoved(seed), 0
     for share in range(len(state.rows)):
-        costs, cost, source = costs_elsewhere(state, share), state.cost, state.block[share]
+        cost, source = state.cost, state.block[share]
         may_leave = state.sizes[source] - state.rows[share] >= state.min_rows
+        roomy = with_room(state, share) & may_leave
+        costs, costs_exchanged = costs_elsewhere(state, share, roomy), costs_elsewhere(state, share, ~roomy)
         state.move_each(np.array([share]))
-        if may_leave and costs.min() < cost:
+        if costs.min() < cost:
             count += 1
             assert state.block[share] == costs.argmin()
             assert state.cost == costs.min()
+        elif state.block[share] != source:
+            assert state.block[share] == costs_exchanged.argmin()
     assert count > 0
 
 
@@ -115,7 +125,7 @@ def test_a_block_is_dissolved_with_its_largest_share_first(seed: int) -> None:
         one_by_one.assign(np.arange(len(state.rows)), state.block)
         members = np.flatnonzero(state.block == block)
         for share in members[np.argsort(-state.rows[members], kind="stable")]:
-            costs = costs_elsewhere(one_by_one, share)
+            costs = costs_elsewhere(one_by_one, share, with_room(one_by_one, share))
             if costs.min() == np.inf:
                 break
             one_by_one.assign(np.array([share]), np.array([costs.argmin()]))
