@@ -184,11 +184,13 @@ def test_every_partition_of_a_source_is_loaded(session: SparkSession, tmp_path: 
         disable(session)
 
 
-@pytest.mark.parametrize("type", ["timestamp", *long_too("date")])
-def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, type: str) -> None:
+@pytest.mark.parametrize(("type", "methods"), [("timestamp", ["gsop"]), *long_too(("date", ["sop", "gsop"]))])
+def test_every_partition_is_planned_for(
+    session: SparkSession, tmp_path: Path, type: str, methods: Sequence[str]
+) -> None:
     place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
     document = place.document()
-    for method in ("sop", "gsop"):
+    for method in methods:
         make_plan(
             session, place.source, document, PlanRequest(method=method, partition_by="p", block_rows=2, cost="bytes")
         )
@@ -196,9 +198,10 @@ def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, t
     assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
 
 
-@pytest.mark.parametrize("type", ["string", *long_too("timestamp", "date")])
-def test_each_partition_can_be_asked_for_and_loaded_again(session: SparkSession, tmp_path: Path, type: str) -> None:
-    values = OF_TYPES[type]
+@pytest.mark.parametrize("values", [TEXTS[::2], *long_too(TEXTS, OF_TYPES["timestamp"], OF_TYPES["date"])])
+def test_each_partition_can_be_asked_for_and_loaded_again(
+    session: SparkSession, tmp_path: Path, values: Values
+) -> None:
     place = Place(tmp_path, session, [sql for sql, _ in values])
     asked = tuple(text for _, text in values)
     for number, text in enumerate(asked[:3]):
