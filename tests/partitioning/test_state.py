@@ -92,9 +92,9 @@ def costs_elsewhere(state: State, share: int, of: Bits) -> Floats:
     return costs
 
 
-def unmoved(seed: int) -> State:
-    segment = random_segment(n_rows=900, n_features=8, seed=seed, min_rows=60)
-    start = ward(segment.vectors, np.zeros(8), 60, 0)
+def unmoved(seed: int, rows: int = 900, features: int = 8) -> State:
+    segment = random_segment(n_rows=rows, n_features=features, seed=seed, min_rows=60)
+    start = ward(segment.vectors, np.zeros(features), 60, 0)
     return State(start, derive(skip_set_objective(segment, seed), segment.vectors), 60)
 
 
@@ -138,9 +138,7 @@ def test_a_block_is_dissolved_with_its_largest_share_first(seed: int) -> None:
 
 def moved(seed: int) -> State:
     """Blocks in which no share would move alone, nor be exchanged."""
-    segment = random_segment(n_rows=2_000, n_features=12, seed=seed, min_rows=60)
-    start = ward(segment.vectors, np.zeros(12), 60, 0)
-    state = State(start, derive(skip_set_objective(segment, seed), segment.vectors), 60)
+    state = unmoved(seed, rows=2_000, features=12)
     while state.move_each(np.arange(len(state.rows))):
         pass
     return state

@@ -139,7 +139,8 @@ def _move_or_exchange(of: Shares, share: int) -> bool:
         return False
     may_leave = left >= of.min_rows or of.sizes[source] < of.min_rows
     added = _added_by(of, share)
-    roomy = full = source  # where it would cost least: to be moved, and to be exchanged for another
+    # Where it would cost least, moved or exchanged for another; its own block, where it costs inf, stands for none.
+    roomy = full = source
     for block in range(len(added)):
         if may_leave and of.sizes[block] + rows < 2 * of.min_rows:
             if added[block] < min(saved, added[roomy]):
@@ -161,7 +162,7 @@ def _exchange(of: Shares, share: int, target: int) -> bool:
     """
     source, rows = of.block[share], of.rows[share]
     least = of.sizes[source] * of.reading[source] + of.sizes[target] * of.reading[target]
-    best = share
+    best = share  # for none
     for other in range(len(of.block)):
         if of.block[other] != target:
             continue
