@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
 
 import numpy as np
 
+from layoutopt.features.enclosing import Enclosing
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
+from layoutopt.model.predicates import And, Comparison, Constant, InSet, Literal, Node, Or, Predicate, columns_of
 from layoutopt.model.predicates.subsume import implies
+from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import pieces
 
 
@@ -18,7 +20,8 @@ class Implications:
     """Relates nodes of filters to a fixed list of predicates, remembering every node it has seen.
 
     A node's row follows its AND/OR tree, as ``implies`` does: a conjunction implies what any child implies, a
-    disjunction what all children imply. So only leaves are compared with predicates, each distinct leaf once.
+    disjunction what all children imply. So only leaves are compared with predicates, each distinct leaf once, and of
+    the predicates that are a set of values only with those between whose bounds the leaf's values lie.
 
     Attributes:
         implied: of a node, which predicates subsume it (3.3.1), ``bool[predicates]``. FALSE whenever unsure.
@@ -31,8 +34,14 @@ class Implications:
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self._predicates = tuple(predicates)
         self._by_columns: dict[frozenset[str], list[int]] = defaultdict(list)
+        sets: dict[Hashable, list[tuple[int, ValueSet]]] = defaultdict(list)
         for i, predicate in enumerate(self._predicates):
-            self._by_columns[columns_of(predicate)].append(i)
+            literal = predicate.literals[0]
+            if len(predicate.literals) == 1 and isinstance(literal, InSet) and not literal.values.is_empty:
+                sets[literal.subject].append((i, literal.values))
+            else:
+                self._by_columns[columns_of(predicate)].append(i)
+        self._sets = {subject: Enclosing(of_subject) for subject, of_subject in sets.items()}
         self.implied = cache(self._implied)
         self.shares = cache(self._shares)
 
@@ -43,13 +52,16 @@ class Implications:
             return np.array(np.all([self.implied(child) for child in node.children], axis=0))
         row = np.zeros(len(self._predicates), dtype=np.bool_)
         if not isinstance(node, Constant):
-            row[[i for i in self._about(columns_of(node)) if implies(node, self._predicates[i])]] = True
+            row[[i for i in self._about(node) if implies(node, self._predicates[i])]] = True
         return row
 
-    def _about(self, columns: frozenset[str]) -> Iterable[int]:
-        """The predicates that could follow from a leaf: one about other columns alone can't."""
+    def _about(self, leaf: Literal) -> Iterable[int]:
+        """The predicates that could follow from a leaf: none about other columns alone, nor sets too small for it."""
+        for subject in (leaf.left, leaf.right) if isinstance(leaf, Comparison) else (leaf.subject,):
+            if subject in self._sets:
+                yield from self._sets[subject].enclosing(leaf.values if isinstance(leaf, InSet) else ValueSet.empty())
         for named, places in self._by_columns.items():
-            if named & columns:
+            if named & leaf.columns:
                 yield from places
 
     def _shares(self, node: Node) -> Floats:

@@ -12,7 +12,7 @@ from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.nodes import Columns, Node, Predicate, order_of
 from layoutopt.model.predicates.normal import conjunction, disjunction
-from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.query import Query
 from layoutopt.model.records import Record
 
@@ -112,12 +112,14 @@ class FeatureSet(Record):
         A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
         opposite polarity.)
         """
+        predicates = dict.fromkeys(predicate for feature in self.features for predicate in feature.predicates)
         rows: dict[Node, Bits] = {}
         matrix = np.zeros((len(queries), len(self.features)), dtype=np.bool_)
         for q, query in enumerate(queries):
             root = query.filter.root
             if root not in rows:
-                rows[root] = np.array([subsumes(f.predicates, root) for f in self.features], dtype=np.bool_)
+                implied = {predicate for predicate in predicates if implies(root, predicate)}
+                rows[root] = np.array([implied.issuperset(f.predicates) for f in self.features], dtype=np.bool_)
             matrix[q] = rows[root]
         return matrix
 

@@ -1,0 +1,43 @@
+"""Sets found by their bounds, against all sets compared one by one."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from layoutopt.features.enclosing import Enclosing
+from layoutopt.features.implications import Implications
+from layoutopt.model.predicates import Col, Comparison, InSet, Literal, Predicate
+from layoutopt.model.predicates.normal import like
+from layoutopt.model.predicates.patterns import parse_like
+from layoutopt.model.predicates.subsume import implies
+from layoutopt.model.values import ValueSet
+
+BOUNDS = st.one_of(st.none(), st.integers(-3, 12))
+SETS = st.lists(st.tuples(BOUNDS, BOUNDS), max_size=3).map(lambda pairs: ValueSet.normalised(pairs, "bigint"))
+LESS, MORE = Col("a", "bigint"), Col("b", "bigint")
+PREFIX, *PATTERNS = (like(Col("text", "string"), parse_like(pattern)) for pattern in ("a%", "ab_", "%a", "a"))
+LEAVES: st.SearchStrategy[Literal] = st.one_of(
+    st.builds(InSet, st.sampled_from([LESS, MORE]), SETS, st.booleans()),
+    st.just(Comparison(LESS, "<", MORE)),
+    st.sampled_from([PREFIX, *PATTERNS]),
+)
+
+
+@given(st.lists(SETS, max_size=6), SETS)
+@example([ValueSet.empty(), ValueSet.point(1)], ValueSet.empty())
+@example([ValueSet.interval(None, 3), ValueSet.interval(3, None), ValueSet.all()], ValueSet.interval(None, 2))
+def test_a_set_is_found_if_the_hull_of_its_keys_holds_the_others(sets: list[ValueSet], values: ValueSet) -> None:
+    found = Enclosing(enumerate(sets)).enclosing(values)
+    hulls = [
+        ValueSet.interval(each.intervals[0][0], each.intervals[-1][1]) if each.intervals else None for each in sets
+    ]
+    assert found == [number for number, hull in enumerate(hulls) if hull is not None and values.issubset(hull)]
+
+
+@example([(PREFIX,)], PATTERNS[0])
+@given(st.lists(st.lists(LEAVES, min_size=1, max_size=2).map(tuple), min_size=1, max_size=6), LEAVES)
+def test_what_a_leaf_implies_is_what_it_implies_one_by_one(wanted: list[tuple[Literal, ...]], leaf: Literal) -> None:
+    predicates = [Predicate(literals) for literals in wanted]
+    found = Implications(predicates).implied(leaf).tolist()
+    assert found == [bool(leaf.columns & each.columns) and implies(leaf, each) for each in predicates]
