@@ -288,10 +288,20 @@ def evaluation_on(
     features = _features_of(folds)
     say("drawing rows to try plans on")
     with translate_spark_errors(repr(settings.source)):
-        sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows)
+        columns = _columns_looked_at(folds, settings, features)
+        sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows, columns)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
     return HoldOutEvaluation(folds, sample, partition_by, say, rows)
+
+
+def _columns_looked_at(folds: Sequence[Fold], settings: PlanSettings, features: FeatureSet) -> set[str]:
+    """All columns that plans by these settings, and queries, may look at."""
+    one = next(iter(folds[0].documents.values()))
+    named = [*settings.by, *([] if settings.partition_by is None else [settings.partition_by])]
+    wanted = {one.schema.find(name).name for name in named}.union(*(feature.columns for feature in features))
+    training = (query for fold in folds for document in fold.documents.values() for query in document.queries)
+    return wanted.union(*(query.columns for query in (*training, *(query for fold in folds for query in fold.held))))
 
 
 def named(settings: PlanSettings) -> str:

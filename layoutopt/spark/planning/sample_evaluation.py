@@ -7,7 +7,7 @@ cells, each by what one of its column takes in blocks of the table's size, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -37,9 +37,9 @@ from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.core.workers import each_in_workers
-from layoutopt.spark.loading.rehearse import rehearsed_catalog
+from layoutopt.spark.loading.rehearse import narrowed, rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
-from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
@@ -88,19 +88,27 @@ class RowSample:
     Attributes:
         features: bit ``i`` of the words is feature ``i``; plans that are tried have some of them.
         segments: one a partition.
+        measured: rows of the middle one with all columns; None where the segments' own have all.
     """
 
     features: FeatureSet
     segments: tuple[SampledSegment, ...]
+    measured: pa.Table | None = None
 
     def unit(self, columns: tuple[str, ...], block_rows: int, codec: str, seed: int) -> Unit:
         """What a cell of each column and a tid take in blocks of that size, measured on one of the segments."""
         key = (columns, block_rows, codec, seed)
         if key not in self._units:
             middle = self.segments[len(self.segments) // 2]
-            rows = middle.table.select(list(columns)).slice(0, MEASURED_ROWS)
+            rows = middle.table if self.measured is None else self.measured
+            rows = rows.select(list(columns)).slice(0, MEASURED_ROWS)
             self._units[key] = measured_unit(rows, columns, block_rows, middle.rows, codec, seed)
         return self._units[key]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the segments have."""
+        return tuple(self.segments[0].table.column_names)
 
     @cached_property
     def _units(self) -> dict[tuple[tuple[str, ...], int, str, int], Unit]:
@@ -145,6 +153,7 @@ def draw_sample(
     partition_by: str | None,
     segment_rows: int,
     sample_rows: int = SAMPLE_ROWS,
+    columns: Collection[str] | None = None,
 ) -> RowSample:
     """Draw about ``sample_rows`` rows of each of a few partitions, spread evenly.
 
@@ -156,23 +165,41 @@ def draw_sample(
         partition_by: the partition column, or None.
         segment_rows: the most rows of a segment.
         sample_rows: rows wanted of each partition.
+        columns: that plans and queries look at, the partition column among them; all when None. Where reading fewer
+            is cheaper, the sample has these alone.
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    return draw_sample_of(
-        rows, SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, tuple(frame_of(rows).columns))
+    names = frame_of(rows).columns
+    few = names if columns is None else [name for name in names if name in columns]
+    wanted = SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, tuple(names))
+    return by_arrow_or_spark(
+        rows,
+        lambda plain: _drawn_by_columns(plain, replace(wanted, columns=tuple(few or names[:1]))),
+        lambda frame: _drawn_by_content(frame, wanted),
     )
+
+
+def _drawn_by_columns(plain: PlainRows, wanted: SampleRequest) -> RowSample:
+    """Rows drawn of some columns, and where others are left out a few more, of all columns, to measure cells by."""
+    sample = _drawn_from(plain, wanted)
+    if len(wanted.columns) == len(plain.schema.names) or not sample.segments:
+        return sample
+    middle = sample.segments[len(sample.segments) // 2]
+    return replace(sample, measured=plain.drawn_of_few(middle.value, MEASURED_ROWS))
 
 
 def draw_sample_of(rows: Rows, wanted: SampleRequest) -> RowSample:
     """Draw rows as :func:`draw_sample` does, of the partitions named."""
     return by_arrow_or_spark(
-        rows,
-        lambda plain: drawn_by_place(
-            plain.drawn(wanted.partition_rows, wanted.sample_rows, wanted.columns), plain.schema, wanted
-        ),
-        lambda frame: _drawn_by_content(frame, wanted),
+        rows, lambda plain: _drawn_from(plain, wanted), lambda frame: _drawn_by_content(frame, wanted)
     )
+
+
+def _drawn_from(plain: PlainRows, wanted: SampleRequest) -> RowSample:
+    """Rows drawn from plain files by a pass of their own."""
+    found = plain.drawn(wanted.partition_rows, wanted.sample_rows, wanted.columns)
+    return drawn_by_place(found, plain.schema, wanted)
 
 
 def drawn_by_place(found: pa.Table, schema: Schema, wanted: SampleRequest) -> RowSample:
@@ -260,12 +287,13 @@ def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) 
         queries: held back from it.
     """
     merged = classes(queries)
-    cells = _cells_of(sample, plan)
-    table, factors = _rehearsed(sample, plan)
+    cells, held = _cells_of(sample, plan), sample.columns
+    table, factors = _rehearsed(sample, narrowed(plan, held))
+    chunks = [len(layout.columns) for layout in plan.scheme.layouts if not set(held).isdisjoint(layout.columns)]
     rows = sum(segment.partition_rows for segment in sample.segments)
     read, full = np.zeros(len(merged)), np.zeros(len(merged))
     for number, query in enumerate(merged):
-        found = (_bytes_of(pruned, cells, factors) for pruned in table.prune(query.filter.root, query.columns))
+        found = (_bytes_of(pruned, cells, factors, np.array(chunks)) for pruned in table.prune(query.filter.root, query.columns))
         read[number] = query.weight * sum(found)
         full[number] = query.weight * rows * sum(cells[name] for name in query.columns)
     return BytesRead(tuple(read.tolist()), tuple(full.tolist()))
@@ -325,9 +353,8 @@ def _bytes_by_block(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Fa
     return bytes_ * blocks.rows * factors.rows
 
 
-def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> float:
-    """The bytes that are read, the catalog's included."""
-    chunks = np.array([len(layout.columns) for layout in pruned.source.plan.scheme.layouts])
+def _bytes_of(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors, chunks: Ints) -> float:
+    """The bytes that are read, the catalog's included; ``chunks`` are the columns of each layout of the table."""
     looked_at = pruned.outcome != PruneOutcome.PARTITION
     catalog = float((chunks[pruned.source.blocks.layout] * factors.blocks)[looked_at].sum())
     return float(_bytes_by_block(pruned, cells, factors).sum()) + CATALOG_BYTES_A_CHUNK * catalog
