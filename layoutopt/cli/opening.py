@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from layoutopt.model.engine_costs import Calibration
     from layoutopt.scan.table import Table
+    from layoutopt.spark.core.sessions import AnySession
     from layoutopt.workload.analyze import Analysis
 
 
@@ -62,6 +64,19 @@ def analysed(table: Table, log: str, column: str | None, dialect: str, half_life
     from layoutopt.workload.decay import decayed
 
     return replace(found, queries=decayed(found.queries, parse_age(half_life), table.settings.time_zone))
+
+
+def spark_if_needed(session: Session) -> AnySession:
+    """What starts :func:`start_spark`'s session when it is first asked for one, or the session where Spark is wanted.
+
+    Spark is wanted where it runs already, where a function is to be registered, and where its properties are given:
+    these may say what a path or a feature means.
+    """
+    from layoutopt.spark.core.sessions import is_submitted
+
+    if is_submitted() or session.udfs() or session.spark_properties():
+        return start_spark(session)
+    return cache(partial(start_spark, session))
 
 
 def start_spark(

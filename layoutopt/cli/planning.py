@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import start_spark
+from layoutopt.cli.opening import spark_if_needed
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
 
 verbs = typer.Typer()
@@ -40,11 +40,11 @@ def plan(settings: PlanSettings, session: Session) -> None:
     from layoutopt.report.tables import plan_report, print_plan
 
     document = read_features(settings.features)
-    # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    # Only now: PySpark takes a second to import, and a bad file should not wait for it.
     from layoutopt.report.tuning_plot import plot
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     with session.working("planning") as work:
-        made = plan_with_indexes(start_spark(session), settings, document, work.say, plot)
+        made = plan_with_indexes(spark_if_needed(session), settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))

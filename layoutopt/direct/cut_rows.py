@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -48,7 +48,7 @@ class Split:
         path: the file's.
         start, stop: the range, ``[start, stop)``.
         low: the position in the source of its first row; the others follow it.
-        rows: how many Spark counted.
+        rows: how many were counted.
         folder: what the name of the file's folder says that the partition column is, plain; None where files have it.
     """
 
@@ -58,6 +58,10 @@ class Split:
     low: int
     rows: int
     folder: tuple[PlainValue] | None
+
+    def at(self, low: int) -> Split:
+        """The same split with its first row at a position of the source."""
+        return replace(self, low=low)
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ class CutJob:
         tasks: the splits that each task reads.
         by_segment: whether the task of a number writes the segment of that number, of which its splits have all rows.
         columns: those that are read, the partition column among them; all when None.
+        compressed: whether parcels are.
     """
 
     schema: Schema
@@ -130,6 +135,7 @@ class CutJob:
     tasks: tuple[tuple[Split, ...], ...]
     by_segment: bool = False
     columns: tuple[str, ...] | None = None
+    compressed: bool = True
 
     @property
     def read(self) -> Schema:
@@ -137,15 +143,12 @@ class CutJob:
         return self.schema if self.columns is None else self.schema.select(self.columns)
 
 
-def cut_rows(
-    job: CutJob, batches: Iterable[pa.RecordBatch], also: MoreParcels | None = None
-) -> Iterator[pa.RecordBatch]:
+def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The body of ``mapInArrow``: the numbers of tasks in, the rows of their splits out, in parcels.
 
     Args:
         job: what to go by.
         batches: of the numbers.
-        also: gives other parcels of the rows that are read.
 
     Raises:
         RuntimeError: carries a NeedsSparkError to the driver: a file is not surely read as Spark reads it.
@@ -153,8 +156,25 @@ def cut_rows(
     with carrying():
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for split in job.tasks[number]:
-                    yield from _parcels(job, split, also)
+                yield from parcels_of_task(job, number)
+
+
+def parcels_of_task(job: CutJob, number: int, also: MoreParcels | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a task's splits in parcels to their segments.
+
+    Args:
+        job: what to go by.
+        number: of the task.
+        also: gives other parcels of the rows that are read.
+
+    Raises:
+        NeedsSparkError: a file is not surely read as Spark reads it.
+    """
+    for split in job.tasks[number]:
+        for rows, low in rows_of_split(job, split):
+            yield from _packed(job, rows, low)
+            if also is not None:
+                yield from also(split, rows, low)
 
 
 def check_split(job: CutJob, split: Split) -> None:
@@ -196,7 +216,7 @@ def _opened(job: CutJob, split: Split) -> Iterator[tuple[pq.ParquetFile, list[in
     with open_plain(Path(split.path), in_files, compared=True) as file:
         groups = _row_groups(file.metadata, split)
         if sum(file.metadata.row_group(group).num_rows for group in groups) != split.rows:
-            raise NeedsSparkError(f"{split.path!r} has other rows than Spark counted")
+            raise NeedsSparkError(f"{split.path!r} has other rows than were counted")
         yield file, groups
 
 
@@ -222,13 +242,6 @@ def _rows_of_segment(job: CutJob, split: Split, segment: int) -> Iterator[pa.Rec
         edges = np.flatnonzero(np.diff(of_segment, prepend=False, append=False)).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             yield from placed(rows.slice(start, stop - start), segment, low + start)
-
-
-def _parcels(job: CutJob, split: Split, also: MoreParcels | None) -> Iterator[pa.RecordBatch]:
-    for rows, low in rows_of_split(job, split):
-        yield from _packed(job, rows, low)
-        if also is not None:
-            yield from also(split, rows, low)
 
 
 def _read(
@@ -277,10 +290,11 @@ def _with_folder(job: CutJob, split: Split, rows: pa.Table) -> pa.Table:
 
 def _row_groups(footer: pq.FileMetaData, split: Split) -> list[int]:
     """The row groups that Spark reads for a split: those whose middle it has."""
-    return [group for group in range(footer.num_row_groups) if split.start <= _middle(footer, group) < split.stop]
+    return [group for group in range(footer.num_row_groups) if split.start <= middle_of(footer, group) < split.stop]
 
 
-def _middle(footer: pq.FileMetaData, group: int) -> int:
+def middle_of(footer: pq.FileMetaData, group: int) -> int:
+    """The byte of a file that tells which split has a row group."""
     held = footer.row_group(group)
     chunks = [held.column(place) for place in range(held.num_columns)]
     pages, dictionary = chunks[0].data_page_offset, chunks[0].dictionary_page_offset
@@ -304,7 +318,8 @@ def _packed(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
     for start, stop in pairwise(starts):
         for first in range(start, stop, at_once):
             last = min(stop, first + at_once)
-            yield parcel_of(int(segments[first]), int(positions[first]), rows.slice(first, last - first))
+            some = rows.slice(first, last - first)
+            yield parcel_of(int(segments[first]), int(positions[first]), some, job.compressed)
 
 
 def _segments_of(job: CutJob, rows: pa.Table, low: int) -> Ints:

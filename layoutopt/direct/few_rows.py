@@ -22,6 +22,7 @@ from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
 from layoutopt.sources.partitions import SourceFile, SourcePartition
 from layoutopt.sources.snapshot import source_name
+from layoutopt.sql.folder_columns import is_shown
 
 MOST_ROWS: Final = 100_000
 """Of more rows a Spark job is no longer what takes longest."""
@@ -96,15 +97,10 @@ def _paths(source: str) -> list[Path]:
     if source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
     root = Path(absolute(source))
-    shown = [path for path in (root.iterdir() if root.is_dir() else [root]) if _is_shown(path.name)]
+    shown = [path for path in (root.iterdir() if root.is_dir() else [root]) if is_shown(path.name)]
     for path in shown:
         check_path(path)
     return sorted(shown)
-
-
-def _is_shown(name: str) -> bool:
-    """Whether readers look at a file; Spark's rule."""
-    return not name.startswith(".") and (not name.startswith("_") or "=" in name)
 
 
 def _source_file(path: Path) -> SourceFile:

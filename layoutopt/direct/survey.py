@@ -33,6 +33,7 @@ from layoutopt.writer.parcels import parcel_of
 KEY: Final = "_key"
 COUNT: Final = "_count"
 ROWS: Final = "_rows"
+CHUNK: Final = "_chunk"
 DRAWS: Final = 1_000_000
 """A row is drawn where its number, of so many, is small enough."""
 
@@ -107,6 +108,42 @@ class Survey:
         words = vectors(self.features, rows, self.job.read).view(np.int64)
         pairs = pa.Table.from_arrays([keys, *map(pa.array, np.ascontiguousarray(words.T))], self._pair)
         return Surveyed(_grouped(pairs, self._pair, [([], "count_all", COUNT)]), bounds_of(rows, keys, self.bounded))
+
+
+@dataclass(frozen=True)
+class ChunkCount:
+    """How many rows of each partition there are in each chunk of the source; pickled to the tasks.
+
+    Attributes:
+        job: which rows they read.
+        shift: the chunk of a row is its position without so many of its last bits.
+    """
+
+    job: CutJob
+    shift: int
+
+    def of_task(self, number: int) -> pa.Table | None:
+        """``_key``, ``_chunk`` and ``_rows`` of one task's rows; None where there are none.
+
+        Raises:
+            NeedsSparkError: a file is not surely read as Spark reads it.
+        """
+        with _left_to_spark():
+            parts = [
+                self._of_rows(rows, low)
+                for split in self.job.tasks[number]
+                for rows, low in rows_of_split(self.job, split)
+            ]
+            return self.merged(parts) if parts else None
+
+    def merged(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """One count out of those of several parts of the rows."""
+        return _grouped(pa.concat_tables(parts), [KEY, CHUNK], [(ROWS, "sum", ROWS)])
+
+    def _of_rows(self, rows: pa.Table, low: int) -> pa.Table:
+        chunks = pa.array(np.arange(low, low + rows.num_rows) >> self.shift)
+        of_rows = pa.table({KEY: keys_of(self.job, rows), CHUNK: chunks})
+        return _grouped(of_rows, [KEY, CHUNK], [([], "count_all", ROWS)])
 
 
 def with_nan(bounds: pa.Table, bounded: Sequence[Column]) -> pa.Table:
@@ -184,7 +221,7 @@ class Draw:
         """
         drawn = self._drawn(split, rows, low)
         if drawn.num_rows:
-            yield parcel_of(segment, self._first(split, low), drawn)
+            yield parcel_of(segment, self._first(split, low), drawn, self.job.compressed)
 
     def _first(self, split: Split, low: int) -> int:
         """The place of the row of a split at a position in the source."""

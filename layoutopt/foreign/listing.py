@@ -20,7 +20,7 @@ from layoutopt.foreign.folder_values import UNNAMED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import SnapshotFile, source_name
-from layoutopt.sql.folder_columns import folder_columns, values_in_folders
+from layoutopt.sql.folder_columns import folder_columns, is_shown, values_in_folders
 
 _AT_ONCE: Final = 16
 _ENDINGS: Final = (".parquet", ".parq", ".pq")
@@ -132,7 +132,7 @@ def _local_files(root: Path) -> Iterator[tuple[str, str]]:
             inside.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        inside[:] = [name for name in inside if _is_shown(name)]
+        inside[:] = [name for name in inside if is_shown(name)]
         for name in names:
             path = Path(folder, name)
             if _is_data(str(path)):
@@ -156,18 +156,13 @@ def _is_data(path: str) -> bool:
         SourceError: nobody can tell by that, and Spark would read it as such.
     """
     name = path.rpartition("/")[2]
-    if not _is_shown(name) or name.endswith(_ENDINGS):
-        return _is_shown(name)
+    if not is_shown(name) or name.endswith(_ENDINGS):
+        return is_shown(name)
     if Path(name).suffix in _UNTOLD:
         raise SourceError(
             f"the source's file {path!r} may be Parquet or not; let its name end in .parquet, or begin with _ or ."
         )
     return False
-
-
-def _is_shown(name: str) -> bool:
-    """Whether readers of folders look at it: Spark's rule."""
-    return not name.startswith(".") and (not name.startswith("_") or "=" in name)
 
 
 def _local_mark(status: os.stat_result) -> str:
@@ -183,7 +178,7 @@ def _remote_files(source: str) -> Iterator[tuple[str, str]]:
         found = {}
     for path, info in found.items():
         parts = str(path).strip("/").removeprefix(str(root).strip("/")).split("/")
-        if all(_is_shown(part) for part in parts if part) and _is_data(str(path)):
+        if all(is_shown(part) for part in parts if part) and _is_data(str(path)):
             yield str(store.unstrip_protocol(path)), _remote_mark(info, str(path))
 
 

@@ -32,6 +32,15 @@ def values_in_folders(path: str) -> dict[str, str | None]:
     return {name: None if value == _NULL else value for name, value in said if name}
 
 
+def is_shown(name: str) -> bool:
+    """Whether Spark looks at a file or a folder of a name when it lists a folder.
+
+    >>> is_shown("a.parquet"), is_shown("_SUCCESS"), is_shown("_day=1"), is_shown(".a.parquet.crc")
+    (True, False, True, False)
+    """
+    return not name.startswith(".") and (not name.startswith("_") or "=" in name)
+
+
 def _in_bits(bits: int) -> Callable[[str], bool]:
     def reads(text: str) -> bool:
         return bool(_INTEGER.fullmatch(text)) and -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1)

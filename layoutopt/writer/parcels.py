@@ -20,16 +20,17 @@ PARCEL_TYPES: Final = f"{SEGMENT} int, {POSITION} bigint, {ROWS} binary"
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def parcel_of(segment: int, position: int, rows: pa.Table) -> pa.RecordBatch:
+def parcel_of(segment: int, position: int, rows: pa.Table, compressed: bool = True) -> pa.RecordBatch:
     """One row of ``PARCEL_SCHEMA``.
 
     Args:
         segment: the segment's number.
         position: of the first row; the others follow it before the first row of any other parcel of the segment.
         rows: under the plan's columns.
+        compressed: as is worth it where they travel, or are many.
     """
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED) as stream:
+    with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED if compressed else None) as stream:
         stream.write_table(rows)
     values = [[segment], [position], [sink.getvalue().to_pybytes()]]
     return pa.RecordBatch.from_arrays(values, schema=PARCEL_SCHEMA)

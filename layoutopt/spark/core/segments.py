@@ -99,12 +99,21 @@ def count_chunks(positioned: DataFrame, partition_by: str | None, segment_rows: 
         partition_by: the partition column, None for none.
         segment_rows: rows that a segment may have.
     """
-    shift = int(np.log2(min(_LARGEST_CHUNK, max(1, segment_rows // _CHUNKS_A_SEGMENT))))
+    shift = chunk_bits(segment_rows)
     value = partition_column(positioned, partition_by)
     keyed = positioned.select(value.alias(_VALUE), F.shiftright(F.col(POSITION), shift).alias(_CHUNK))
     counted = keyed.groupBy(_VALUE, _CHUNK).agg(F.count("*").alias(_COUNT)).collect()
     chunks = [Chunk(row[_VALUE], row[_CHUNK] << shift, row[_COUNT]) for row in counted]
     return sorted(chunks, key=lambda chunk: chunk.low)
+
+
+def chunk_bits(segment_rows: int) -> int:
+    """The positions of a chunk are equal but for so many of their last bits, where segments have so many rows at most.
+
+    >>> chunk_bits(1_000_000), chunk_bits(100)
+    (15, 2)
+    """
+    return int(np.log2(min(_LARGEST_CHUNK, max(1, segment_rows // _CHUNKS_A_SEGMENT))))
 
 
 def known_chunks(counted: Mapping[PlainValue, int | None], segment_rows: int) -> list[Chunk] | None:

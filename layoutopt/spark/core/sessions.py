@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -81,6 +81,15 @@ _UTC_NAMES: Final = frozenset(
 )
 
 
+AnySession: TypeAlias = "SparkSession | Callable[[], SparkSession]"
+"""A session, or what starts one, for work that may do without."""
+
+
+def started(spark: AnySession) -> SparkSession:
+    """The session, which is started now where it is not there yet."""
+    return spark() if callable(spark) else spark
+
+
 def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = False, /, **conf: str) -> SparkSession:
     """The running session, the one that spark-submit prepared, or a new local one on all cores.
 
@@ -97,9 +106,8 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
             active.conf.set(key, value)
         return active
     given = (PRIVATE if private else {}) | given
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(app)
-    if not submitted:
+    if not is_submitted():
         # Workers are started by name otherwise, and may be another Python without our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.master("local[*]")
@@ -112,6 +120,11 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
     spark = builder.getOrCreate()
     _end_quietly(spark)
     return spark
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit, or a shell of Spark's, has prepared a session for this process."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _end_quietly(spark: SparkSession) -> None:

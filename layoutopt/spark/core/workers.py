@@ -73,6 +73,23 @@ def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], V
     return [cloudpickle.loads(values[number]) for number in range(count)]
 
 
+class SparkTasks:
+    """Tasks of Spark's, as :class:`~layoutopt.direct.processes.Tasks` says."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Tasks of a session."""
+        self._spark = spark
+
+    @property
+    def cores(self) -> int:
+        """As many as Spark has by default."""
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+        """As :func:`each_in_workers`."""
+        return each_in_workers(self._spark, count, function)
+
+
 def _each(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob, MoreParcels, Places, Split, check_split, cut_rows, first_rows
+from layoutopt.direct.cut_rows import CutJob, Places, Split, check_split, cut_rows, first_rows
 from layoutopt.direct.plain_parquet import check_columns
 from layoutopt.direct.vectors import vectors_of
 from layoutopt.errors import NeedsSparkError
@@ -138,9 +138,7 @@ def places_of(segments: Sequence[Segment]) -> Places:
     )
 
 
-def map_parcels(
-    spark: SparkSession, cut: CutJob, task: Task, schema: str, shares: int = 1, also: MoreParcels | None = None
-) -> DataFrame:
+def map_parcels(spark: SparkSession, cut: CutJob, task: Task, schema: str) -> DataFrame:
     """What a task makes of each segment's rows, which other tasks read and cut.
 
     Args:
@@ -148,20 +146,10 @@ def map_parcels(
         cut: what the tasks that read go by; names the segments.
         task: gets the batches of one segment.
         schema: of what it gives.
-        shares: how many tasks get each segment: of segment ``i`` those from ``shares * i`` on.
-        also: gives parcels to one task more, the last, as those of a segment behind all others.
     """
     numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
-    parcels = map_in_workers(numbers, partial(_parcels, cut, shares, also), PARCEL_TYPES)
-    tasks = shares * len(cut.places.values) + (also is not None)
-    return map_segments(parcels, tasks, partial(_of_parcels, task), schema)
-
-
-def _parcels(cut: CutJob, shares: int, also: MoreParcels | None, numbers: Batches) -> Iterator[pa.RecordBatch]:
-    for parcel in cut_rows(cut, numbers, also):
-        segment = parcel.column(0)[0].as_py()
-        for share in range(shares if segment < len(cut.places.values) else 1):
-            yield parcel.set_column(0, parcel.schema.field(0), pa.array([segment * shares + share], pa.int32()))
+    parcels = map_in_workers(numbers, partial(cut_rows, cut), PARCEL_TYPES)
+    return map_segments(parcels, len(cut.places.values), partial(_of_parcels, task), schema)
 
 
 def _of_parcels(task: Task, parcels: Batches) -> Iterator[pa.RecordBatch]:

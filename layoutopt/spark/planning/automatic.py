@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
@@ -23,6 +21,7 @@ from layoutopt.model.engine_costs import BUILT_IN, Calibration
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import calibrated, spread_when_tried, when_tried
 from layoutopt.model.query import Query
+from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
 from layoutopt.spark.planning.guides import choose_guides, plan_by_best_guides
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, start_evaluation
@@ -52,7 +51,7 @@ BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
 
 
 def plan_best(
-    spark: SparkSession,
+    spark: AnySession,
     settings: PlanSettings,
     document: FeaturesDocument,
     progress: Progress | None = None,
@@ -106,7 +105,7 @@ def plan_best(
         settings = best.settings
         if best.threshold != default:
             document = mined_from(document, document.queries, threshold=best.threshold)
-    plan = make_plan(spark, settings.source, document, request_of(settings), say)
+    plan = make_plan(spark, settings.source, document, request_of(settings), say, rows=evaluation.rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 

@@ -19,7 +19,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.partition_values import of_partitions
 from layoutopt.spark.core.variants import with_binaries
-from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, frame_of
+from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, names_of
 from layoutopt.spark.planning.sampling import rows_drawn
 from layoutopt.writer.encodings import bytes_a_row
 
@@ -44,7 +44,7 @@ def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue,
         return with_binaries(rows_drawn(some, features, wanted / max(1, count))).toArrow()
 
     sample = by_arrow_or_spark(rows, lambda plain: plain.drawn_of_few(value, wanted), by_spark).slice(0, 2 * wanted)
-    columns, in_segment = frame_of(rows).columns, min(count, request.segment_rows)
+    columns, in_segment = names_of(rows), min(count, request.segment_rows)
     return measured_unit(sample, columns, request.block_rows, in_segment, request.codec, request.seed)
 
 

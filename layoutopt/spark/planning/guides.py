@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress
@@ -15,7 +13,9 @@ from layoutopt.methods.proposals import CUTS, FEATURES
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicted import when_tried
+from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.hold_out import HoldOutEvaluation, start_evaluation
+from layoutopt.spark.planning.plain_rows import Rows
 from layoutopt.spark.planning.plan import make_plan, request_of
 from layoutopt.spark.planning.side_by_side import score_all
 
@@ -23,7 +23,7 @@ _LESS_BY_CUTS: Final = 0.97
 """Cuts are taken where they read so little of what features do: within it, what the queries held back say is noise."""
 
 
-def plan_by_best_guides(spark: SparkSession, settings: PlanSettings, document: FeaturesDocument, say: Progress) -> Plan:
+def plan_by_best_guides(spark: AnySession, settings: PlanSettings, document: FeaturesDocument, say: Progress) -> Plan:
     """Plan by the guides that are better, and keep among the plan's predictions what either would have read.
 
     Raises:
@@ -31,13 +31,14 @@ def plan_by_best_guides(spark: SparkSession, settings: PlanSettings, document: F
     """
     threshold = default_threshold(document.queries)
     tried: dict[str, float] = {}
+    rows: Rows | None = None
     try:
         evaluation = start_evaluation(spark, settings, document, [threshold], say)
-        settings = choose_guides(evaluation, settings, threshold)
+        rows, settings = evaluation.rows, choose_guides(evaluation, settings, threshold)
         tried = {when_tried(trial.settings.guides): trial.score for trial in evaluation.evaluated}
     except PlanError:  # a source without rows: there is nothing to choose by, and nothing to choose
         settings = settings.model_copy(update={"guides": FEATURES})
-    plan = make_plan(spark, settings.source, document, request_of(settings), say)
+    plan = make_plan(spark, settings.source, document, request_of(settings), say, rows=rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 

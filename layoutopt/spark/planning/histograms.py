@@ -68,14 +68,13 @@ class Counting:
 
 def count_histograms(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
     """The features that fit ``max_vectors``, and every partition's pairs under them."""
-    features, counts, bounds = _countable(of, features)
+    features, counts, reached = _countable(of, features)
     kept = features_within(features, list(counts.values()), of.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
         of.say(f"gave up blocking by feature {i} (weight {features[i].weight:g}) for max_vectors={of.max_vectors}")
     features = features.only(kept)
     counts = {value: vectors.project(kept) for value, vectors in counts.items()}
-    reached = _reached(of) if bounds is None else _by_bounds(of, bounds, of.bounded)
-    return features, _with_weights(of, features, counts, reached)
+    return features, _with_weights(of, features, counts, reached or _reached(of))
 
 
 def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
@@ -126,10 +125,10 @@ def _with_weights(
 
 def _countable(
     of: Counting, features: FeatureSet
-) -> tuple[FeatureSet, dict[PlainValue, VectorCounts], pa.Table | None]:
+) -> tuple[FeatureSet, dict[PlainValue, VectorCounts], _Reached | None]:
     """The pairs of as many of the heaviest features as the driver can hold the pairs of.
 
-    Also the bounds of partitions where the same pass over the rows gives them.
+    Also which queries reach the partitions, where the same pass over the rows tells.
     """
     while True:
         try:
@@ -141,19 +140,20 @@ def _countable(
             features = heaviest(features, len(features) * 3 // 4)
 
 
-def _counts(of: Counting, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], pa.Table | None]:
+def _counts(of: Counting, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
     return by_arrow_or_spark(
         of.rows,
-        lambda rows: _surveyed(rows, features, of.bounded),
+        lambda rows: _surveyed(of, rows, features),
         lambda rows: (vector_counts(rows, features.features, of.partition_by), None),
     )
 
 
-def _surveyed(
-    rows: PlainRows, features: FeatureSet, bounded: Sequence[Column]
-) -> tuple[dict[PlainValue, VectorCounts], pa.Table]:
-    found = rows.survey(features.features, bounded)
-    return counts_by_key(found.pairs, len(features)), found.bounds
+def _surveyed(of: Counting, rows: PlainRows, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], _Reached]:
+    few, asked = rows.survey_of_one_split(of.bounded), of.bounded
+    if len(few) == len(rows.partition_rows):  # of a partition without a row in the split nothing is known
+        asked = _columns_worth_asking(few, of.queries, of.bounded)
+    found = rows.survey(features.features, asked)
+    return counts_by_key(found.pairs, len(features)), _by_bounds(of, found.bounds, asked)
 
 
 def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_vectors: int) -> list[int]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from layoutopt.config.settings import PlanSettings
+from layoutopt.direct.processes import Tasks
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
 from layoutopt.features.holdout import mined_from
@@ -28,9 +28,10 @@ from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.histograms import features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
-from layoutopt.spark.planning.plain_rows import Rows, frame_of, rows_to_plan
+from layoutopt.spark.planning.plain_rows import Rows, tasks_of
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
@@ -97,6 +98,7 @@ class HoldOutEvaluation:
         held: the classes of queries held back, fold by fold.
         evaluated: the plans, in order.
         say: told each stage.
+        rows: what the sample was drawn from, if that is at hand.
     """
 
     def __init__(
@@ -114,12 +116,12 @@ class HoldOutEvaluation:
         self._sample = sample
         self._by = partition_by
         self.say = say
-        self._rows = rows
+        self.rows = rows
 
     @property
-    def spark(self) -> SparkSession | None:
-        """The session that has the rows; None where there are none."""
-        return None if self._rows is None else frame_of(self._rows).sparkSession
+    def tasks(self) -> Tasks | None:
+        """Where trials are done side by side; None where there are no rows."""
+        return None if self.rows is None else tasks_of(self.rows)
 
     def on_sample_alone(self, asked: Iterable[PlanSettings]) -> HoldOutEvaluation:
         """The same evaluation as workers can have it: without rows, nothing evaluated, and silent.
@@ -127,9 +129,10 @@ class HoldOutEvaluation:
         What cells take is measured here, for settings that will be asked, in place of in each task.
         """
         names = next(iter(self.folds[0].documents.values())).schema.names
-        for block_rows, codec, seed in {(each.block_rows, each.codec, each.seed) for each in asked}:
-            self._sample.unit(names, block_rows, codec, seed)
-        return HoldOutEvaluation(self.folds, self._sample, self._by, silent)
+        for each in asked:
+            for columns in (self._sample.columns, *([names] if needs_bytes(request_of(each)) else [])):
+                self._sample.unit(columns, each.block_rows, each.codec, each.seed)
+        return HoldOutEvaluation(self.folds, self._sample.alone(), self._by, silent)
 
     def score(self, settings: PlanSettings, threshold: int) -> float:
         """Plan, replay the queries held back, and remember the score."""
@@ -146,12 +149,12 @@ class HoldOutEvaluation:
 
         They stay as they are where there are no rows.
         """
-        if self._rows is None or not trials:
+        if self.rows is None or not trials:
             return list(trials)
         self.say(f"rehearsing segments for {', '.join(trial.settings.method for trial in trials)}")
         with translate_spark_errors(repr(trials[0].settings.source)):
             plans = [_asked(trial.settings, plan) for trial in trials for plan in trial.plans]
-            found = rehearse_segments(self._rows, plans, self.held)
+            found = rehearse_segments(self.rows, plans, self.held)
         # Shares of one thing: what is sorted better is smaller as a whole, too.
         full = np.max([objective.full(one) for one in found], axis=0)
         count = len(self.folds)
@@ -223,7 +226,7 @@ def _asked(settings: PlanSettings, plan: Plan) -> Trial:
 
 
 def start_evaluation(
-    spark: SparkSession,
+    spark: AnySession,
     settings: PlanSettings,
     document: FeaturesDocument,
     thresholds: Sequence[int],
@@ -235,7 +238,6 @@ def start_evaluation(
         PlanError: there are too few queries to hold any back; or the source has no rows.
         SchemaError, SettingError, SourceError: as :func:`layoutopt.spark.planning.plan.make_plan`.
     """
-    frame, request = opened(spark, settings.source, document, request_of(settings))
     parts = splits(document.queries)
     if not parts:
         raise PlanError(
@@ -244,8 +246,8 @@ def start_evaluation(
         )
     say("mining the queries that are not held back")
     folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
-    features = _features_of(folds)
-    rows = rows_to_plan(frame, settings.source, document.schema, request.partition_by, features, say)
+    features = all_features([_features_of(folds), document.features])
+    rows, _ = opened(spark, settings.source, document, request_of(settings), say, features)
     return evaluation_on(rows, settings, folds, say)
 
 

@@ -41,7 +41,7 @@ from layoutopt.spark.core.featurize import index_values, words_left
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.loading.rehearse import rehearsed_catalog
-from layoutopt.spark.planning.plan import opened, request_of
+from layoutopt.spark.planning.plan import opened_by_spark
 from layoutopt.spark.planning.some_segments import rows_of_segments, some_segments
 from layoutopt.writer.answers import stream_of
 from layoutopt.writer.gather import gather_segment
@@ -152,7 +152,7 @@ def _rehearse(
     document: FeaturesDocument,
 ) -> _Rehearsal | None:
     """Make the blocks of some segments; None where the source has no rows."""
-    rows, _ = opened(spark, settings.source, document, request_of(settings))
+    rows = opened_by_spark(spark, settings.source, document, settings.partition_by)
     with translate_spark_errors(repr(settings.source)), compiled_in_parts(spark):
         chosen = some_segments(rows, plan)
         if not chosen.segments:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
 from layoutopt.indexes.asking import indexes_asked
@@ -16,13 +14,14 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.sources.opening import pinned
 from layoutopt.spark.core.functions import declared
+from layoutopt.spark.core.sessions import AnySession, started
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.hold_out import EvaluatedPlan
 from layoutopt.spark.planning.index_budget import with_indexes_within
 
 
 def plan_with_indexes(
-    spark: SparkSession,
+    spark: AnySession,
     settings: PlanSettings,
     document: FeaturesDocument,
     progress: Progress | None = None,
@@ -36,7 +35,8 @@ def plan_with_indexes(
         PlanError: as that function.
     """
     # Before the work: a bad one should not wait for it.
-    asked = indexes_asked(settings.index, document.schema, document.features.settings, declared(spark))
+    functions = {} if callable(spark) else declared(spark)
+    asked = indexes_asked(settings.index, document.schema, document.features.settings, functions)
     settings = settings.model_copy(update={"source": pinned(settings.source)})
     plan = plan_best(spark, settings, document, progress, draw, known)
     plan = replace(
@@ -45,4 +45,4 @@ def plan_with_indexes(
     if settings.index_budget is None:
         return plan
     say = progress or (lambda sentence: None)
-    return with_indexes_within(spark, settings, plan, document, settings.index_budget, say)
+    return with_indexes_within(started(spark), settings, plan, document, settings.index_budget, say)

@@ -1,27 +1,40 @@
-"""A source of plain Parquet files on this machine as planning asks it: by tasks that read the files by Arrow.
+"""A source of plain Parquet files on this machine as planning asks it: by processes that read the files by Arrow.
 
-What only a plan goes by may be found so without a second reader's word: a load reads every row again, and is proved.
+What only a plan goes by may be found so without Spark's word: a load reads every row again, and is proved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
+from functools import cache, partial
 from math import ceil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.cut_rows import CutJob, Places, Split
+from layoutopt.direct.local_files import Counted, LocalFile, count_files, local_files, rows_in_files
+from layoutopt.direct.parcel_files import read_parcels, write_parcels
 from layoutopt.direct.plain_parquet import arrow_schema
-from layoutopt.direct.survey import KEY, Draw, Survey, Surveyed, limit_of, places_in_files, with_nan
+from layoutopt.direct.processes import Processes, Tasks
+from layoutopt.direct.survey import (
+    CHUNK,
+    KEY,
+    ROWS,
+    ChunkCount,
+    Draw,
+    Survey,
+    Surveyed,
+    limit_of,
+    places_in_files,
+    with_nan,
+)
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress
 from layoutopt.model.columns import POSITION, SEGMENT
@@ -29,28 +42,19 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.sequences import spread
 from layoutopt.sources.snapshot import source_name
-from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import MAX_PAIRS
 from layoutopt.spark.core.partition_values import null_first
-from layoutopt.spark.core.segments import Segment
-from layoutopt.spark.core.workers import Batches, Task, each_in_workers
-from layoutopt.spark.loading.plain_files import (
-    LEAST_ROWS,
-    check_some,
-    held_in_files,
-    in_tasks,
-    map_parcels,
-    paths_of,
-    places_of,
-)
-from layoutopt.writer.answers import stream_of
+from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, known_chunks
+from layoutopt.spark.core.workers import SparkTasks, Task
+from layoutopt.spark.loading.plain_files import check_some, in_tasks, places_of
 from layoutopt.writer.gather import in_source_order
 
+LEAST_ROWS: Final = 200_000
+"""Of fewer rows Spark's own words, of a source that it has opened, take about as long."""
+
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
-_ANSWER: Final = "found binary, drawn binary"  # Arrow streams
 _FEW_SPLITS: Final = 4
 _ROWS_A_SAMPLED: Final = 4  # that are read for each that is drawn: neighbours are more alike than a block's rows
-_LOOKED_AT: Final = 64  # files whose footers tell how many rows there are about
 
 T = TypeVar("T", covariant=True)
 
@@ -63,7 +67,8 @@ class PlainRows:
     driver can't take in what tasks find.
 
     Attributes:
-        frame: the same rows as Spark has them.
+        opened: gives the same rows as Spark has them; a session is started for it where there is none.
+        tasks: that read the files.
         name: the source, for messages.
         schema: of the table.
         partition_by: the partition column, None for none.
@@ -73,14 +78,30 @@ class PlainRows:
         given_up: whether it does.
     """
 
-    frame: DataFrame
+    opened: Callable[[], DataFrame]
+    tasks: Tasks
     name: str
     schema: Schema
     partition_by: str | None
-    splits: tuple[tuple[Split, Mapping[PlainValue, int]], ...]
+    splits: Counted
     partition_rows: Mapping[PlainValue, int]
     say: Progress
     given_up: bool = False
+
+    def chunks(self, segment_rows: int) -> list[Chunk]:
+        """Neighbouring rows of one partition counted together, in the order of the files.
+
+        Args:
+            segment_rows: rows that a segment may have; of partitions that fit into one all rows are one chunk.
+        """
+        known = known_chunks(self.partition_rows, segment_rows)
+        if known is not None:
+            return known
+        shift = chunk_bits(segment_rows)
+        asked = ChunkCount(self._job([split for split, _ in self.splits], ()), shift)
+        found = asked.merged(self._each(asked))
+        counted = zip(*(found[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
+        return sorted((Chunk(value, chunk << shift, rows) for value, chunk, rows in counted), key=lambda each: each.low)
 
     def survey(
         self, features: Sequence[Feature], bounded: Sequence[Column], values: Collection[PlainValue] | None = None
@@ -99,6 +120,12 @@ class PlainRows:
         pairs, bounds = asked.merged(self._each(asked))
         of_interest = pa.array(list(wanted), bounds[KEY].type)
         return Surveyed(pairs, with_nan(bounds.filter(pc.is_in(bounds[KEY], of_interest)), bounded))
+
+    def survey_of_one_split(self, bounded: Sequence[Column]) -> pa.Table:
+        """The bounds of some columns in each partition by one split's rows alone, which lie within those of all."""
+        split, _ = self.splits[len(self.splits) // 2]
+        asked = Survey(self._job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS)
+        return with_nan(asked.merged(self._each(asked)).bounds, bounded)
 
     def survey_of(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
         """What :meth:`survey` gives, of some rows that were drawn."""
@@ -146,7 +173,8 @@ class PlainRows:
         """What a task makes of each segment's rows, and rows drawn as by :meth:`drawn`, in one pass over the files.
 
         Args:
-            segments: numbered from 0, of ranges of positions in ``frame``; those of one value in their order.
+            segments: numbered from 0, of ranges of positions as :meth:`chunks` has them; those of one value in their
+                order.
             columns: that the rows have, beside the partition column.
             shares: how many tasks get each segment: of segment ``i`` tasks ``shares * i`` on.
             task: gets the batches of one segment.
@@ -158,20 +186,22 @@ class PlainRows:
             for split, held in self.splits
             if not held.keys().isdisjoint(partition_rows) or any(_has_some(split, held, each) for each in segments)
         ]
-        job = replace(self._job(splits, columns), places=places_of(segments))
+        job = replace(self._job(splits, columns), places=places_of(segments), compressed=False)
         also = None
         if partition_rows:
             also = partial(self._draw(job, partition_rows, sample_rows).parcels, len(segments))
-        each = partial(_found_or_drawn, shares * len(segments), task)
-        with translate_spark_errors(self.name):
-            answers = map_parcels(self.frame.sparkSession, job, each, _ANSWER, shares, also).toArrow()
-        drawn = _tables_of(answers["drawn"])
-        return _tables_of(answers["found"]), drawn if drawn.num_columns else arrow_schema(job.read).empty_table()
+        with TemporaryDirectory(prefix="layoutopt-") as folder:
+            self.tasks.each(len(job.tasks), partial(write_parcels, job, also, folder))
+            count = shares * len(segments)
+            each = partial(_found_or_drawn, folder, shares, count, task)
+            *of_segments, drawn = self.tasks.each(count + 1, each)
+        found = [table for table in of_segments if table is not None]
+        none = arrow_schema(job.read).empty_table()
+        return pa.concat_tables(found) if found else pa.table({}), none if drawn is None else drawn
 
     def _each(self, asked: Question[T]) -> list[T]:
         """What each task finds that finds something."""
-        with translate_spark_errors(self.name):
-            found = each_in_workers(self.frame.sparkSession, len(asked.job.tasks), asked.of_task)
+        found = self.tasks.each(len(asked.job.tasks), asked.of_task)
         parts = [part for part in found if part is not None]
         if not parts:
             raise NeedsSparkError("the source has no rows any more")
@@ -184,8 +214,8 @@ class PlainRows:
     def _job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
         wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
         names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
-        most = _TASKS_A_CORE * self.frame.sparkSession.sparkContext.defaultParallelism
-        return CutJob(self.schema, self.partition_by, Places((), (), ()), in_tasks(splits, most), columns=names)
+        tasks = in_tasks(splits, _TASKS_A_CORE * self.tasks.cores)
+        return CutJob(self.schema, self.partition_by, Places((), (), ()), tasks, columns=names)
 
 
 Rows: TypeAlias = DataFrame | PlainRows
@@ -205,30 +235,13 @@ class Question(Protocol[T]):
         ...
 
 
-def _found_or_drawn(last: int, task: Task, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """What a task makes of the rows of a segment, or those of the last one as they are; as ``_ANSWER`` says."""
-    some = iter(batches)
-    first = next(some, None)
-    if first is None:
-        return
-    given = chain([first], some)
-    if first[SEGMENT][0].as_py() == last:
-        drawn = in_source_order(pa.Table.from_batches(given)).drop_columns([SEGMENT, POSITION])
-        yield _answer(None, stream_of(drawn))
-    else:
-        yield from (_answer(stream_of(pa.Table.from_batches([found])), None) for found in task(given))
-
-
-def _answer(found: bytes | None, drawn: bytes | None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {"found": pa.array([found], pa.binary()), "drawn": pa.array([drawn], pa.binary())}
-    )
-
-
-def _tables_of(streams: pa.ChunkedArray) -> pa.Table:
-    """The tables of Arrow streams behind one another, NULL being none; of no stream a table without columns."""
-    tables = [pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams.drop_null()]
-    return pa.concat_tables(tables) if tables else pa.table({})
+def _found_or_drawn(folder: str, shares: int, last: int, task: Task, number: int) -> pa.Table | None:
+    """What a task makes of the rows of a segment, or, the last one, the rows drawn as they are; None of no rows."""
+    if number < last:
+        made = list(task(read_parcels(folder, number // shares, number)))
+        return pa.Table.from_batches(made) if made else None
+    drawn = list(read_parcels(folder, last // shares, number))
+    return in_source_order(pa.Table.from_batches(drawn)).drop_columns([SEGMENT, POSITION]) if drawn else None
 
 
 def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
@@ -237,7 +250,7 @@ def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) ->
 
 
 def rows_to_plan(
-    frame: DataFrame,
+    opened: Callable[[], DataFrame],
     source: DataFrame | str | Path,
     schema: Schema,
     partition_by: str | None,
@@ -247,8 +260,8 @@ def rows_to_plan(
     """A source's rows, read by Arrow where that is surely what Spark reads, and there are many.
 
     Args:
-        frame: all rows of the source, in the schema.
-        source: what was opened.
+        opened: gives all rows of the source, in the schema, as Spark has them.
+        source: what it opens.
         schema: of the table.
         partition_by: the partition column, None for none.
         features: that will be asked of the rows.
@@ -256,16 +269,16 @@ def rows_to_plan(
             could be counted.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
-        return frame
-    name = repr(str(source))
+        return opened()
     try:
-        with translate_spark_errors(name):
-            n_rows = _about_so_many_rows(frame)
-            if n_rows >= LEAST_ROWS:
-                return _plain_rows(frame, name, schema, partition_by, features, n_rows, say)
+        files = local_files(str(source), schema, partition_by)
+        if rows_in_files(files) < LEAST_ROWS:
+            return opened()
+        return _plain_rows(cache(opened), str(source), files, schema, partition_by, features, say)
     except NeedsSparkError as error:
+        frame = opened()  # before a word: it may say that there is no such source
         say(_by_spark(error))
-    return frame
+        return frame
 
 
 def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:
@@ -286,40 +299,34 @@ def _by_spark(error: Exception) -> str:
 
 def frame_of(rows: Rows) -> DataFrame:
     """The rows as Spark has them."""
-    return rows.frame if isinstance(rows, PlainRows) else rows
+    return rows.opened() if isinstance(rows, PlainRows) else rows
+
+
+def names_of(rows: Rows) -> Sequence[str]:
+    """The columns that rows have."""
+    return rows.schema.names if isinstance(rows, PlainRows) else rows.columns
+
+
+def tasks_of(rows: Rows) -> Tasks:
+    """Where work on rows, and on samples of them, is done side by side."""
+    return rows.tasks if isinstance(rows, PlainRows) else SparkTasks(rows.sparkSession)
 
 
 def _plain_rows(
-    frame: DataFrame,
-    name: str,
+    opened: Callable[[], DataFrame],
+    source: str,
+    files: Sequence[LocalFile],
     schema: Schema,
     partition_by: str | None,
     features: FeatureSet,
-    n_rows: int,
     say: Progress,
 ) -> PlainRows:
-    held, splits = held_in_files(frame, schema, partition_by, n_rows)
-    check_some(CutJob(schema, partition_by, Places((), (), ()), ()), splits, features)
+    tasks = Processes()
+    counted = count_files(files, schema, partition_by, tasks)
+    check_some(CutJob(schema, partition_by, Places((), (), ()), ()), [split for split, _ in counted], features)
     partition_rows: dict[PlainValue, int] = {}
-    for groups in held:
-        for group in groups:
-            partition_rows[group["value"]] = partition_rows.get(group["value"], 0) + group["rows"]
-    by_name = sorted(zip(splits, held, strict=True), key=lambda one: (one[0].path, one[0].start))
-    parts = tuple((split, {group["value"]: group["rows"] for group in groups}) for split, groups in by_name)
+    for _, held in counted:
+        for value, rows in held.items():
+            partition_rows[value] = partition_rows.get(value, 0) + rows
     in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
-    return PlainRows(frame, name, schema, partition_by, parts, in_order, say)
-
-
-def _about_so_many_rows(frame: DataFrame) -> int:
-    """The rows of the files, by the footers of some.
-
-    Raises:
-        NeedsSparkError: the files are not on this machine under plain names, or damaged.
-    """
-    paths = paths_of(frame)
-    some = paths[:: -(-len(paths) // _LOOKED_AT) or 1]
-    try:
-        counted = [pq.read_metadata(path).num_rows for path in some]
-    except (OSError, pa.ArrowException) as error:
-        raise NeedsSparkError("a file's footer can't be read") from error
-    return int(sum(counted)) * len(paths) // max(1, len(some))
+    return PlainRows(opened, tasks, repr(source), schema, partition_by, counted, in_order, say)

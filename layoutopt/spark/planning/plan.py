@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
@@ -20,10 +21,12 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.predicates import Comparison
 from layoutopt.model.query import classes
+from layoutopt.model.schema import Schema
 from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
+from layoutopt.spark.core.sessions import AnySession, started
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
@@ -45,22 +48,25 @@ DEFAULTS = PlanRequest()
 
 
 def make_plan(
-    spark: SparkSession,
+    spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress | None = None,
     known: Known | None = None,
+    rows: Rows | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
 
     Args:
-        spark: the session; its settings must be the document's.
+        spark: the session, whose settings must be the document's; or what starts one, which is not asked where the
+            source is read without.
         source: rows, or a path to Parquet.
         document: features and queries.
         request: how to plan.
         progress: called with a short sentence at each stage, and for every feature given up.
         known: what was found for other requests about this very source and document, and is kept for the next.
+        rows: the source's, where :func:`opened` has given them before.
 
     Raises:
         SettingError: a bad request, or settings that are not the document's.
@@ -69,20 +75,21 @@ def make_plan(
         SourceError: the source can't be read.
         BoundError: there are too many distinct vectors, even of few features.
     """
-    return plan_and_rehearse(spark, source, document, request, progress, known)[0]
+    return plan_and_rehearse(spark, source, document, request, progress, known, rows)[0]
 
 
 def plan_and_rehearse(
-    spark: SparkSession,
+    spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress | None = None,
     known: Known | None = None,
+    rows: Rows | None = None,
 ) -> tuple[Plan, Rehearsed | None]:
     """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
     say = progress or (lambda sentence: None)
-    counting, request = _asked(spark, source, document, request, say, rehearsed=bool(document.queries))
+    counting, request = _asked(spark, source, document, request, say, rehearsed=bool(document.queries), rows=rows)
     with translate_spark_errors(_shown(source)):
         return _planned_and_rehearsed(counting, document, request, known or Known())
 
@@ -106,7 +113,7 @@ def _planned_and_rehearsed(
 
 
 def propose_plan(
-    spark: SparkSession,
+    spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
@@ -123,20 +130,22 @@ def propose_plan(
 
 
 def _asked(
-    spark: SparkSession,
+    spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest,
     say: Progress,
     *,
     rehearsed: bool,
+    rows: Rows | None = None,
 ) -> tuple[Counting, PlanRequest]:
     """What counts the source's rows for a request that is checked, and the request for that source."""
     check_request(request)
-    frame, request = opened(spark, source, document, request)
-    rows: Rows = frame
-    if rehearsed or is_sampled(request.method) or is_counted(request):
-        rows = rows_to_plan(frame, source, document.schema, request.partition_by, document.features, say)
+    request = _with_names(request, document.schema)
+    if rows is None and (rehearsed or is_sampled(request.method) or is_counted(request)):
+        rows, request = opened(spark, source, document, request, say, document.features)
+    elif rows is None:
+        rows = opened_by_spark(spark, source, document, request.partition_by)
     queries = tuple(classes(document.queries))
     return Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
 
@@ -173,20 +182,42 @@ def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, kno
 
 
 def opened(
-    spark: SparkSession, source: DataFrame | str | Path, document: FeaturesDocument, request: PlanRequest
-) -> tuple[DataFrame, PlanRequest]:
+    spark: AnySession,
+    source: DataFrame | str | Path,
+    document: FeaturesDocument,
+    request: PlanRequest,
+    say: Progress,
+    features: FeatureSet,
+) -> tuple[Rows, PlanRequest]:
     """The source's rows as the document has their columns, and the request with columns named as the schema does.
 
     Raises:
         SettingError, SchemaError, SourceError: as :func:`make_plan`.
     """
-    check_features(spark, document.features, "the features document")
-    rows = conformed(open_source(spark, source), document.schema, "the features document")
-    check_partition_column(rows, request.partition_by)
-    find = document.schema.find
-    partition_by = None if request.partition_by is None else find(request.partition_by).name
-    by = tuple(find(name).name for name in request.by)
-    return rows, replace(request, partition_by=partition_by, by=by, row_order=found_order(request, document.schema))
+    named = _with_names(request, document.schema)
+    by_spark = partial(opened_by_spark, spark, source, document, named.partition_by)
+    return rows_to_plan(by_spark, source, document.schema, named.partition_by, features, say), named
+
+
+def _with_names(request: PlanRequest, schema: Schema) -> PlanRequest:
+    partition_by = None if request.partition_by is None else schema.find(request.partition_by).name
+    by = tuple(schema.find(name).name for name in request.by)
+    return replace(request, partition_by=partition_by, by=by, row_order=found_order(request, schema))
+
+
+def opened_by_spark(
+    spark: AnySession, source: DataFrame | str | Path, document: FeaturesDocument, partition_by: str | None
+) -> DataFrame:
+    """The source's rows as Spark has them, and the document their columns.
+
+    Raises:
+        SettingError, SchemaError, SourceError: as :func:`make_plan`.
+    """
+    session = started(spark)
+    check_features(session, document.features, "the features document")
+    rows = conformed(open_source(session, source), document.schema, "the features document")
+    check_partition_column(rows, partition_by)
+    return rows
 
 
 def needs_bytes(request: PlanRequest) -> bool:

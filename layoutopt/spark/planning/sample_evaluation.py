@@ -7,17 +7,18 @@ cells, each by what one of its column takes in blocks of the table's size, and t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
+from layoutopt.direct.processes import Tasks
 from layoutopt.direct.survey import vectors
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.proposals import PartitionHistogram
@@ -36,10 +37,9 @@ from layoutopt.spark.core.featurize import words_left
 from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
-from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.loading.rehearse import narrowed, rehearsed_catalog
 from layoutopt.spark.planning.costs import measured_unit
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, names_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
@@ -88,22 +88,30 @@ class RowSample:
     Attributes:
         features: bit ``i`` of the words is feature ``i``; plans that are tried have some of them.
         segments: one a partition.
-        measured: rows of the middle one with all columns; None where the segments' own have all.
+        measured: gives rows of the middle one with all columns; None where the segments' own will do.
     """
 
     features: FeatureSet
     segments: tuple[SampledSegment, ...]
-    measured: pa.Table | None = None
+    measured: Callable[[], pa.Table] | None = None
 
     def unit(self, columns: tuple[str, ...], block_rows: int, codec: str, seed: int) -> Unit:
         """What a cell of each column and a tid take in blocks of that size, measured on one of the segments."""
         key = (columns, block_rows, codec, seed)
         if key not in self._units:
             middle = self.segments[len(self.segments) // 2]
-            rows = middle.table if self.measured is None else self.measured
+            rows = middle.table
+            if self.measured is not None and not set(columns) <= set(self.columns):
+                rows = self.measured()
             rows = rows.select(list(columns)).slice(0, MEASURED_ROWS)
             self._units[key] = measured_unit(rows, columns, block_rows, middle.rows, codec, seed)
         return self._units[key]
+
+    def alone(self) -> RowSample:
+        """The sample as a task can have it, with what was measured so far."""
+        alone = replace(self, measured=None)
+        alone._units.update(self._units)
+        return alone
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,7 +178,7 @@ def draw_sample(
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    names = frame_of(rows).columns
+    names = names_of(rows)
     few = names if columns is None else [name for name in names if name in columns]
     wanted = SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, tuple(names))
     return by_arrow_or_spark(
@@ -181,12 +189,12 @@ def draw_sample(
 
 
 def _drawn_by_columns(plain: PlainRows, wanted: SampleRequest) -> RowSample:
-    """Rows drawn of some columns, and where others are left out a few more, of all columns, to measure cells by."""
+    """Rows drawn of some columns; where cells of others are to be measured, a few more are drawn, of all columns."""
     sample = _drawn_from(plain, wanted)
     if len(wanted.columns) == len(plain.schema.names) or not sample.segments:
         return sample
     middle = sample.segments[len(sample.segments) // 2]
-    return replace(sample, measured=plain.drawn_of_few(middle.value, MEASURED_ROWS))
+    return replace(sample, measured=partial(plain.drawn_of_few, middle.value, MEASURED_ROWS))
 
 
 def draw_sample_of(rows: Rows, wanted: SampleRequest) -> RowSample:
@@ -289,11 +297,12 @@ def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) 
     merged = classes(queries)
     cells, held = _cells_of(sample, plan), sample.columns
     table, factors = _rehearsed(sample, narrowed(plan, held))
-    chunks = [len(layout.columns) for layout in plan.scheme.layouts if not set(held).isdisjoint(layout.columns)]
+    layouts = [layout for layout in plan.scheme.layouts if not set(held).isdisjoint(layout.columns)]
+    chunks = np.array([len(layout.columns) for layout in layouts])
     rows = sum(segment.partition_rows for segment in sample.segments)
     read, full = np.zeros(len(merged)), np.zeros(len(merged))
     for number, query in enumerate(merged):
-        found = (_bytes_of(pruned, cells, factors, np.array(chunks)) for pruned in table.prune(query.filter.root, query.columns))
+        found = (_bytes_of(pruned, cells, factors, chunks) for pruned in table.prune(query.filter.root, query.columns))
         read[number] = query.weight * sum(found)
         full[number] = query.weight * rows * sum(cells[name] for name in query.columns)
     return BytesRead(tuple(read.tolist()), tuple(full.tolist()))
@@ -313,7 +322,7 @@ class SegmentReads:
 
 
 def segments_on_sample(
-    sample: RowSample, plan: Plan, queries: Sequence[Query], spark: SparkSession | None = None
+    sample: RowSample, plan: Plan, queries: Sequence[Query], tasks: Tasks | None = None
 ) -> SegmentReads:
     """Block the sample as a load by the plan would, and replay queries on each of its segments.
 
@@ -321,10 +330,10 @@ def segments_on_sample(
         sample: the rows, of all columns of the plan.
         plan: the plan.
         queries: not merged, nor weighed.
-        spark: whose tasks block segments of many rows side by side; left out, they are blocked here.
+        tasks: that block segments of many rows side by side; left out, they are blocked here.
     """
     cells = _cells_of(sample, plan)
-    table, factors = _rehearsed(sample, plan, spark)
+    table, factors = _rehearsed(sample, plan, tasks)
     rows = np.array([segment.partition_rows for segment in sample.segments], dtype=np.float64)
     read, reached = np.zeros((2, len(rows), len(queries)))
     (source,) = table.sources
@@ -339,8 +348,8 @@ def segments_on_sample(
 
 def _cells_of(sample: RowSample, plan: Plan) -> dict[str, float]:
     """The bytes of a cell of each column in blocks of the plan's size, and of a tid."""
-    unit = sample.unit(plan.schema.names, plan.block_rows, plan.codec, plan.seed)
-    return {**dict(zip(plan.schema.names, unit.cell.tolist(), strict=True)), TID: unit.tid}
+    unit = sample.unit(sample.columns, plan.block_rows, plan.codec, plan.seed)
+    return {**dict(zip(sample.columns, unit.cell.tolist(), strict=True)), TID: unit.tid}
 
 
 def _bytes_by_block(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> Floats:
@@ -368,17 +377,17 @@ class _Factors:
     blocks: Floats
 
 
-def _rehearsed(sample: RowSample, plan: Plan, spark: SparkSession | None = None) -> tuple[Table, _Factors]:
+def _rehearsed(sample: RowSample, plan: Plan, tasks: Tasks | None = None) -> tuple[Table, _Factors]:
     """The table that a load of the sample would make, in blocks as many times smaller as the sample is."""
     shares, segments = feature_shares(plan.features, plan.queries), sample.segments
     keys = tuple(f"{number}" for number in range(len(segments)))
     job = WriteJob(plan, shares, "sampled", new_load_id(), 0, keys, (0,) * len(keys), rehearsal=True)
-    if spark is None or sum(segment.table.num_rows for segment in segments) < _MANY_ROWS:
+    if tasks is None or sum(segment.table.num_rows for segment in segments) < _MANY_ROWS:
         tables = [_blocks_of(sample, job, number) for number in range(len(segments))]
     else:
-        tasks = min(len(segments), spark.sparkContext.defaultParallelism)
-        of_tasks = each_in_workers(spark, tasks, partial(_share_of_blocks, sample, job, tasks))
-        tables = [of_tasks[number % tasks][number // tasks] for number in range(len(segments))]
+        count = min(len(segments), tasks.cores)
+        of_tasks = tasks.each(count, partial(_share_of_blocks, sample, job, count))
+        tables = [of_tasks[number % count][number // count] for number in range(len(segments))]
     counts = [table.num_rows for table in tables]
     of_segment = [segment.partition_rows / segment.rows for segment in segments]
     scales = [segment.scale for segment in segments]

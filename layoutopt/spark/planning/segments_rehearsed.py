@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from layoutopt.catalog.paths import new_load_id
+from layoutopt.direct.processes import Tasks
 from layoutopt.direct.vectors import words_left as words_left_by_arrow
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.work import work_of
@@ -40,7 +41,7 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.tasks import map_segments
 from layoutopt.spark.core.workers import Task
 from layoutopt.spark.loading.rehearse import narrowed, needed_columns
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, tasks_of
 from layoutopt.spark.planning.row_order import (
     measured_again,
     measured_files,
@@ -91,6 +92,10 @@ _FIGURES: Final = (*_ROUGHLY, "full", "full_work", "stored")
 
 _SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
 """Of all partitions together, blocked to learn which of them queries read."""
+
+
+_Trying: TypeAlias = "Callable[[Plan, Chosen, SampleRequest, Task], tuple[pa.Table, RowSample]]"
+"""What tasks make of segments' rows, and the rows drawn."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,15 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
         trials: of the same source, partitions and segments; each may have features of its own.
         queries: what they are judged by.
     """
+    return by_arrow_or_spark(
+        rows,
+        lambda plain: _rehearsed(plain, trials, queries, partial(_by_arrow, plain)),
+        lambda frame: _rehearsed(frame, trials, queries, partial(_by_spark, frame)),
+    )
+
+
+def _rehearsed(rows: Rows, trials: Sequence[Trial], queries: Sequence[Query], tried_by: _Trying) -> list[Rehearsed]:
+    """What comes of trials on segments as these rows have them."""
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
     chosen = some_segments(rows, first, len(trials))
@@ -164,21 +178,16 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), chosen.partition_rows)
     wanted = _few_rows(first, features, tried, held)
-    answer, sample = by_arrow_or_spark(
-        rows,
-        lambda plain: _by_arrow(plain, chosen, wanted, task),
-        lambda frame: _by_spark(frame, first, chosen, wanted, task),
-    )
-    found = answer.to_pylist()
-    spark = frame_of(rows).sparkSession
+    answer, sample = tried_by(first, chosen, wanted, task)
+    found, tasks = answer.to_pylist(), tasks_of(rows)
     return [
-        _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries, spark)
+        _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries, tasks)
         for number, trial in enumerate(trials)
     ]
 
 
 def _by_arrow(
-    rows: PlainRows, chosen: Chosen, wanted: SampleRequest, task: Callable[..., Iterator[pa.RecordBatch]]
+    rows: PlainRows, plan: Plan, chosen: Chosen, wanted: SampleRequest, task: Callable[..., Iterator[pa.RecordBatch]]
 ) -> tuple[pa.Table, RowSample]:
     """What the tasks make of the segments' rows, and the rows drawn, from one pass over the files."""
     by_arrow = partial(task, of_left=words_left_by_arrow)
@@ -214,7 +223,7 @@ def _of_table(
     tried: Tried,
     sample: RowSample,
     queries: Sequence[Query],
-    spark: SparkSession,
+    tasks: Tasks,
 ) -> Rehearsed:
     """What came of a trial, from what it gave on each of the segments."""
     rows = sorted(found, key=lambda row: int(row["segment"]))
@@ -224,7 +233,7 @@ def _of_table(
     figures = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in _FIGURES}
     by_name = {name: tried.by_rows(of) for name, of in figures.items()}
     if sample.segments:
-        rough = segments_on_sample(sample, narrowed(trial.plan, held), queries, spark)
+        rough = segments_on_sample(sample, narrowed(trial.plan, held), queries, tasks)
         values, families = tuple(segment.value for segment in sample.segments), families_of(queries)
         for name, roughly in _ROUGHLY.items():
             of_partitions = Roughly(values, getattr(rough, roughly))

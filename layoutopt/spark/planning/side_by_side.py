@@ -8,7 +8,6 @@ from functools import partial
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.planning.hold_out import EvaluatedPlan, HoldOutEvaluation, named
 
 
@@ -20,7 +19,7 @@ def score_all(
     Those that can be planned are among what the evaluation has evaluated then, in the order given.
 
     Args:
-        evaluation: its sample goes to every task; without rows there is no Spark, and settings are scored here.
+        evaluation: its sample goes to every task; without rows there are no tasks, and settings are scored here.
         asked: what to plan by; what takes longest is best named first.
         threshold: T of the features.
 
@@ -29,11 +28,11 @@ def score_all(
     """
     evaluation.say(f"trying {', '.join(dict.fromkeys(map(named, asked)))}")
     alone = evaluation.on_sample_alone(asked)
-    if (spark := evaluation.spark) is None:
+    if (tasks := evaluation.tasks) is None:
         trials = [_score(alone, asked, threshold, number) for number in range(len(asked))]
     else:
         with translate_spark_errors("the sample"):
-            trials = each_in_workers(spark, len(asked), partial(_score, alone, tuple(asked), threshold))
+            trials = tasks.each(len(asked), partial(_score, alone, tuple(asked), threshold))
     evaluation.evaluated += [trial for trial in trials if isinstance(trial, EvaluatedPlan)]
     return trials
 

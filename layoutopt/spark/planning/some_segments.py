@@ -18,11 +18,10 @@ from layoutopt.spark.core.segments import (
     Segment,
     count_chunks,
     cut_segments,
-    known_chunks,
     with_positions,
     with_segments,
 )
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, frame_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, tasks_of
 
 _FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
 _ENOUGH_ROWS: Final = 600_000
@@ -61,14 +60,15 @@ def some_segments(rows: Rows, plan: Plan, trials: int = 1) -> Chosen:
     partition_rows: dict[PlainValue, int] = {}
     for segment in segments:
         partition_rows[segment.value] = partition_rows.get(segment.value, 0) + segment.rows
-    cores = frame_of(rows).sparkSession.sparkContext.defaultParallelism
+    cores = tasks_of(rows).cores
     shares = max(1, min(trials, cores // len(chosen)))
     return Chosen(tuple(replace(each, id=i) for i, each in enumerate(chosen)), partition_rows, shares)
 
 
 def _chunks_of(rows: Rows, plan: Plan) -> Sequence[Chunk]:
-    known = known_chunks(rows.partition_rows, plan.segment_rows) if isinstance(rows, PlainRows) else None
-    return known or count_chunks(with_positions(frame_of(rows)), plan.partition_by, plan.segment_rows)
+    if isinstance(rows, PlainRows):
+        return rows.chunks(plan.segment_rows)
+    return count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
 
 
 def rows_of_segments(rows: DataFrame, plan: Plan, chosen: Chosen) -> DataFrame:

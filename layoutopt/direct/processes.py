@@ -1,0 +1,67 @@
+"""Tasks in processes of this machine: what is read from its files needs no Spark, which takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import cloudpickle
+
+from layoutopt.errors import BoundError
+
+Value = TypeVar("Value")
+
+
+class Tasks(Protocol):
+    """Where work is done side by side."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+        """What a function gives for 0 .. ``count`` - 1, each in a task of its own; it and the values travel pickled.
+
+        Raises:
+            LayoutoptError: the function raised it in a task.
+        """
+        ...
+
+
+class Processes:
+    """Processes of this machine, one a core, which stay for what is asked next; they end with this one."""
+
+    @property
+    def cores(self) -> int:
+        """As many as this process may use."""
+        from joblib import cpu_count
+
+        return int(cpu_count())
+
+    def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+        """As :meth:`Tasks.each` says; a single task is done here.
+
+        Raises:
+            BoundError: a process was killed, as happens where memory is short.
+        """
+        if count == 1 or self.cores == 1:
+            return [function(number) for number in range(count)]
+        # Imported here: reading a table needs none of it.
+        from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        pickled = cloudpickle.dumps(function)  # once, and not for each task
+        side_by_side = Parallel(n_jobs=min(count, self.cores), backend="loky", batch_size=1, max_nbytes=None)
+        try:
+            found: list[Value] = side_by_side(delayed(_called)(pickled, number) for number in range(count))
+        except TerminatedWorkerError as error:
+            raise BoundError(
+                f"one of {self.cores} processes was killed while planning; give them more memory, or fewer cores"
+            ) from error
+        return found
+
+
+def _called(pickled: bytes, number: int) -> object:
+    """What a pickled function gives for a number."""
+    return cloudpickle.loads(pickled)(number)
