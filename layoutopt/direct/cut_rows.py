@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -58,10 +58,6 @@ class Split:
     low: int
     rows: int
     folder: tuple[PlainValue] | None
-
-    def at(self, low: int) -> Split:
-        """The same split with its first row at a position of the source."""
-        return replace(self, low=low)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import datetime as dt
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,6 +29,7 @@ from layoutopt.sql.folder_columns import AS_SPARK, folder_columns, is_shown, val
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 _SPLIT_BYTES: Final = 1 << 27
 _FILES_A_TASK: Final = 16
+_ROW_BITS: Final = 33  # of a position; the split's number is above, as in Spark's own
 # With Hadoop's configuration a path without a scheme may be another file system's.
 _ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
@@ -137,15 +139,14 @@ def count_files(files: Sequence[LocalFile], schema: Schema, partition_by: str | 
         NeedsSparkError: a file is not surely read as Spark reads it, or there are no rows.
     """
     shares = [files[start : start + _FILES_A_TASK] for start in range(0, len(files), _FILES_A_TASK)]
-    counted: list[tuple[Split, Mapping[PlainValue, int]]] = []
-    low = 0
-    for of_share in tasks.each(len(shares), partial(_count_share, shares, schema, partition_by)):
-        for split, held in of_share:
-            counted.append((split.at(low), held))
-            low += split.rows
-    if not low:
+    of_shares = tasks.each(len(shares), partial(_count_share, shares, schema, partition_by))
+    counted = tuple(
+        (replace(split, low=number << _ROW_BITS), held)
+        for number, (split, held) in enumerate(chain.from_iterable(of_shares))
+    )
+    if not counted:
         raise NeedsSparkError("the source has no rows")
-    return tuple(counted)
+    return counted
 
 
 def _count_share(

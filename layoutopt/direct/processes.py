@@ -32,9 +32,15 @@ class Tasks(Protocol):
 class Processes:
     """Processes of this machine, one a core, which stay for what is asked next; they end with this one."""
 
+    def __init__(self, cores: int | None = None) -> None:
+        """So many of them; as many as this process may use cores when None. Where it is one, tasks are done here."""
+        self._cores = cores
+
     @property
     def cores(self) -> int:
-        """As many as this process may use."""
+        """How many run at once."""
+        if self._cores is not None:
+            return self._cores
         from joblib import cpu_count
 
         return int(cpu_count())

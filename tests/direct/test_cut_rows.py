@@ -123,7 +123,7 @@ def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:
 def test_rows_that_spark_did_not_count_are_left_to_it(tmp_path: Path, rows: int) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
     job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ())
-    with pytest.raises(NeedsSparkError, match="other rows than Spark counted"):
+    with pytest.raises(NeedsSparkError, match="other rows than were counted"):
         check_split(job, replace(split, rows=rows))
 
 

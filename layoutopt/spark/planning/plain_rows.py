@@ -50,7 +50,7 @@ from layoutopt.spark.loading.plain_files import check_some, in_tasks, places_of
 from layoutopt.writer.gather import in_source_order
 
 LEAST_ROWS: Final = 200_000
-"""Of fewer rows Spark's own words, of a source that it has opened, take about as long."""
+"""Of fewer rows a Spark that runs already tells in about the same time."""
 
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
 _FEW_SPLITS: Final = 4
@@ -256,6 +256,7 @@ def rows_to_plan(
     partition_by: str | None,
     features: FeatureSet,
     say: Progress,
+    least_rows: int | None = None,
 ) -> Rows:
     """A source's rows, read by Arrow where that is surely what Spark reads, and there are many.
 
@@ -267,12 +268,13 @@ def rows_to_plan(
         features: that will be asked of the rows.
         say: told why Spark reads the rows of a path, now or where that turns out later; not of few rows, where these
             could be counted.
+        least_rows: how many are many; ``LEAST_ROWS`` when None.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
         return opened()
     try:
         files = local_files(str(source), schema, partition_by)
-        if rows_in_files(files) < LEAST_ROWS:
+        if rows_in_files(files) < (LEAST_ROWS if least_rows is None else least_rows):
             return opened()
         return _plain_rows(cache(opened), str(source), files, schema, partition_by, features, say)
     except NeedsSparkError as error:

@@ -196,7 +196,8 @@ def opened(
     """
     named = _with_names(request, document.schema)
     by_spark = partial(opened_by_spark, spark, source, document, named.partition_by)
-    return rows_to_plan(by_spark, source, document.schema, named.partition_by, features, say), named
+    least = 0 if callable(spark) else None
+    return rows_to_plan(by_spark, source, document.schema, named.partition_by, features, say, least), named
 
 
 def _with_names(request: PlanRequest, schema: Schema) -> PlanRequest:

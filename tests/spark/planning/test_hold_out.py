@@ -160,7 +160,7 @@ def test_the_order_of_rows_that_was_found_is_not_searched_again(
 def trying_two() -> HoldOutEvaluation:
     """Two plans of one layout, to be judged again on segments that a test makes up."""
     run = trying()
-    run._rows = object()  # type: ignore[assignment]  # nobody reads them here
+    run.rows = object()  # type: ignore[assignment]  # nobody reads them here
     for method in ("sop", "input-order"):
         run.score(settings().model_copy(update={"method": method}), 2)
     return run

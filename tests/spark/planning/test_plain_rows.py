@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ import pytest
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.direct.cut_rows import Split
+from layoutopt.direct.processes import Processes, Value
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress
 from layoutopt.methods.proposals import PlanRequest
@@ -21,7 +24,6 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.core.workers import each_in_workers
 from layoutopt.spark.loading.plain_files import in_tasks
 from layoutopt.spark.planning import plain_rows as reading
 from layoutopt.spark.planning import sample_evaluation
@@ -79,7 +81,8 @@ def asked(
     frame: DataFrame, source: str, partition_by: str | None, conditions: Sequence[str] = (), say: Progress = never
 ) -> Rows:
     """The rows as planning takes them that asks of some features."""
-    return rows_to_plan(frame, source, schema_of(frame), partition_by, features_of(conditions, schema_of(frame)), say)
+    schema = schema_of(frame)
+    return rows_to_plan(lambda: frame, source, schema, partition_by, features_of(conditions, schema), say)
 
 
 def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
@@ -140,7 +143,14 @@ def test_what_is_rehearsed_is_what_spark_rehearses(
     of = document(plain.schema, [is_value(plain.schema, "kind", "=", kind) for kind in range(4)])
     plan = plan_of(of, partition_by=partition_by, segment_rows=segment_rows)
     trials = [Trial(plan, search=True), Trial(replace(plan, block_rows=35), search=False)]
-    assert rehearse_segments(plain, trials, of.queries) == rehearse_segments(frame, trials, of.queries)
+    assert rehearse_segments(plain, trials, of.queries) == rehearse_segments(in_order(spark, frame), trials, of.queries)
+
+
+def in_order(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """The rows of plain files in the order of the files' names, which is not Spark's own."""
+    root = os.path.commonpath(frame.inputFiles())
+    one_by_one = [spark.read.option("basePath", root).parquet(uri) for uri in sorted(frame.inputFiles())]
+    return reduce(type(frame).unionAll, one_by_one)
 
 
 @pytest.mark.parametrize("method", ["gsop", *long_too("sop")])
@@ -181,14 +191,29 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     told: list[str] = []
     assert not isinstance(asked(frame, str(source), "day", say=told.append), PlainRows)
     assert [smallest.name in sentence for sentence in told if "rules of its own" in sentence] == [True]
-    monkeypatch.setattr(reading, "check_some", lambda job, splits, features: None)  # so that only a task meets it
-    plain = asked(frame, str(source), "day")
-    assert isinstance(plain, PlainRows)
-    with pytest.raises(NeedsSparkError, match=smallest.name):
-        plain.survey(of.features.features, ())
     told.clear()
     assert make_plan(spark, str(source), of, request, told.append) == expected
     assert [smallest.name in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
+
+
+def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = kinds_and_shops(spark, 600, 3)
+    source = written(rows, tmp_path / "source")
+    of, request = simple_document(rows), PlanRequest(partition_by="day", block_rows=20)
+    expected = make_plan(spark, source, of, request)
+    told: list[str] = []
+    plain = asked(open_source(spark, source), source, "day", say=told.append)
+    assert isinstance(plain, PlainRows)
+    for path in (tmp_path / "source").glob("*.parquet"):  # the same rows, in a form that only Spark reads rightly
+        said = {**(pq.read_schema(path).metadata or {}), b"org.apache.spark.legacyDateTime": b""}
+        pq.write_table(pq.read_table(path).replace_schema_metadata(said), path)
+        path.with_name(f".{path.name}.crc").unlink()
+    with pytest.raises(NeedsSparkError, match="rules of its own"):
+        plain.survey(of.features.features, ())
+    assert make_plan(spark, source, of, request, told.append, rows=plain) == expected
+    assert ["rules of its own" in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
 
 def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -209,14 +234,15 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
     alone = rehearse_segments(plain, [trial], of.queries)
     asked_for: list[int] = []
 
-    def counting(spark: SparkSession, tasks: int, function: Callable[[int], object]) -> list[object]:
-        asked_for.append(tasks)
-        return each_in_workers(spark, tasks, function)
+    class Counted(Processes):
+        def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+            asked_for.append(count)
+            return super().each(count, function)
 
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
-    monkeypatch.setattr(sample_evaluation, "each_in_workers", counting)
+    plain.tasks = Counted()
     assert rehearse_segments(plain, [trial], of.queries) == alone
-    assert asked_for == [spark.sparkContext.defaultParallelism]
+    assert asked_for[-1] == plain.tasks.cores
 
 
 def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Work in processes of this machine: what it gives, and what its errors are here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+
+import pytest
+
+from layoutopt.direct.processes import Processes
+from layoutopt.errors import BoundError, SourceIndexError
+
+
+def power(base: int, exponent: int) -> tuple[int, int]:
+    return base**exponent, os.getpid()
+
+
+def failing(number: int) -> int:
+    raise SourceIndexError(f"no {number}", "there")
+
+
+def killed(number: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("cores", "count", "here"), [(1, 5, True), (2, 1, True), (2, 5, False)])
+def test_each_number_is_given_to_the_function(cores: int, count: int, here: bool) -> None:
+    found = Processes(cores).each(count, partial(power, 3))
+    assert [value for value, _ in found] == [3**number for number in range(count)]
+    assert {process == os.getpid() for _, process in found} == {here}
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_errors_are_what_they_were(cores: int) -> None:
+    with pytest.raises(SourceIndexError, match=r"^no ") as raised:
+        Processes(cores).each(2, failing)
+    assert raised.value.source == "there"
+
+
+def test_a_process_that_is_killed_says_so_and_others_take_its_place() -> None:
+    with pytest.raises(BoundError, match="one of 2 processes was killed"):
+        Processes(2).each(2, killed)
+    assert [value for value, _ in Processes(2).each(2, partial(power, 2))] == [1, 2]
+
+
+def test_there_are_as_many_as_cores() -> None:
+    assert Processes().cores == len(os.sched_getaffinity(0))
