@@ -15,13 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.config.settings import PlanSettings
-from layoutopt.direct.cut_rows import Split
+from layoutopt.direct.cut_rows import CutJob, Split, rows_of_split
 from layoutopt.direct.processes import Processes, Value
+from layoutopt.direct.survey import Surveyed
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress
 from layoutopt.methods.proposals import PlanRequest
-from layoutopt.model.feature import FeatureSet
-from layoutopt.model.schema import Schema
+from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.layout import Layout, Scheme
+from layoutopt.model.predicates import And
+from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.plain_files import in_tasks
@@ -32,6 +35,7 @@ from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
 from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample
 from layoutopt.spark.planning.sampling import rows_by_partition
 from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
 from tests.effort import long_too
@@ -336,3 +340,62 @@ def test_so_many_tasks_at_most_read_all_splits() -> None:
 def rows_counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """How many rows there are."""
     yield pa.RecordBatch.from_pydict({"rows": pa.array([sum(map(len, batches))], pa.int64())})
+
+
+def test_a_sample_of_few_columns_says_what_one_of_all_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = kinds_and_shops(spark, 600, 3)
+    plain, frame = both(spark, written(rows, tmp_path / "source"), "day")
+    of = simple_document(rows)
+    names, few = of.schema.names, ("day", "kind", "shop")
+    queries = [replace(query, columns=("kind", "shop")) for query in of.queries]
+    kinds, others = ("id", "kind"), ("day", "shop", "text")
+    apart = Scheme((Layout(kinds, (0, 1), kinds), Layout(others, (0, 1, 2, 3), others)))
+    read: list[tuple[str, ...] | None] = []
+
+    def watched(job: CutJob, split: Split) -> Iterator[tuple[pa.Table, int]]:
+        read.append(job.columns)
+        return rows_of_split(job, split)
+
+    monkeypatch.setattr("layoutopt.direct.survey.rows_of_split", watched)
+    whole, narrow = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (None, set(few)))
+    assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(names), set(few)]
+    assert (whole.columns, narrow.columns) == (names, few)
+    for plan in (plan_of(of, partition_by="day"), plan_of(of, partition_by="day", scheme=apart)):
+        assert evaluate_on_sample(narrow, plan, queries) == evaluate_on_sample(whole, plan, queries)
+    measured = [sample.unit(names, 20, "zstd", 0) for sample in (whole, narrow)]
+    assert measured[0].cell.tolist() == measured[1].cell.tolist()
+    alone = narrow.alone()
+    assert alone.measured is None
+    assert alone.unit(names, 20, "zstd", 0) is measured[1]
+    assert draw_sample(frame, of.features, "day", 1000, columns=set(few)).columns == names, "Spark reads all at once"
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    rows = kinds_and_shops(spark, 400, 4)
+    source = str(tmp_path / "source")
+    if missing:  # each file has rows of one day
+        rows.repartitionByRange(4, "day").write.parquet(source)
+    else:
+        rows.coalesce(1).write.parquet(source)
+    plain, frame = both(spark, source, "day")
+    schema = plain.schema
+    by_id = And((is_value(schema, "id", "<", 100), is_value(schema, "shop", "=", 3)))
+    queries = document(schema, [by_id, is_value(schema, "text", ">", "0"), is_value(schema, "kind", "=", 2)]).queries
+    asked: list[list[str]] = []
+    survey_of = PlainRows.survey
+
+    def watched(plain: PlainRows, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
+        asked.append([column.name for column in bounded])
+        return survey_of(plain, features, bounded)
+
+    monkeypatch.setattr(PlainRows, "survey", watched)
+    of = [Counting(each, queries, schema, "day", 100, print) for each in (plain, frame)]
+    by_arrow, by_spark = (count_histograms(one, features_of(["kind = 1"], schema))[1] for one in of)
+    assert asked == [["id", "kind", "shop", "text"] if missing else ["id", "shop"]]
+    assert [one.query_weights.tolist() for one in by_arrow] == [one.query_weights.tolist() for one in by_spark]
+    assert [one.query_weights.tolist() for one in by_arrow] == [[1, 1, 1], *[[0, 1, 1]] * 3]

@@ -1,0 +1,69 @@
+"""Planning on the command line: Spark is started where it is needed, and where somebody wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layoutopt.cli import opening
+from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE, Session
+from layoutopt.cli.opening import spark_if_needed
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+    """The sessions that were started, as stand-ins."""
+    asked: list[Session] = []
+
+    def start(session: Session) -> object:
+        asked.append(session)
+        return object()
+
+    monkeypatch.setattr(opening, "start_spark", start)
+    for name in ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return asked
+
+
+def test_files_of_this_machine_are_planned_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[Session]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = str(ROOT / "data" / "tpch_sample.parquet")
+    asked = ["--schema", source, "--num-features", "4"]
+    assert main(["analyze", str(ROOT / "data" / "tpch_queries.sql"), *asked]) == DONE
+    capsys.readouterr()
+    words = ["--partition-by", "o_year", "--method", "sop", "--guides", "features", "--block-rows", "500", "--json"]
+    assert main(["plan", source, *words]) == DONE
+    planned = json.loads(capsys.readouterr().out)
+    assert 0 < planned["predicted"]["bytes_fraction"] < 1
+    assert started == []
+
+
+def test_a_session_is_started_once_and_when_it_is_asked_for(started: list[Session]) -> None:
+    session = Session(None, json=False, progress=False)
+    spark: Any = spark_if_needed(session)
+    assert started == []
+    assert spark() is spark()
+    assert started == [session]
+
+
+@pytest.mark.parametrize("wanted", ["submitted", "properties", "functions"])
+def test_a_session_is_there_where_spark_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Session], wanted: str
+) -> None:
+    session = Session(None, json=False, progress=False)
+    if wanted == "submitted":
+        monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    else:
+        given: Callable[[Session], object] = lambda session: {"spark.sql.ansi.enabled": "true"}  # noqa: E731
+        monkeypatch.setattr(Session, "spark_properties" if wanted == "properties" else "udfs", given)
+    assert not callable(spark_if_needed(session))
+    assert started == [session]
