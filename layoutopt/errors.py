@@ -15,6 +15,7 @@
     │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
     │       └── MissingPartitionError  the source has no rows (yet) for a partition (exit 1)
     ├── NeedsSparkError           what is asked for can't be done without Spark; caught, and done with it
+    ├── WorkerLostError           a process that did a part of the work was killed
     └── TableError                the table itself
         ├── NotATableError        the path holds something else, or nothing
         │   └── SourceIndexError    the path holds the indexes of files that somebody else keeps
@@ -94,6 +95,10 @@ class MissingPartitionError(SourceError):
 
 class NeedsSparkError(LayoutoptError):
     """What is asked for can't be done without Spark, or not surely as Spark does it; who catches this starts it."""
+
+
+class WorkerLostError(LayoutoptError):
+    """A process that did a part of the work was killed."""
 
 
 class TableError(LayoutoptError):

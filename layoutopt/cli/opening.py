@@ -69,12 +69,12 @@ def analysed(table: Table, log: str, column: str | None, dialect: str, half_life
 def spark_if_needed(session: Session) -> AnySession:
     """What starts :func:`start_spark`'s session when it is first asked for one, or the session where Spark is wanted.
 
-    Spark is wanted where it runs already, where a function is to be registered, and where its properties are given:
-    these may say what a path or a feature means.
+    Spark is wanted where it runs already, where a function is to be registered, and where its properties are given,
+    here or by an installation of its own: these may say what a path or a feature means.
     """
-    from layoutopt.spark.core.sessions import is_submitted
+    from layoutopt.spark.core.sessions import is_installed_apart, is_submitted
 
-    if is_submitted() or session.udfs() or session.spark_properties():
+    if is_submitted() or is_installed_apart() or session.udfs() or session.spark_properties():
         return start_spark(session)
     return cache(partial(start_spark, session))
 

@@ -1,4 +1,4 @@
-"""The rows of a source's files for the tasks of loads and of planning: read by Arrow, and cut by segment.
+"""The rows of a source's files for tasks of loads, which are Spark's, and of planning: read by Arrow, cut by segment.
 
 Through Spark rows are made of columns, shuffled one by one, and made columns of again. Here columns stay columns. Where
 each file has rows of few segments, the task that writes a segment reads its files itself; else other tasks read each
@@ -113,7 +113,7 @@ class Places:
 
 @dataclass(frozen=True)
 class CutJob:
-    """What every task that cuts rows needs to know; pickled to the executors.
+    """What every task that cuts rows needs to know; pickled to the tasks.
 
     Attributes:
         schema: of the table.

@@ -70,7 +70,9 @@ def local_files(source: str, schema: Schema, partition_by: str | None) -> tuple[
     if not plain or named:
         raise NeedsSparkError(f"{source!r} has no plain name")
     try:
-        found = sorted([root] if root.is_file() else _shown_in(root))
+        found = sorted(_shown_in(root) if root.is_dir() else [root] if is_shown(root.name) else [])
+        if not found:
+            raise NeedsSparkError(f"{source!r} has no files")
         folders = [path for path in found if path.is_dir()]
         if not folders:
             return tuple(LocalFile(_checked(path), None) for path in found)
@@ -97,6 +99,8 @@ def _in_folders(folders: Sequence[Path], schema: Schema, partition_by: str | Non
 
 def _typed(text: str | None, type: str) -> PlainValue:
     """A text that was guessed to be of a type as its plain value; of the few types that name partitions."""
+    if text == "":
+        raise NeedsSparkError("a folder's name has no value")
     if text is None or type == "string":
         return text
     return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days if type == "date" else int(text)
@@ -152,7 +156,10 @@ def count_files(files: Sequence[LocalFile], schema: Schema, partition_by: str | 
 def _count_share(
     shares: Sequence[Sequence[LocalFile]], schema: Schema, partition_by: str | None, number: int
 ) -> list[tuple[Split, Mapping[PlainValue, int]]]:
-    return [each for file in shares[number] for each in _count(file, schema, partition_by)]
+    try:
+        return [each for file in shares[number] for each in _count(file, schema, partition_by)]
+    except UnicodeDecodeError as error:
+        raise NeedsSparkError("a partition's name is no text in UTF-8") from error
 
 
 def _count(

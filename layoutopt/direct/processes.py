@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import cloudpickle
 
-from layoutopt.errors import BoundError
+from layoutopt.errors import WorkerLostError
 
 Value = TypeVar("Value")
 
@@ -46,12 +46,12 @@ class Processes:
         return int(cpu_count())
 
     def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
-        """As :meth:`Tasks.each` says; a single task is done here.
+        """As :meth:`Tasks.each` says; of a single task the work is done here.
 
         Raises:
-            BoundError: a process was killed, as happens where memory is short.
+            WorkerLostError: a process was killed.
         """
-        if count == 1 or self.cores == 1:
+        if count <= 1 or self.cores == 1:
             return [function(number) for number in range(count)]
         # Imported here: reading a table needs none of it.
         from joblib import Parallel, delayed
@@ -62,8 +62,9 @@ class Processes:
         try:
             found: list[Value] = side_by_side(delayed(_called)(pickled, number) for number in range(count))
         except TerminatedWorkerError as error:
-            raise BoundError(
-                f"one of {self.cores} processes was killed while planning; give them more memory, or fewer cores"
+            raise WorkerLostError(
+                f"one of {self.cores} processes was killed, as happens where memory is short; free some, or let fewer "
+                "run: LOKY_MAX_CPU_COUNT=1"
             ) from error
         return found
 

@@ -15,6 +15,7 @@ from layoutopt.cli.console import DONE, Session
 from layoutopt.cli.opening import spark_if_needed
 
 ROOT = Path(__file__).parents[2]
+SPARK = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR")
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
         return object()
 
     monkeypatch.setattr(opening, "start_spark", start)
-    for name in ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+    for name in (*SPARK, "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     return asked
 
@@ -55,13 +56,13 @@ def test_a_session_is_started_once_and_when_it_is_asked_for(started: list[Sessio
     assert started == [session]
 
 
-@pytest.mark.parametrize("wanted", ["submitted", "properties", "functions"])
+@pytest.mark.parametrize("wanted", [*SPARK, "properties", "functions"])
 def test_a_session_is_there_where_spark_is_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Session], wanted: str
 ) -> None:
     session = Session(None, json=False, progress=False)
-    if wanted == "submitted":
-        monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    if wanted in SPARK:
+        monkeypatch.setenv(wanted, "1")
     else:
         given: Callable[[Session], object] = lambda session: {"spark.sql.ansi.enabled": "true"}  # noqa: E731
         monkeypatch.setattr(Session, "spark_properties" if wanted == "properties" else "udfs", given)

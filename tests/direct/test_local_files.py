@@ -79,8 +79,10 @@ def test_what_may_be_read_otherwise_needs_spark(tmp_path: Path, monkeypatch: pyt
     written(tmp_path / "mixed" / "x.parquet", rows(3))
     written(tmp_path / "mixed" / "kind=a" / "x.parquet", rows(3, "id", "day"))
     written(tmp_path / "ending" / "x.pq", rows(3))
+    written(tmp_path / "unnamed" / "kind=" / "x.parquet", rows(3, "id", "day"))
     for folder, partition_by in (
-        ("deep", "day"), ("number", "kind"), ("other", "kind"), ("kind=k0", None), ("mixed", "kind"), ("ending", None)
+        ("unnamed", "kind"), ("deep", "day"), ("number", "kind"), ("other", "kind"), ("kind=k0", None),
+        ("mixed", "kind"), ("ending", None),
     ):  # fmt: skip
         with pytest.raises(NeedsSparkError):
             local_files(str(tmp_path / folder), SCHEMA, partition_by)
@@ -121,9 +123,19 @@ def test_files_of_other_columns_and_none_at_all_need_spark(tmp_path: Path) -> No
     written(tmp_path / "b.parquet", rows(3, "id", "day"))
     with pytest.raises(NeedsSparkError, match=r"b\.parquet"):
         count_files(local_files(str(tmp_path), SCHEMA, None), SCHEMA, None, Processes(1))
-    (tmp_path / "empty").mkdir()
+    written(tmp_path / "empty" / "a.parquet", rows(0))
     with pytest.raises(NeedsSparkError, match="no rows"):
         count_files(local_files(str(tmp_path / "empty"), SCHEMA, None), SCHEMA, None, Processes(1))
+    (tmp_path / "nothing").mkdir()
+    for nothing in (tmp_path / "nothing", written(tmp_path / "_hidden.parquet", rows(3))):
+        with pytest.raises(NeedsSparkError, match="no files"):
+            local_files(str(nothing), SCHEMA, None)
+    bad = pa.array([b"\xff"]).cast(pa.binary()).view(pa.string())
+    odd = pa.table({**{name: rows(1)[name] for name in ("id", "day")}, "kind": bad})
+    with pytest.raises(NeedsSparkError, match="UTF-8"):
+        count_files(
+            local_files(str(written(tmp_path / "odd.parquet", odd)), SCHEMA, "kind"), SCHEMA, "kind", Processes(1)
+        )
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(NeedsSparkError, match="footer"):
         rows_in_files(local_files(str(tmp_path / "a.parquet"), SCHEMA, None))

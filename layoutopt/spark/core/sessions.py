@@ -82,7 +82,7 @@ _UTC_NAMES: Final = frozenset(
 
 
 AnySession: TypeAlias = "SparkSession | Callable[[], SparkSession]"
-"""A session, or what starts one, for work that may do without."""
+"""A session, or what starts one, the same each time it is asked, for work that may do without."""
 
 
 def started(spark: AnySession) -> SparkSession:
@@ -125,6 +125,17 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
 def is_submitted() -> bool:
     """Whether spark-submit, or a shell of Spark's, has prepared a session for this process."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_installed_apart() -> bool:
+    """Whether there is an installation of Spark's own, with properties of its own."""
+    return "SPARK_HOME" in os.environ or "SPARK_CONF_DIR" in os.environ
+
+
+def has_local_paths(spark: SparkSession) -> bool:
+    """Whether a path without a scheme is one of this machine to the session."""
+    java: Any = spark._jsc
+    return str(java.hadoopConfiguration().get("fs.defaultFS")).startswith("file:")
 
 
 def _end_quietly(spark: SparkSession) -> None:

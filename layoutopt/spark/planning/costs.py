@@ -24,7 +24,8 @@ from layoutopt.spark.planning.sampling import rows_drawn
 from layoutopt.writer.encodings import bytes_a_row
 
 _MEASURED_BLOCKS = 2
-_MOST_MEASURED_ROWS = 30_000
+MEASURED_ROWS = 30_000
+"""Rows encoded at most to measure what cells take."""
 
 
 def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest) -> Unit:
@@ -36,16 +37,31 @@ def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue,
         partition: the value and the rows of the partition to measure.
         request: names the partition column, the size of blocks and segments, and the compression.
     """
+    wanted = min(_MEASURED_BLOCKS * request.block_rows, MEASURED_ROWS)
+    sample = rows_to_measure(rows, features, partition, request.partition_by, wanted)
+    columns, in_segment = names_of(rows), min(partition[1], request.segment_rows)
+    return measured_unit(sample, columns, request.block_rows, in_segment, request.codec, request.seed)
+
+
+def rows_to_measure(
+    rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], partition_by: str | None, wanted: int
+) -> pa.Table:
+    """About so many rows of a partition with all columns, twice as many at most.
+
+    Args:
+        rows: the source.
+        features: those of a plan, whose columns Spark draws by.
+        partition: its value and its rows.
+        partition_by: the partition column, None for none.
+        wanted: how many.
+    """
     value, count = partition
-    wanted = min(_MEASURED_BLOCKS * request.block_rows, _MOST_MEASURED_ROWS)
 
     def by_spark(frame: DataFrame) -> pa.Table:
-        some = frame if request.partition_by is None else of_partitions(frame, request.partition_by, [value])
+        some = frame if partition_by is None else of_partitions(frame, partition_by, [value])
         return with_binaries(rows_drawn(some, features, wanted / max(1, count))).toArrow()
 
-    sample = by_arrow_or_spark(rows, lambda plain: plain.drawn_of_few(value, wanted), by_spark).slice(0, 2 * wanted)
-    columns, in_segment = names_of(rows), min(count, request.segment_rows)
-    return measured_unit(sample, columns, request.block_rows, in_segment, request.codec, request.seed)
+    return by_arrow_or_spark(rows, lambda plain: plain.drawn_of_few(value, wanted), by_spark).slice(0, 2 * wanted)
 
 
 def measured_unit(

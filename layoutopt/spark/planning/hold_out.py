@@ -21,7 +21,7 @@ from layoutopt.events import Progress, silent
 from layoutopt.features.holdout import mined_from
 from layoutopt.features.splits import splits
 from layoutopt.methods.proposals import FEATURES, PlanningInput
-from layoutopt.methods.registry import is_counted
+from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet, all_features
@@ -244,10 +244,9 @@ def start_evaluation(
             f"the log's {len(document.queries)} queries are too few to hold some back to choose by; name a --method "
             "and leave out --tune"
         )
+    rows, _ = opened(spark, settings.source, document, request_of(settings), say)
     say("mining the queries that are not held back")
     folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
-    features = all_features([_features_of(folds), document.features])
-    rows, _ = opened(spark, settings.source, document, request_of(settings), say, features)
     return evaluation_on(rows, settings, folds, say)
 
 
@@ -300,6 +299,8 @@ def evaluation_on(
 def _columns_looked_at(folds: Sequence[Fold], settings: PlanSettings, features: FeatureSet) -> set[str]:
     """All columns that plans by these settings, and queries, may look at."""
     one = next(iter(folds[0].documents.values()))
+    if settings.method not in (*METHODS, "auto"):  # nobody knows what another package's method goes by
+        return set(one.schema.names)
     named = [*settings.by, *([] if settings.partition_by is None else [settings.partition_by])]
     wanted = {one.schema.find(name).name for name in named}.union(*(feature.columns for feature in features))
     training = (query for fold in folds for document in fold.documents.values() for query in document.queries)

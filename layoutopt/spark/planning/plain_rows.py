@@ -46,11 +46,8 @@ from layoutopt.spark.core.featurize import MAX_PAIRS
 from layoutopt.spark.core.partition_values import null_first
 from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, known_chunks
 from layoutopt.spark.core.workers import SparkTasks, Task
-from layoutopt.spark.loading.plain_files import check_some, in_tasks, places_of
+from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_some, in_tasks, places_of
 from layoutopt.writer.gather import in_source_order
-
-LEAST_ROWS: Final = 200_000
-"""Of fewer rows a Spark that runs already tells in about the same time."""
 
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
 _FEW_SPLITS: Final = 4
@@ -69,7 +66,6 @@ class PlainRows:
     Attributes:
         opened: gives the same rows as Spark has them; a session is started for it where there is none.
         tasks: that read the files.
-        name: the source, for messages.
         schema: of the table.
         partition_by: the partition column, None for none.
         splits: of the files, in the order of their names, each with its rows of each value of the partition column.
@@ -80,7 +76,6 @@ class PlainRows:
 
     opened: Callable[[], DataFrame]
     tasks: Tasks
-    name: str
     schema: Schema
     partition_by: str | None
     splits: Counted
@@ -276,7 +271,7 @@ def rows_to_plan(
         files = local_files(str(source), schema, partition_by)
         if rows_in_files(files) < (LEAST_ROWS if least_rows is None else least_rows):
             return opened()
-        return _plain_rows(cache(opened), str(source), files, schema, partition_by, features, say)
+        return _plain_rows(cache(opened), files, schema, partition_by, features, say)
     except NeedsSparkError as error:
         frame = opened()  # before a word: it may say that there is no such source
         say(_by_spark(error))
@@ -316,7 +311,6 @@ def tasks_of(rows: Rows) -> Tasks:
 
 def _plain_rows(
     opened: Callable[[], DataFrame],
-    source: str,
     files: Sequence[LocalFile],
     schema: Schema,
     partition_by: str | None,
@@ -331,4 +325,4 @@ def _plain_rows(
         for value, rows in held.items():
             partition_rows[value] = partition_rows.get(value, 0) + rows
     in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
-    return PlainRows(opened, tasks, repr(source), schema, partition_by, counted, in_order, say)
+    return PlainRows(opened, tasks, schema, partition_by, counted, in_order, say)

@@ -1,4 +1,4 @@
-"""Planning: features and queries, and what Spark counts of the source, become a plan."""
+"""Planning: features and queries, and what is counted of the source, become a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
-from layoutopt.spark.core.sessions import AnySession, started
+from layoutopt.spark.core.sessions import AnySession, has_local_paths, started
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
@@ -143,7 +143,7 @@ def _asked(
     check_request(request)
     request = _with_names(request, document.schema)
     if rows is None and (rehearsed or is_sampled(request.method) or is_counted(request)):
-        rows, request = opened(spark, source, document, request, say, document.features)
+        rows, request = opened(spark, source, document, request, say)
     elif rows is None:
         rows = opened_by_spark(spark, source, document, request.partition_by)
     queries = tuple(classes(document.queries))
@@ -187,7 +187,6 @@ def opened(
     document: FeaturesDocument,
     request: PlanRequest,
     say: Progress,
-    features: FeatureSet,
 ) -> tuple[Rows, PlanRequest]:
     """The source's rows as the document has their columns, and the request with columns named as the schema does.
 
@@ -196,8 +195,12 @@ def opened(
     """
     named = _with_names(request, document.schema)
     by_spark = partial(opened_by_spark, spark, source, document, named.partition_by)
+    if not callable(spark):
+        check_features(spark, document.features, "the features document")
+        if not has_local_paths(spark):
+            return by_spark(), named
     least = 0 if callable(spark) else None
-    return rows_to_plan(by_spark, source, document.schema, named.partition_by, features, say, least), named
+    return rows_to_plan(by_spark, source, document.schema, named.partition_by, document.features, say, least), named
 
 
 def _with_names(request: PlanRequest, schema: Schema) -> PlanRequest:

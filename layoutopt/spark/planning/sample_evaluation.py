@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.loading.rehearse import narrowed, rehearsed_catalog
-from layoutopt.spark.planning.costs import measured_unit
+from layoutopt.spark.planning.costs import MEASURED_ROWS, measured_unit, rows_to_measure
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, names_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
@@ -49,9 +49,6 @@ from layoutopt.writer.task import WriteJob, write_layouts
 
 CATALOG_BYTES_A_CHUNK = 12
 """Of the catalog, for each block and column: TPC-H's statistics, bounds and unions, compressed."""
-
-MEASURED_ROWS = 30_000
-"""Rows encoded to measure what cells take."""
 
 _MANY_ROWS = 20_000
 """Blocking them takes seconds, sending them to a task for each core much less."""
@@ -173,28 +170,19 @@ def draw_sample(
         partition_by: the partition column, or None.
         segment_rows: the most rows of a segment.
         sample_rows: rows wanted of each partition.
-        columns: that plans and queries look at, the partition column among them; all when None. Where reading fewer
-            is cheaper, the sample has these alone.
+        columns: that plans and queries look at, the partition column among them; all when None.
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    names = names_of(rows)
-    few = names if columns is None else [name for name in names if name in columns]
-    wanted = SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, tuple(names))
-    return by_arrow_or_spark(
-        rows,
-        lambda plain: _drawn_by_columns(plain, replace(wanted, columns=tuple(few or names[:1]))),
-        lambda frame: _drawn_by_content(frame, wanted),
-    )
-
-
-def _drawn_by_columns(plain: PlainRows, wanted: SampleRequest) -> RowSample:
-    """Rows drawn of some columns; where cells of others are to be measured, a few more are drawn, of all columns."""
-    sample = _drawn_from(plain, wanted)
-    if len(wanted.columns) == len(plain.schema.names) or not sample.segments:
+    names = tuple(names_of(rows))
+    few = tuple(name for name in names if columns is None or name in columns) or names[:1]
+    sample = draw_sample_of(rows, SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, few))
+    if len(few) == len(names) or not sample.segments:
         return sample
     middle = sample.segments[len(sample.segments) // 2]
-    return replace(sample, measured=partial(plain.drawn_of_few, middle.value, MEASURED_ROWS))
+    of_middle = middle.value, middle.partition_rows
+    measured = cache(partial(rows_to_measure, rows, features, of_middle, partition_by, MEASURED_ROWS))
+    return replace(sample, measured=measured)
 
 
 def draw_sample_of(rows: Rows, wanted: SampleRequest) -> RowSample:
