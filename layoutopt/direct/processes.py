@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-import cloudpickle
-
 from layoutopt.errors import WorkerLostError
 
 Value = TypeVar("Value")
@@ -53,7 +51,8 @@ class Processes:
         """
         if count <= 1 or self.cores == 1:
             return [function(number) for number in range(count)]
-        # Imported here: reading a table needs none of it.
+        # Imported here: reading a table needs none of it, nor do Spark's workers.
+        import cloudpickle
         from joblib import Parallel, delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -71,4 +70,6 @@ class Processes:
 
 def _called(pickled: bytes, number: int) -> object:
     """What a pickled function gives for a number."""
+    import cloudpickle
+
     return cloudpickle.loads(pickled)(number)
