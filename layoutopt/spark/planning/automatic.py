@@ -242,25 +242,16 @@ def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequ
     """The best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
         most = max(len(fold.documents[threshold].features) for fold in evaluation.folds)
-        for count in numbers_of_features(settings, most) if most else ():
-            _try(evaluation, settings.model_copy(update={"num_features": count}), threshold)
+        counts = numbers_of_features(settings, most) if most else ()
+        score_all(evaluation, [settings.model_copy(update={"num_features": count}) for count in counts], threshold)
     if not evaluation.evaluated:
         raise PlanError(
             f"{settings.method} can't plan for these queries whatever is tuned; leave out --tune to see why"
         )
     best = _best(evaluation)
-    for factor in BLOCK_ROWS:
-        rows = max(1, round(factor * settings.block_rows))
-        _try(evaluation, best.settings.model_copy(update={"block_rows": rows}), best.threshold)
+    sizes = [max(1, round(factor * settings.block_rows)) for factor in BLOCK_ROWS]
+    score_all(evaluation, [best.settings.model_copy(update={"block_rows": rows}) for rows in sizes], best.threshold)
     return _best(evaluation)
-
-
-def _try(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> None:
-    """Score settings, if they can plan: there may be no column to order by, or no feature that fits."""
-    try:
-        evaluation.score(settings, threshold)
-    except PlanError:
-        return
 
 
 def label_of(trial: EvaluatedPlan) -> str:

@@ -244,7 +244,7 @@ def start_evaluation(
             f"the log's {len(document.queries)} queries are too few to hold some back to choose by; name a --method "
             "and leave out --tune"
         )
-    rows, _ = opened(spark, settings.source, document, request_of(settings), say)
+    rows = opened(spark, settings.source, document, request_of(settings), say)
     say("mining the queries that are not held back")
     folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
     return evaluation_on(rows, settings, folds, say)

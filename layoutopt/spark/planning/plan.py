@@ -143,7 +143,7 @@ def _asked(
     check_request(request)
     request = _with_names(request, document.schema)
     if rows is None and (rehearsed or is_sampled(request.method) or is_counted(request)):
-        rows, request = opened(spark, source, document, request, say)
+        rows = opened(spark, source, document, request, say)
     elif rows is None:
         rows = opened_by_spark(spark, source, document, request.partition_by)
     queries = tuple(classes(document.queries))
@@ -187,23 +187,24 @@ def opened(
     document: FeaturesDocument,
     request: PlanRequest,
     say: Progress,
-) -> tuple[Rows, PlanRequest]:
-    """The source's rows as the document has their columns, and the request with columns named as the schema does.
+) -> Rows:
+    """The source's rows as the document has their columns.
 
     Raises:
         SettingError, SchemaError, SourceError: as :func:`make_plan`.
     """
-    named = _with_names(request, document.schema)
-    by_spark = partial(opened_by_spark, spark, source, document, named.partition_by)
+    partition_by = _with_names(request, document.schema).partition_by
+    by_spark = partial(opened_by_spark, spark, source, document, partition_by)
     if not callable(spark):
         check_features(spark, document.features, "the features document")
         if not has_local_paths(spark):
-            return by_spark(), named
+            return by_spark()
     least = 0 if callable(spark) else None
-    return rows_to_plan(by_spark, source, document.schema, named.partition_by, document.features, say, least), named
+    return rows_to_plan(by_spark, source, document.schema, partition_by, document.features, say, least)
 
 
 def _with_names(request: PlanRequest, schema: Schema) -> PlanRequest:
+    """The request with columns named as the schema does."""
     partition_by = None if request.partition_by is None else schema.find(request.partition_by).name
     by = tuple(schema.find(name).name for name in request.by)
     return replace(request, partition_by=partition_by, by=by, row_order=found_order(request, schema))

@@ -26,6 +26,8 @@ def score_all(
     Returns:
         The trial of each; where the method can't plan, why.
     """
+    if not asked:
+        return []
     evaluation.say(f"trying {', '.join(dict.fromkeys(map(named, asked)))}")
     alone = evaluation.on_sample_alone(asked)
     if (tasks := evaluation.tasks) is None:
