@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from layoutopt.model.engine_costs import Calibration
+    from layoutopt.model.feature import Settings
     from layoutopt.scan.table import Table
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.workload.analyze import Analysis
@@ -66,15 +67,25 @@ def analysed(table: Table, log: str, column: str | None, dialect: str, half_life
     return replace(found, queries=decayed(found.queries, parse_age(half_life), table.settings.time_zone))
 
 
-def spark_if_needed(session: Session) -> AnySession:
+_RESOURCES = ("spark.driver.", "spark.executor.", "spark.local.", "spark.sql.shuffle.", "spark.ui.")
+
+
+def spark_if_needed(session: Session, settings: Settings) -> AnySession:
     """What starts :func:`start_spark`'s session when it is first asked for one, or the session where Spark is wanted.
 
     Spark is wanted where it runs already, where a function is to be registered, and where its properties are given,
-    here or by an installation of its own: these may say what a path or a feature means.
+    here or by an installation of its own, that may say what a path or a feature means: others than resources, and
+    than what the features' settings say too.
     """
     from layoutopt.spark.core.sessions import is_installed_apart, is_submitted
 
-    if is_submitted() or is_installed_apart() or session.udfs() or session.spark_properties():
+    said = {
+        "spark.sql.session.timeZone": settings.time_zone,
+        "spark.sql.ansi.enabled": str(settings.ansi).lower(),
+        "spark.sql.caseSensitive": str(settings.case_sensitive).lower(),
+    }
+    given = {key: value for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES)}
+    if is_submitted() or is_installed_apart() or session.udfs() or not given.items() <= said.items():
         return start_spark(session)
     return cache(partial(start_spark, session))
 

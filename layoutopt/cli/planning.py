@@ -45,6 +45,7 @@ def plan(settings: PlanSettings, session: Session) -> None:
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     with session.working("planning") as work:
-        made = plan_with_indexes(spark_if_needed(session), settings, document, work.say, plot)
+        spark = spark_if_needed(session, document.features.settings)
+        made = plan_with_indexes(spark, settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))

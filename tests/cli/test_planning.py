@@ -13,6 +13,7 @@ from layoutopt.cli import opening
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, Session
 from layoutopt.cli.opening import spark_if_needed
+from layoutopt.model.feature import Settings
 
 ROOT = Path(__file__).parents[2]
 SPARK = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR")
@@ -50,7 +51,7 @@ def test_files_of_this_machine_are_planned_without_spark(
 
 def test_a_session_is_started_once_and_when_it_is_asked_for(started: list[Session]) -> None:
     session = Session(None, json=False, progress=False)
-    spark: Any = spark_if_needed(session)
+    spark: Any = spark_if_needed(session, Settings())
     assert started == []
     assert spark() is spark()
     assert started == [session]
@@ -64,7 +65,16 @@ def test_a_session_is_there_where_spark_is_wanted(
     if wanted in SPARK:
         monkeypatch.setenv(wanted, "1")
     else:
-        given: Callable[[Session], object] = lambda session: {"spark.sql.ansi.enabled": "true"}  # noqa: E731
+        given: Callable[[Session], object] = lambda session: {"spark.hadoop.fs.defaultFS": "hdfs://x"}  # noqa: E731
         monkeypatch.setattr(Session, "spark_properties" if wanted == "properties" else "udfs", given)
-    assert not callable(spark_if_needed(session))
+    assert not callable(spark_if_needed(session, Settings()))
     assert started == [session]
+
+
+def test_properties_that_change_no_plan_start_nothing(started: list[Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"spark.driver.memory": "4g", "spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.ansi.enabled": "true"}
+    monkeypatch.setattr(Session, "spark_properties", lambda session: given)
+    session = Session(None, json=False, progress=False)
+    assert callable(spark_if_needed(session, Settings(time_zone="Asia/Tokyo")))
+    assert started == []
+    assert not callable(spark_if_needed(session, Settings()))
