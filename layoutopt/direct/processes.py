@@ -52,24 +52,15 @@ class Processes:
         if count <= 1 or self.cores == 1:
             return [function(number) for number in range(count)]
         # Imported here: reading a table needs none of it, nor do Spark's workers.
-        import cloudpickle
         from joblib import Parallel, delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        pickled = cloudpickle.dumps(function)  # once, and not for each task
         side_by_side = Parallel(n_jobs=min(count, self.cores), backend="loky", batch_size=1, max_nbytes=None)
         try:
-            found: list[Value] = side_by_side(delayed(_called)(pickled, number) for number in range(count))
+            found: list[Value] = side_by_side(delayed(function)(number) for number in range(count))
         except TerminatedWorkerError as error:
             raise WorkerLostError(
                 f"one of {self.cores} processes was killed, as happens where memory is short; free some, or let fewer "
                 "run: LOKY_MAX_CPU_COUNT=1"
             ) from error
         return found
-
-
-def _called(pickled: bytes, number: int) -> object:
-    """What a pickled function gives for a number."""
-    import cloudpickle
-
-    return cloudpickle.loads(pickled)(number)
