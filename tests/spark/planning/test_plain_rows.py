@@ -18,10 +18,10 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.direct.cut_rows import CutJob, Split, rows_of_split
 from layoutopt.direct.processes import Processes, Value
 from layoutopt.direct.survey import Surveyed
-from layoutopt.errors import NeedsSparkError
+from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
 from layoutopt.methods.proposals import PlanRequest
-from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import Layout, Scheme
 from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
@@ -34,7 +34,7 @@ from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
 from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
-from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.plan import make_plan, opened
 from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample
 from layoutopt.spark.planning.sampling import rows_by_partition
 from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
@@ -87,6 +87,13 @@ def asked(
     """The rows as planning takes them that asks of some features."""
     schema = schema_of(frame)
     return rows_to_plan(lambda: frame, source, schema, partition_by, features_of(conditions, schema), say)
+
+
+def make_sparks_own(path: Path) -> None:
+    """Write a file anew with the same rows, in a form that only Spark reads rightly."""
+    said = {**(pq.read_schema(path).metadata or {}), b"org.apache.spark.legacyDateTime": b""}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(said), path)
+    path.with_name(f".{path.name}.crc").unlink()
 
 
 def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
@@ -188,9 +195,7 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     of, request = simple_document(rows), PlanRequest(partition_by="day", block_rows=20)
     expected = make_plan(spark, str(source), of, request)
     smallest = min(source.glob("*.parquet"), key=lambda path: path.stat().st_size)
-    said = {**(pq.read_schema(smallest).metadata or {}), b"org.apache.spark.legacyDateTime": b""}
-    pq.write_table(pq.read_table(smallest).replace_schema_metadata(said), smallest)
-    (source / f".{smallest.name}.crc").unlink()
+    make_sparks_own(smallest)
     frame = open_source(spark, str(source))
     told: list[str] = []
     assert not isinstance(asked(frame, str(source), "day", say=told.append), PlainRows)
@@ -210,10 +215,8 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
     told: list[str] = []
     plain = asked(open_source(spark, source), source, "day", say=told.append)
     assert isinstance(plain, PlainRows)
-    for path in (tmp_path / "source").glob("*.parquet"):  # the same rows, in a form that only Spark reads rightly
-        said = {**(pq.read_schema(path).metadata or {}), b"org.apache.spark.legacyDateTime": b""}
-        pq.write_table(pq.read_table(path).replace_schema_metadata(said), path)
-        path.with_name(f".{path.name}.crc").unlink()
+    for path in (tmp_path / "source").glob("*.parquet"):
+        make_sparks_own(path)
     with pytest.raises(NeedsSparkError, match="rules of its own"):
         plain.survey(of.features.features, ())
     assert make_plan(spark, source, of, request, told.append, rows=plain) == expected
@@ -401,3 +404,29 @@ def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
     assert asked == [["id", "kind", "shop", "text"] if missing else ["id", "shop"]]
     assert [one.query_weights.tolist() for one in by_arrow] == [one.query_weights.tolist() for one in by_spark]
     assert [one.query_weights.tolist() for one in by_arrow] == [[1, 1, 1], *[[0, 1, 1]] * 3]
+
+
+def test_a_session_has_its_say_before_files_are_read_without_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = kinds_and_shops(spark, 100, 2)
+    source = written(rows, tmp_path / "source")
+    of, request = simple_document(rows), PlanRequest(partition_by="day")
+    assert isinstance(opened(spark, source, of, request, never), PlainRows)
+    elsewhere = replace(of, features=replace(of.features, settings=Settings(time_zone="Asia/Tokyo")))
+    with pytest.raises(SettingError, match="Asia/Tokyo"):
+        make_plan(spark, source, elsewhere, request)
+    monkeypatch.setattr("layoutopt.spark.planning.plan.has_local_paths", lambda session: False)
+    assert not isinstance(opened(spark, source, of, request, never), PlainRows)
+
+
+def test_where_a_value_is_not_read_cells_are_measured_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rows = kinds_and_shops(spark, 100, 2)
+    plain, _ = both(spark, written(rows, tmp_path / "source"), "day")
+    told: list[str] = []
+    plain.say = told.append
+    sample = draw_sample(plain, features_of(["kind = 1"], plain.schema), "day", 1000, columns={"day", "kind"})
+    for path in (tmp_path / "source").glob("*.parquet"):
+        make_sparks_own(path)
+    assert (sample.unit(plain.schema.names, 20, "zstd", 0).cell > 0).all()
+    assert ["rules of its own" in sentence for sentence in told] == [True]
