@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.workload.analyze import Analysis
 
+_RESOURCES = ("spark.driver.", "spark.executor.", "spark.local.", "spark.sql.shuffle.", "spark.ui.")
+
 
 def open_at(
     session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: Any
@@ -67,9 +69,6 @@ def analysed(table: Table, log: str, column: str | None, dialect: str, half_life
     return replace(found, queries=decayed(found.queries, parse_age(half_life), table.settings.time_zone))
 
 
-_RESOURCES = ("spark.driver.", "spark.executor.", "spark.local.", "spark.sql.shuffle.", "spark.ui.")
-
-
 def spark_if_needed(session: Session, settings: Settings) -> AnySession:
     """What starts :func:`start_spark`'s session when it is first asked for one, or the session where Spark is wanted.
 
@@ -77,15 +76,10 @@ def spark_if_needed(session: Session, settings: Settings) -> AnySession:
     here or by an installation of its own, that may say what a path or a feature means: others than resources, and
     than what the features' settings say too.
     """
-    from layoutopt.spark.core.sessions import is_installed_apart, is_submitted
+    from layoutopt.spark.core.sessions import is_installed_apart, is_submitted, properties_of
 
-    said = {
-        "spark.sql.session.timeZone": settings.time_zone,
-        "spark.sql.ansi.enabled": str(settings.ansi).lower(),
-        "spark.sql.caseSensitive": str(settings.case_sensitive).lower(),
-    }
     given = {key: value for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES)}
-    if is_submitted() or is_installed_apart() or session.udfs() or not given.items() <= said.items():
+    if is_submitted() or is_installed_apart() or session.udfs() or not given.items() <= properties_of(settings).items():
         return start_spark(session)
     return cache(partial(start_spark, session))
 

@@ -15,14 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.catalog.storage.local_store import absolute, is_url
-from layoutopt.direct.plain_parquet import arrow_schema, check_path, coded_partitions, open_plain, typed
+from layoutopt.direct.plain_parquet import (
+    arrow_schema,
+    check_path,
+    coded_partitions,
+    local_root,
+    open_plain,
+    shown_in,
+    typed,
+)
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
 from layoutopt.sources.partitions import SourceFile, SourcePartition
-from layoutopt.sources.snapshot import source_name
-from layoutopt.sql.folder_columns import is_shown
 
 MOST_ROWS: Final = 100_000
 """Of more rows a Spark job is no longer what takes longest."""
@@ -94,13 +99,10 @@ def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> FewR
 
 def _paths(source: str) -> list[Path]:
     """The files of a source, sorted: one, or those of a folder that has no folders."""
-    if source_name(source) is not None or is_url(source):
-        raise NeedsSparkError(f"{source!r} is no path of this machine")
-    root = Path(absolute(source))
-    shown = [path for path in (root.iterdir() if root.is_dir() else [root]) if is_shown(path.name)]
+    shown = shown_in(local_root(source))
     for path in shown:
         check_path(path)
-    return sorted(shown)
+    return shown
 
 
 def _source_file(path: Path) -> SourceFile:

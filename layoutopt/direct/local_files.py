@@ -16,19 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.catalog.storage.local_store import absolute, is_url
 from layoutopt.direct.cut_rows import Split, middle_of
-from layoutopt.direct.plain_parquet import check_columns, coded_partitions, open_plain
+from layoutopt.direct.plain_parquet import check_columns, coded_partitions, local_root, open_plain, shown_in
 from layoutopt.direct.processes import Tasks
 from layoutopt.errors import NeedsSparkError
 from layoutopt.model.schema import Schema
-from layoutopt.sources.snapshot import source_name
-from layoutopt.sql.folder_columns import AS_SPARK, folder_columns, is_shown, values_in_folders
+from layoutopt.sql.folder_columns import AS_SPARK, folder_columns, values_in_folders
 
 # What is no pattern to Spark, and is spelled in one way as a URI.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 _SPLIT_BYTES: Final = 1 << 27
 _FILES_A_TASK: Final = 16
+_LOOKED_AT: Final = 16  # files whose footers tell how many rows there are about
 _ROW_BITS: Final = 33  # of a position; the split's number is above, as in Spark's own
 # With Hadoop's configuration a path without a scheme may be another file system's.
 _ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -62,15 +61,15 @@ def local_files(source: str, schema: Schema, partition_by: str | None) -> tuple[
         NeedsSparkError: it may be no path of this machine, or there is something that Spark might read otherwise.
     """
     check_columns(schema, partition_by)
-    if source_name(source) is not None or is_url(source) or any(map(os.environ.get, _ELSEWHERE)):
+    root = local_root(source)
+    if any(map(os.environ.get, _ELSEWHERE)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
-    root = Path(absolute(source))
     plain = _PLAIN.fullmatch(source) and _PLAIN.fullmatch(str(root)) and ".." not in root.parts
     named = {name.lower() for name in values_in_folders(f"{root}/")} & {name.lower() for name in schema.names}
     if not plain or named:
         raise NeedsSparkError(f"{source!r} has no plain name")
     try:
-        found = sorted(_shown_in(root) if root.is_dir() else [root] if is_shown(root.name) else [])
+        found = shown_in(root)
         if not found:
             raise NeedsSparkError(f"{source!r} has no files")
         folders = [path for path in found if path.is_dir()]
@@ -93,7 +92,7 @@ def _in_folders(folders: Sequence[Path], schema: Schema, partition_by: str | Non
         raise NeedsSparkError(f"folders tell of {column.name!r} of type {column.type}")
     for folder, each in zip(folders, said, strict=True):
         value = _typed(each[column.name], column.type)
-        for path in sorted(_shown_in(folder)):
+        for path in shown_in(folder):
             yield LocalFile(_checked(path), (value,))
 
 
@@ -104,10 +103,6 @@ def _typed(text: str | None, type: str) -> PlainValue:
     if text is None or type == "string":
         return text
     return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days if type == "date" else int(text)
-
-
-def _shown_in(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if is_shown(path.name)]
 
 
 def _checked(path: Path) -> Path:
@@ -122,7 +117,7 @@ def rows_in_files(files: Sequence[LocalFile]) -> int:
     Raises:
         NeedsSparkError: a footer can't be read.
     """
-    some = files[:: -(-len(files) // _FILES_A_TASK) or 1]
+    some = files[:: -(-len(files) // _LOOKED_AT) or 1]
     try:
         counted = [pq.read_metadata(file.path).num_rows for file in some]
     except (OSError, pa.ArrowException) as error:

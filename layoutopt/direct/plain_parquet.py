@@ -15,11 +15,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.storage.local_store import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.calendars import has_old_dates, has_old_int96
+from layoutopt.sources.snapshot import source_name
 from layoutopt.sql.collations import collations_of
+from layoutopt.sql.folder_columns import is_shown
 from layoutopt.sql.schema import arrow_type_name
 from layoutopt.writer.checksum import is_hashable
 
@@ -53,6 +56,22 @@ def check_path(path: Path) -> None:
     plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
     if not plain or not path.name.endswith(".parquet") or not path.is_file():
         raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by a plain name")
+
+
+def local_root(source: str) -> Path:
+    """A source's path.
+
+    Raises:
+        NeedsSparkError: it is a table of another format, or elsewhere.
+    """
+    if source_name(source) is not None or is_url(source):
+        raise NeedsSparkError(f"{source!r} is no path of this machine")
+    return Path(absolute(source))
+
+
+def shown_in(root: Path) -> list[Path]:
+    """What Spark looks at of a folder, sorted, its own folders too; of a file itself."""
+    return sorted(path for path in (root.iterdir() if root.is_dir() else [root]) if is_shown(path.name))
 
 
 @contextmanager

@@ -34,12 +34,12 @@ class Enclosing:
 
         Of no values all sets that have some.
         """
-        bounds = _bounds(values)
-        if bounds is None:
-            return [int(number) for number in self._numbers]
-        low, high = bounds
-        within = (self._low_ranks <= self._rank_of_low(low)) & (self._high_ranks >= self._rank_of_high(high))
-        return [int(number) for number in self._numbers[within]]
+        found, bounds = self._numbers, _bounds(values)
+        if bounds is not None:
+            low, high = bounds
+            found = found[(self._low_ranks <= self._rank_of_low(low)) & (self._high_ranks >= self._rank_of_high(high))]
+        numbers: list[int] = found.tolist()
+        return numbers
 
     def _rank_of_low(self, low: Key | None) -> int:
         """How many of the sets' lows are at or below a low, of which no bound is the lowest."""

@@ -208,6 +208,24 @@ def session_meaning(spark: SparkSession) -> Meaning:
     return Meaning(session_settings(spark))
 
 
+_NAMES: Final = {
+    "spark.sql.session.timeZone": "time_zone",
+    "spark.sql.ansi.enabled": "ansi",
+    "spark.sql.caseSensitive": "case_sensitive",
+}
+"""Our names of settings, by Spark's."""
+
+
+def properties_of(settings: Settings) -> dict[str, str]:
+    """Settings as properties of Spark's.
+
+    >>> properties_of(Settings("Asia/Tokyo"))["spark.sql.ansi.enabled"]
+    'true'
+    """
+    values = {key: getattr(settings, name) for key, name in _NAMES.items()}
+    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+
+
 def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
     """Refuse a session under which a document's predicates would mean something else.
 
@@ -220,13 +238,9 @@ def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
         SettingError: a setting differs; the message names Spark's key and both values.
     """
     found = session_settings(spark)
-    for key, has, wants in (
-        ("spark.sql.session.timeZone", found.time_zone, wanted.time_zone),
-        ("spark.sql.ansi.enabled", found.ansi, wanted.ansi),
-        ("spark.sql.caseSensitive", found.case_sensitive, wanted.case_sensitive),
-    ):
-        if has != wants:
-            value = str(wants).lower() if isinstance(wants, bool) else wants
+    for key, value in properties_of(wanted).items():
+        has = getattr(found, _NAMES[key])
+        if has != getattr(wanted, _NAMES[key]):
             raise SettingError(f"{what} was made under {key}={value} but the session has {has}; set it to {value}")
     for key, usual in _EVALUATED.items():
         given = str(spark.conf.get(key, usual))

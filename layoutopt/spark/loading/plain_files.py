@@ -125,8 +125,17 @@ def check_some(job: CutJob, splits: Sequence[Split], features: FeatureSet) -> No
     """
     for split in splits[:: -(-len(splits) // _LOOKED_AT)]:
         check_split(job, split)
+    check_features_of(job, splits[0], features)
+
+
+def check_features_of(job: CutJob, split: Split, features: FeatureSet) -> None:
+    """Look at some rows of a split.
+
+    Raises:
+        NeedsSparkError: the file is not surely read as Spark reads it, or only Spark can tell a feature.
+    """
     if features_left_to_spark(features.features, job.schema.names):
-        vectors_of(features.features, first_rows(job, splits[0]), job.schema)
+        vectors_of(features.features, first_rows(job, split), job.schema)
 
 
 def places_of(segments: Sequence[Segment]) -> Places:

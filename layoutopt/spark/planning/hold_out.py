@@ -27,6 +27,7 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
+from layoutopt.model.schema import Schema
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.histograms import features_within
@@ -287,24 +288,26 @@ def evaluation_on(
     one = next(iter(folds[0].documents.values()))
     partition_by = None if settings.partition_by is None else one.schema.find(settings.partition_by).name
     features = _features_of(folds)
+    columns = _columns_looked_at(folds, settings, one.schema)
     say("drawing rows to try plans on")
     with translate_spark_errors(repr(settings.source)):
-        columns = _columns_looked_at(folds, settings, features)
         sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows, columns)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
     return HoldOutEvaluation(folds, sample, partition_by, say, rows)
 
 
-def _columns_looked_at(folds: Sequence[Fold], settings: PlanSettings, features: FeatureSet) -> set[str]:
+def _columns_looked_at(folds: Sequence[Fold], settings: PlanSettings, schema: Schema) -> set[str]:
     """All columns that plans by these settings, and queries, may look at."""
-    one = next(iter(folds[0].documents.values()))
     if settings.method not in (*METHODS, "auto"):  # nobody knows what another package's method goes by
-        return set(one.schema.names)
+        return set(schema.names)
     named = [*settings.by, *([] if settings.partition_by is None else [settings.partition_by])]
-    wanted = {one.schema.find(name).name for name in named}.union(*(feature.columns for feature in features))
-    training = (query for fold in folds for document in fold.documents.values() for query in document.queries)
-    return wanted.union(*(query.columns for query in (*training, *(query for fold in folds for query in fold.held))))
+    wanted = {schema.find(name).name for name in named}
+    wanted.update(*(feature.columns for feature in _features_of(folds)))
+    for fold in folds:
+        for queries in (fold.held, *(document.queries for document in fold.documents.values())):
+            wanted.update(*(query.columns for query in queries))
+    return wanted
 
 
 def named(settings: PlanSettings) -> str:

@@ -46,7 +46,7 @@ from layoutopt.spark.core.featurize import MAX_PAIRS
 from layoutopt.spark.core.partition_values import null_first
 from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, known_chunks
 from layoutopt.spark.core.workers import SparkTasks, Task
-from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_some, in_tasks, places_of
+from layoutopt.spark.loading.plain_files import LEAST_ROWS, check_features_of, in_tasks, places_of
 from layoutopt.writer.gather import in_source_order
 
 _TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
@@ -120,7 +120,8 @@ class PlainRows:
         """The bounds of some columns in each partition by one split's rows alone, which lie within those of all."""
         split, _ = self.splits[len(self.splits) // 2]
         asked = Survey(self._job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS)
-        return with_nan(asked.merged(self._each(asked)).bounds, bounded)
+        (found,) = self._each(asked)
+        return with_nan(found.bounds, bounded)
 
     def survey_of(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
         """What :meth:`survey` gives, of some rows that were drawn."""
@@ -251,7 +252,7 @@ def rows_to_plan(
     partition_by: str | None,
     features: FeatureSet,
     say: Progress,
-    least_rows: int | None = None,
+    few_too: bool = False,
 ) -> Rows:
     """A source's rows, read by Arrow where that is surely what Spark reads, and there are many.
 
@@ -263,13 +264,13 @@ def rows_to_plan(
         features: that will be asked of the rows.
         say: told why Spark reads the rows of a path, now or where that turns out later; not of few rows, where these
             could be counted.
-        least_rows: how many are many; ``LEAST_ROWS`` when None.
+        few_too: whether few rows are read so, too.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
         return opened()
     try:
         files = local_files(str(source), schema, partition_by)
-        if rows_in_files(files) < (LEAST_ROWS if least_rows is None else least_rows):
+        if not few_too and rows_in_files(files) < LEAST_ROWS:
             return opened()
         return _plain_rows(cache(opened), files, schema, partition_by, features, say)
     except NeedsSparkError as error:
@@ -319,7 +320,7 @@ def _plain_rows(
 ) -> PlainRows:
     tasks = Processes()
     counted = count_files(files, schema, partition_by, tasks)
-    check_some(CutJob(schema, partition_by, Places((), (), ()), ()), [split for split, _ in counted], features)
+    check_features_of(CutJob(schema, partition_by, Places((), (), ()), ()), counted[0][0], features)
     partition_rows: dict[PlainValue, int] = {}
     for _, held in counted:
         for value, rows in held.items():

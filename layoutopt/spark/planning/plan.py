@@ -199,8 +199,10 @@ def opened(
         check_features(spark, document.features, "the features document")
         if not has_local_paths(spark):
             return by_spark()
-    least = 0 if callable(spark) else None
-    return rows_to_plan(by_spark, source, document.schema, partition_by, document.features, say, least)
+    # Few rows alone are not worth starting Spark for.
+    return rows_to_plan(
+        by_spark, source, document.schema, partition_by, document.features, say, few_too=callable(spark)
+    )
 
 
 def _with_names(request: PlanRequest, schema: Schema) -> PlanRequest:

@@ -39,7 +39,7 @@ from layoutopt.spark.core.sessions import compiled_in_parts
 from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.loading.rehearse import narrowed, rehearsed_catalog
 from layoutopt.spark.planning.costs import MEASURED_ROWS, measured_unit, rows_to_measure
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, by_arrow_or_spark, names_of
+from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, names_of
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
 from layoutopt.writer.features import segment_words, words_of
 from layoutopt.writer.gather import GatheredSegment
@@ -188,14 +188,12 @@ def draw_sample(
 def draw_sample_of(rows: Rows, wanted: SampleRequest) -> RowSample:
     """Draw rows as :func:`draw_sample` does, of the partitions named."""
     return by_arrow_or_spark(
-        rows, lambda plain: _drawn_from(plain, wanted), lambda frame: _drawn_by_content(frame, wanted)
+        rows,
+        lambda plain: drawn_by_place(
+            plain.drawn(wanted.partition_rows, wanted.sample_rows, wanted.columns), plain.schema, wanted
+        ),
+        lambda frame: _drawn_by_content(frame, wanted),
     )
-
-
-def _drawn_from(plain: PlainRows, wanted: SampleRequest) -> RowSample:
-    """Rows drawn from plain files by a pass of their own."""
-    found = plain.drawn(wanted.partition_rows, wanted.sample_rows, wanted.columns)
-    return drawn_by_place(found, plain.schema, wanted)
 
 
 def drawn_by_place(found: pa.Table, schema: Schema, wanted: SampleRequest) -> RowSample:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -94,10 +94,6 @@ _SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
 """Of all partitions together, blocked to learn which of them queries read."""
 
 
-_Trying: TypeAlias = "Callable[[Plan, Chosen, SampleRequest, Task], tuple[pa.Table, RowSample]]"
-"""What tasks make of segments' rows, and the rows drawn."""
-
-
 @dataclass(frozen=True)
 class Trial:
     """A plan to be tried; ``search`` says whether an order of rows is to be found for it."""
@@ -153,14 +149,11 @@ def rehearse_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Que
         trials: of the same source, partitions and segments; each may have features of its own.
         queries: what they are judged by.
     """
-    return by_arrow_or_spark(
-        rows,
-        lambda plain: _rehearsed(plain, trials, queries, partial(_by_arrow, plain)),
-        lambda frame: _rehearsed(frame, trials, queries, partial(_by_spark, frame)),
-    )
+    rehearsed = partial(_rehearsed, trials, queries)
+    return by_arrow_or_spark(rows, rehearsed, rehearsed)
 
 
-def _rehearsed(rows: Rows, trials: Sequence[Trial], queries: Sequence[Query], tried_by: _Trying) -> list[Rehearsed]:
+def _rehearsed(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -> list[Rehearsed]:
     """What comes of trials on segments as these rows have them."""
     first = trials[0].plan
     held = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
@@ -178,7 +171,10 @@ def _rehearsed(rows: Rows, trials: Sequence[Trial], queries: Sequence[Query], tr
     of_values = tuple(segment.value for segment in segments)
     tried = Tried(of_values, np.array([segment.rows for segment in segments], dtype=np.float64), chosen.partition_rows)
     wanted = _few_rows(first, features, tried, held)
-    answer, sample = tried_by(first, chosen, wanted, task)
+    if isinstance(rows, PlainRows):
+        answer, sample = _by_arrow(rows, chosen, wanted, task)
+    else:
+        answer, sample = _by_spark(rows, first, chosen, wanted, task)
     found, tasks = answer.to_pylist(), tasks_of(rows)
     return [
         _of_table(trial, held, [row for row in found if row["plan"] == number], tried, sample, queries, tasks)
@@ -187,7 +183,7 @@ def _rehearsed(rows: Rows, trials: Sequence[Trial], queries: Sequence[Query], tr
 
 
 def _by_arrow(
-    rows: PlainRows, plan: Plan, chosen: Chosen, wanted: SampleRequest, task: Callable[..., Iterator[pa.RecordBatch]]
+    rows: PlainRows, chosen: Chosen, wanted: SampleRequest, task: Callable[..., Iterator[pa.RecordBatch]]
 ) -> tuple[pa.Table, RowSample]:
     """What the tasks make of the segments' rows, and the rows drawn, from one pass over the files."""
     by_arrow = partial(task, of_left=words_left_by_arrow)
