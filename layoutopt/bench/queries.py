@@ -7,18 +7,23 @@ query: one that came before, so an open table remembers what it read in its text
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import duckdb
 from rich.console import Group
 from rich.table import Table
 
+from layoutopt.bench.brushing import experiment as brushing
+from layoutopt.bench.brushing.logs import texts_of
+from layoutopt.bench.brushing.rows import SOURCES
+from layoutopt.bench.compared.workload import load_step
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run
 from layoutopt.bench.timing import REPEATS, Timing, Way, check_answers, time_ways
@@ -28,7 +33,6 @@ from layoutopt.bench.tpch.experiment import (
     Bench,
     Variant,
     stream_for_testing,
-    table_folder,
     table_step,
 )
 from layoutopt.bench.tpch.queries import TABLE
@@ -42,48 +46,108 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class PlainFiles(NamedTuple):
+    """Parquet as it was before: the name that queries have for it, and its folder."""
+
+    name: str
+    folder: Path
+
+    @classmethod
+    def of_tpch(cls, bench: Bench) -> PlainFiles:
+        """The denormalised table."""
+        return cls(TABLE, bench.data.denormalised)
+
+
+class Labelled(NamedTuple):
+    """A query, and what it is reported under."""
+
+    label: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Case:
-    """A stream of queries, and the table that it is timed on."""
+    """A stream of queries, and the table that it is timed on.
 
-    stream: str
-    variant: Variant
+    Attributes:
+        queries: draws them.
+        what: the table, for people to read.
+        plain: the rows as they were.
+        made: the step that makes the folder ``table`` beside its product.
+    """
+
+    queries: Callable[[], Sequence[Labelled]]
+    what: str
+    plain: PlainFiles
+    made: Step
+
+    @property
+    def folder(self) -> Path:
+        """That of the table, and of all its products."""
+        return self.made.product.parent
 
 
-CASES: Final[Mapping[str, Case]] = MappingProxyType(
+def of_tpch(bench: Bench, stream: str, variant: Variant) -> Case:
+    """A stream of TPC-H's templates, and one of its tables."""
+
+    def queries() -> list[Labelled]:
+        return [Labelled(query.template, query.sql) for query in stream_for_testing(stream)]
+
+    what = f"{stream}, {variant.label}"
+    return Case(queries, what, PlainFiles.of_tpch(bench), table_step(bench, stream, variant))
+
+
+def of_brushing(bench: Bench, name: str) -> Case:
+    """Ranges that people drag over one of the tables of `layoutopt bench brushing`, laid out with no flag set."""
+    of = brushing.workload(name, brushing.ROWS, bench.data.root / "brushing", bench.spark)
+
+    def queries() -> list[Labelled]:
+        return [Labelled(_ranges_of(text), text) for text in texts_of(name, "test")]
+
+    return Case(queries, f"{name}, by default", PlainFiles(name, Path(of.source)), load_step(of, "auto"))
+
+
+def _ranges_of(text: str) -> str:
+    return f"columns with a range: {len(set(_RANGE.findall(text)))}"
+
+
+_RANGE: Final = re.compile(r"(\w+) (?:>=|<|BETWEEN)")
+
+CASES: Final[Mapping[str, Callable[[Bench], Case]]] = MappingProxyType(
     {
-        "chapter3": Case("chapter3", Variant("SOP by year", "sop", "o_year", 10_000)),
-        "chapter3-by-month": Case("chapter3", SOP_BY_MONTH),
-        "chapter4": Case("chapter4", Variant("GSOP by year", "gsop", "o_year", 10_000)),
+        "chapter3": partial(of_tpch, stream="chapter3", variant=Variant("SOP by year", "sop", "o_year", 10_000)),
+        "chapter3-by-month": partial(of_tpch, stream="chapter3", variant=SOP_BY_MONTH),
+        "chapter4": partial(of_tpch, stream="chapter4", variant=Variant("GSOP by year", "gsop", "o_year", 10_000)),
+        **{name: partial(of_brushing, name=name) for name in SOURCES},
     }
 )
-"""What is timed, by name: an easy case first; then one of small row groups, and one of several layouts."""
+"""What is timed, by name: an easy case first; one of small row groups, one of several layouts; and small tables."""
 SLOWER: Final = 1.2
 GRACE_SECONDS: Final = 0.02
 """A query counts as slowed down if it takes so many times as long as on plain Parquet, and this beyond that."""
 PLAIN: Final = "plain Parquet"
 OPTIMISED: Final = "optimised table"
 
-Ways = Callable[[Bench, Path], AbstractContextManager[Sequence[Way]]]
+Session = Callable[[], "SparkSession"]
+Ways = Callable[[Session, PlainFiles, Path], AbstractContextManager[Sequence[Way]]]
 
 
 @contextmanager
-def in_spark(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
+def in_spark(session: Session, before: PlainFiles, table: Path) -> Iterator[tuple[Way, Way]]:
     """Spark's own Parquet reader on the source, and a session that is enabled."""
     from layoutopt import spark as skipping
 
-    spark = bench.spark()
-    plain, optimised = spark.newSession(), spark.newSession()
-    plain.read.parquet(str(bench.data.denormalised)).createOrReplaceTempView(TABLE)
-    skipping.register(optimised, TABLE, str(table))
+    plain, optimised = session().newSession(), session().newSession()
+    plain.read.parquet(str(before.folder)).createOrReplaceTempView(before.name)
+    skipping.register(optimised, before.name, str(table))
     skipping.enable(optimised)
 
-    def ready(session: SparkSession, text: str) -> Callable[[], None]:
+    def ready(spark: SparkSession, text: str) -> Callable[[], None]:
         # The sink takes all rows and keeps none.
-        return session.sql(text).write.format("noop").mode("overwrite").save
+        return spark.sql(text).write.format("noop").mode("overwrite").save
 
-    def way(name: str, session: SparkSession) -> Way:
-        return Way(name, partial(ready, session), lambda text: session.sql(text).toArrow())
+    def way(name: str, spark: SparkSession) -> Way:
+        return Way(name, partial(ready, spark), lambda text: spark.sql(text).toArrow())
 
     try:
         yield way(PLAIN, plain), way(OPTIMISED, optimised)
@@ -92,18 +156,18 @@ def in_spark(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
 
 
 @contextmanager
-def in_duckdb(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
+def in_duckdb(_: Session, before: PlainFiles, table: Path) -> Iterator[tuple[Way, Way]]:
     """DuckDB's own Parquet reader on the source, which keeps footers, and an open table."""
     from layoutopt.sql.duckdb.translate import portable_sql
 
     opened = open_table(str(table))
     with duckdb.connect() as connection:
         connection.execute("SET parquet_metadata_cache = true")
-        files = f"{bench.data.denormalised}/*.parquet".replace("'", "''")
-        connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM read_parquet('{files}')")
+        files = f"{before.folder}/*.parquet".replace("'", "''")
+        connection.execute(f"CREATE VIEW {before.name} AS SELECT * FROM read_parquet('{files}')")
 
         def plain(text: str) -> Callable[[], pa.Table]:
-            return connection.sql(portable_sql(text, {TABLE: opened.schema}, TABLE).sql).to_arrow_table
+            return connection.sql(portable_sql(text, {before.name: opened.schema}, before.name).sql).to_arrow_table
 
         def optimised(text: str) -> Callable[[], pa.Table]:
             return opened.scan(text).to_arrow
@@ -117,11 +181,14 @@ def in_duckdb(bench: Bench, table: Path) -> Iterator[tuple[Way, Way]]:
 ENGINES: Final[Mapping[str, Ways]] = MappingProxyType({"spark": in_spark, "duckdb": in_duckdb})
 
 
-def time_table(bench: Bench, table: Path, texts: Sequence[str], engine: str, repeats: int) -> Json:
+def time_table(
+    session: Session, before: PlainFiles, table: Path, texts: Sequence[str], engine: str, repeats: int
+) -> Json:
     """Time queries in one engine, on plain Parquet and on a table, in turns, once their answers are found equal.
 
     Args:
-        bench: has the plain Parquet and the Spark session.
+        session: gives the Spark session.
+        before: the plain Parquet.
         table: the table's folder.
         texts: the queries.
         engine: one of :data:`ENGINES`.
@@ -133,7 +200,7 @@ def time_table(bench: Bench, table: Path, texts: Sequence[str], engine: str, rep
     Raises:
         WrongAnswerError: an answer from the table is not that from plain Parquet.
     """
-    with ENGINES[engine](bench, table) as ways:
+    with ENGINES[engine](session, before, table) as ways:
         rows = check_answers(ways, texts)
         timings = time_ways(ways, texts, repeats)
     opened = open_table(str(table))
@@ -141,19 +208,18 @@ def time_table(bench: Bench, table: Path, texts: Sequence[str], engine: str, rep
     return {"rows": rows, "work": work, "timings": {name: asdict(timing) for name, timing in timings.items()}}
 
 
-def query_step(bench: Bench, case: Case, engine: str, repeats: int) -> Step:
-    """Time a case's test stream in one engine, on plain Parquet and on the table; the product has the seconds."""
-    folder = table_folder(bench, case.stream, case.variant)
+def query_step(session: Session, case: Case, engine: str, repeats: int) -> Step:
+    """Time a case's queries in one engine, on plain Parquet and on the table; the product has the seconds."""
 
     def make() -> Json:
-        texts = [query.sql for query in stream_for_testing(case.stream)]
-        return time_table(bench, folder / "table", texts, engine, repeats)
+        texts = [query.text for query in case.queries()]
+        return time_table(session, case.plain, case.folder / "table", texts, engine, repeats)
 
     return Step(
-        f"{case.stream}: timing the test stream on {case.variant.label} in {engine}, {repeats} times on both",
-        folder / f"queries-{engine}-{repeats}.json",
+        f"{case.what}: timing unseen queries in {engine}, {repeats} times on both",
+        case.folder / f"queries-{engine}-{repeats}.json",
         make,
-        (table_step(bench, case.stream, case.variant),),
+        (case.made,),
     )
 
 
@@ -177,11 +243,12 @@ def run_queries(
         say: told each step that is run.
 
     Returns:
-        By case and engine: the ``rows`` of all answers, the ``rounds`` whose median all seconds are, ``ratio``, how
-        many times faster the optimised table is, ``slowed``, the queries that take over 1.2 times as long on it and
-        20 ms, ``slowest``, the most times that one takes as long, ``predicted_seconds``, what the calibration says of
-        it (None where it was timed before they were), and by way the ``seconds`` of all queries, of them
-        the ``planning_seconds``, and the seconds ``by_template``.
+        By case and engine: how many ``queries`` there are, the ``rows`` of all answers, the ``rounds`` whose median
+        all seconds are, ``ratio``, how many times faster the optimised table is, ``slowed``, the queries that take
+        over 1.2 times as long on it and 20 ms, ``slowest``, the most times that one takes as long,
+        ``predicted_seconds``, what the calibration says of it (None where it was timed before they were), and by way
+        the ``seconds`` of all queries, of them the ``planning_seconds``, and the seconds ``by_label``: by template, or
+        by how many columns have a range.
 
     Raises:
         SettingError: a scale factor that can't be generated, or a case that is not known.
@@ -192,28 +259,25 @@ def run_queries(
         raise SettingError(f"there is no case {unknown[0]!r} of queries; give one of {', '.join(CASES)}")
     with spark_when_needed("layoutopt-queries") as spark:
         bench = Bench(TpchData(scale, root), spark)
-        return {
-            name: {
-                engine: summary_of(
-                    run(query_step(bench, CASES[name], engine, repeats), say),
-                    _templates_of(name),
-                    calibration.costs(engine),
-                )
-                for engine in ENGINES
-            }
-            for name in cases or CASES
-        }
+        return {name: _timed(spark, CASES[name](bench), repeats, calibration, say) for name in cases or CASES}
 
 
-def _templates_of(case: str) -> list[str]:
-    return [query.template for query in stream_for_testing(CASES[case].stream)]
+def _timed(
+    session: Session, case: Case, repeats: int, calibration: Calibration, say: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    labels = [query.label for query in case.queries()]
+    return {
+        engine: summary_of(run(query_step(session, case, engine, repeats), say), labels, calibration.costs(engine))
+        for engine in ENGINES
+    }
 
 
-def summary_of(product: Mapping[str, Any], templates: Sequence[str], costs: EngineCosts) -> dict[str, Any]:
-    """What is said of one engine, from the product of its step, the templates of its queries, and what it costs."""
+def summary_of(product: Mapping[str, Any], labels: Sequence[str], costs: EngineCosts) -> dict[str, Any]:
+    """What is said of one engine, from the product of its step, the labels of its queries, and what it costs."""
     timings = {name: Timing(**timing) for name, timing in product["timings"].items()}
     pairs = list(zip(timings[PLAIN].by_query, timings[OPTIMISED].by_query, strict=True))
     return {
+        "queries": len(labels),
         "rows": product["rows"],
         "rounds": len(timings[PLAIN].total),
         "predicted_seconds": _predicted(product.get("work"), costs),
@@ -224,7 +288,7 @@ def summary_of(product: Mapping[str, Any], templates: Sequence[str], costs: Engi
             name: {
                 "seconds": timing.seconds,
                 "planning_seconds": timing.planning_seconds,
-                "by_template": timing.by_label(templates),
+                "by_label": timing.by_label(labels),
             }
             for name, timing in timings.items()
         },
@@ -237,21 +301,21 @@ def _predicted(work: Sequence[Sequence[float]] | None, costs: EngineCosts) -> fl
 
 def queries_report(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Group:
     """Tabulate what :func:`run_queries` found: all queries together, and where the time goes."""
-    by_template = [part for case in timed for part in ("", _templates(case, timed[case]))]
-    return Group(_totals(timed, scale), *by_template)
+    by_label = [part for case in timed for part in ("", _by_label(case, timed[case]))]
+    return Group(_totals(timed, scale), *by_label)
 
 
 def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Table:
     (rounds,) = {of["rounds"] for engines in timed.values() for of in engines.values()}
-    title = f"unseen queries at scale factor {scale:g}, warm, median of {rounds} rounds"
+    title = f"unseen queries, TPC-H at scale factor {scale:g}, warm, median of {rounds} rounds"
     table = Table(title=title, title_justify="left")
     for heading in ("queries", "engine"):
         table.add_column(heading)
     for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "predicted", "times faster", "slowed down"):
         table.add_column(heading, justify="right")
     for case, engines in timed.items():
-        queries = len(_templates_of(case))
         for engine, of in engines.items():
+            queries = of["queries"]
             ways = [f"{of[way][kind]:.2f} s" for way in (PLAIN, OPTIMISED) for kind in ("seconds", "planning_seconds")]
             predicted = of["predicted_seconds"]
             ways.append("-" if predicted is None else f"{predicted:.2f} s")
@@ -259,13 +323,13 @@ def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) 
     return table
 
 
-def _templates(case: str, timed: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title=f"{case}, by template", title_justify="left")
-    table.add_column("template")
-    columns = [of[way]["by_template"] for of in timed.values() for way in (PLAIN, OPTIMISED)]
+def _by_label(case: str, timed: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=f"{case}, by what the queries have in common", title_justify="left")
+    table.add_column("queries")
+    columns = [of[way]["by_label"] for of in timed.values() for way in (PLAIN, OPTIMISED)]
     for engine in timed:
         for way in (PLAIN, OPTIMISED):
             table.add_column(f"{engine}, {way}", justify="right")
-    for template in columns[0] if columns else ():
-        table.add_row(template, *[f"{of[template]:.2f} s" for of in columns])
+    for label in columns[0] if columns else ():
+        table.add_row(label, *[f"{of[label]:.2f} s" for of in columns])
     return table

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from rich.table import Table as ConsoleTable
 
 from layoutopt.bench.memory import check_peaks, run_layoutopt
-from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, time_table
+from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, PlainFiles, time_table
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run
 from layoutopt.bench.timing import Timing
@@ -72,7 +72,7 @@ def timing_step(bench: Bench, stream: str, engine: str) -> Step:
     folder = _folder(bench, stream)
 
     def make() -> Json:
-        return time_table(bench, folder / "table", _texts(stream), engine, ROUNDS)
+        return time_table(bench.spark, PlainFiles.of_tpch(bench), folder / "table", _texts(stream), engine, ROUNDS)
 
     return Step(f"{stream}: timing {QUERIES} queries in {engine} on both", _timing_of(folder, engine), make)
 

@@ -108,8 +108,9 @@ class BenchSettings(VerbSettings):
     streams: Names = Field(
         (),
         description="only these query streams, of tpch, partitioners, tuning, ablation, scaling, query, which also "
-        "knows chapter3-by-month, brushing: weather, movies, trips, and reorganise, by the half of the templates that "
-        "gives way: first, second [default: all; of tuning two, of ablation one a chapter, of query chapter3]",
+        "knows chapter3-by-month and those of brushing, brushing: weather, movies, trips, and reorganise, by the half "
+        "of the templates that gives way: first, second [default: all; of tuning two, of ablation one a chapter, of "
+        "query chapter3]",
     )
     shares: Numbers = Field(
         (),

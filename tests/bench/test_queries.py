@@ -14,6 +14,7 @@ from layoutopt.bench.queries import (
     ENGINES,
     OPTIMISED,
     PLAIN,
+    PlainFiles,
     queries_report,
     query_step,
     run_queries,
@@ -42,13 +43,13 @@ TEXTS = [
 @pytest.mark.parametrize("engine", ENGINES)
 def test_both_ways_of_an_engine_give_the_same_answers(engine: str, spark: SparkSession, tmp_path: Path) -> None:
     rows = some_rows()
-    bench = Bench(TpchData(0.01, tmp_path), lambda: spark)
-    bench.data.denormalised.mkdir(parents=True)
-    pq.write_table(rows, bench.data.denormalised / "part-0.parquet")
+    before = PlainFiles(TABLE, tmp_path / "before")
+    before.folder.mkdir()
+    pq.write_table(rows, before.folder / "part-0.parquet")
     made = building(SCHEMA, CONDITIONS, partition_by="year")
     build(tmp_path / "table", rows, replace(made, plan=replace(made.plan, table=TABLE)))
     wanted = sum(row["kind"] == "air" and (row["price"] or 0) > 50 for row in rows.to_pylist())
-    with ENGINES[engine](bench, tmp_path / "table") as ways:
+    with ENGINES[engine](lambda: spark, before, tmp_path / "table") as ways:
         assert check_answers(ways, TEXTS[:1]) == wanted > 0
         assert check_answers(ways, TEXTS) > wanted
         assert set(time_ways(ways, TEXTS[:1], repeats=1)) == {PLAIN, OPTIMISED}
@@ -66,13 +67,13 @@ def test_totals_and_their_ratio_are_printed() -> None:
     predicted = sum(BUILT_IN.costs("duckdb").seconds(each) for each in work)
     assert summary["predicted_seconds"] == pytest.approx(predicted, abs=1e-5) != 0
     assert (summary["rows"], summary["rounds"], summary["ratio"]) == (7, 1, 2.4)
-    assert summary[OPTIMISED] == {"seconds": 2.5, "planning_seconds": 1.5, "by_template": {"q3": 1.0, "q5": 1.5}}
+    assert summary[OPTIMISED] == {"seconds": 2.5, "planning_seconds": 1.5, "by_label": {"q3": 1.0, "q5": 1.5}}
     said = io.StringIO()
     Console(width=160, file=said).print(queries_report({"chapter4": {"duckdb": summary}}, 0.1))
     assert "warm, median of 1 rounds" in said.getvalue()
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
     assert [
-        "chapter4 (100)",
+        "chapter4 (2)",
         "duckdb",
         "6.00 s",
         "1.00 s",
@@ -80,7 +81,7 @@ def test_totals_and_their_ratio_are_printed() -> None:
         "1.50 s",
         f"{predicted:.2f} s",
         "2.40x",
-        "0 of 100",
+        "0 of 2",
     ] in cells
     assert ["q5", "4.00 s", "1.50 s"] in cells
 
@@ -92,9 +93,17 @@ def test_a_label_has_the_median_of_each_of_its_queries() -> None:
 
 def test_engines_are_timed_apart(tmp_path: Path) -> None:
     bench = Bench(TpchData(0.01, tmp_path), lambda: None)  # type: ignore[arg-type, return-value]
-    steps = [query_step(bench, case, engine, 5) for case in CASES.values() for engine in ENGINES]
+    steps = [query_step(bench.spark, case(bench), engine, 5) for case in CASES.values() for engine in ENGINES]
     assert len({step.product for step in steps}) == len(CASES) * len(ENGINES)
     assert len({needed.product for step in steps for needed in step.needs}) == len(CASES)
+
+
+def test_brushed_queries_are_told_apart_by_how_many_columns_have_a_range(tmp_path: Path) -> None:
+    case = CASES["weather"](Bench(TpchData(1, tmp_path), lambda: None))  # type: ignore[arg-type, return-value]
+    queries = case.queries()
+    told = {label: sum(of == label for of, _ in queries) for label, _ in queries}
+    assert [told[f"columns with a range: {count}"] for count in range(1, 7)] == [130, 101, 36, 24, 9, 1]
+    assert next(text for label, text in queries if label.endswith("2")).count(" AND ") == 3
 
 
 def test_a_query_counts_as_slowed_down_beyond_a_fifth_and_a_moment() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from layoutopt.bench import scaling
-from layoutopt.bench.queries import OPTIMISED, PLAIN
+from layoutopt.bench.queries import OPTIMISED, PLAIN, PlainFiles
 from layoutopt.bench.scaling import STAGES, VARIANTS, found_in, plot_scaling, scaling_report, scaling_steps
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch.data import TpchData
@@ -82,8 +82,10 @@ def test_queries_are_timed_beside_plain_parquet(tmp_path: Path, monkeypatch: pyt
     a_run(tmp_path, "0.1", 600_000)
     timings = {PLAIN: [[3.0, 5.0], [4.0, 4.0], [90.0, 1.0]], OPTIMISED: [[1.0, 1.0], [2.0, 2.0], [1.0, 0.0]]}
 
-    def timed(made: Bench, table: Path, texts: Sequence[str], engine: str, rounds: int) -> dict[str, Any]:
-        assert table == made.folder / "scaling" / "chapter3" / "table"
+    def timed(
+        session: object, before: PlainFiles, table: Path, texts: Sequence[str], engine: str, rounds: int
+    ) -> dict[str, Any]:
+        assert table == bench(tmp_path).folder / "scaling" / "chapter3" / "table"
         assert (engine, len(texts)) == ("spark", scaling.QUERIES)
         return {"timings": {way: {"planning": [], "total": seconds} for way, seconds in timings.items()}}
 

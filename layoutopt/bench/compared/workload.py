@@ -99,16 +99,22 @@ def plan_step(of: Workload, method: str) -> Step:
     return Step(f"{of.name}: planning by {method}", folder / "planned.json", make, (of.features,))
 
 
-def table_step(of: Workload, method: str) -> Step:
-    """Plan, load, and replay the unseen queries; the product has sums over them."""
-    folder, plan = of.table(method), plan_step(of, method)
-    load = Step(
+def load_step(of: Workload, method: str) -> Step:
+    """Plan, and load: the folder ``table`` of :meth:`Workload.table`."""
+    folder = of.table(method)
+    return Step(
         f"{of.name}: loading {method}",
         folder / "loaded.json",
         lambda: load_table(of.spark(), of.source, folder),
-        (plan,),
+        (plan_step(of, method),),
     )
-    return Step(f"{of.name}: evaluating {method}", folder / "evaluated.json", partial(_evaluate, of, folder), (load,))
+
+
+def table_step(of: Workload, method: str) -> Step:
+    """Plan, load, and replay the unseen queries; the product has sums over them."""
+    folder = of.table(method)
+    make = partial(_evaluate, of, folder)
+    return Step(f"{of.name}: evaluating {method}", folder / "evaluated.json", make, (load_step(of, method),))
 
 
 def _evaluate(of: Workload, folder: Path) -> Json:

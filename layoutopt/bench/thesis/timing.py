@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any, Final
 
-from layoutopt.bench.queries import in_spark
+from layoutopt.bench.queries import PlainFiles, in_spark
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.thesis.figure import Point
 from layoutopt.bench.thesis.tables import FULL_SCAN, JOINS
@@ -67,7 +67,9 @@ def times_step(bench: Bench, stream: str, variants: Sequence[Variant], *, joins:
             ways: list[Way] = []
             files = {FULL_SCAN: files_under(bench.data.denormalised)}
             for label, folder in folders.items():
-                plain, optimised = stack.enter_context(in_spark(bench, folder / "table"))
+                plain, optimised = stack.enter_context(
+                    in_spark(bench.spark, PlainFiles.of_tpch(bench), folder / "table")
+                )
                 ways += [] if ways else [replace(plain, name=FULL_SCAN)]
                 ways.append(replace(optimised, name=label))
                 files[label] = files_under(folder / "table")
