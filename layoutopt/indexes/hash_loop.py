@@ -1,0 +1,56 @@
+"""The loop of :func:`layoutopt.indexes.murmur3.hash_texts` as machine code: how a word is mixed depends on the last."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layoutopt.model.arrays import Bytes, Hashes, Ints
+from layoutopt.partitioning.loops.native import compiled, part_of_a_loop
+
+
+@compiled
+def hash_each(data: Bytes, offsets: Ints, seed: np.uint32) -> Hashes:
+    """The hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
+
+    Both arrays must be such as can't be written to, since code is kept for arguments of the same types.
+    """
+    hashes = np.empty(len(offsets) - 1, np.uint32)
+    for text in range(len(hashes)):
+        start, stop = offsets[text], offsets[text + 1]
+        after_words = stop - (stop - start) % 4
+        state = seed
+        for place in range(start, after_words, 4):
+            state = _joined(state, _word(data, place))
+        for place in range(after_words, stop):
+            state = _joined(state, np.uint32(np.int8(data[place])))
+        hashes[text] = _finished(state, np.uint32(stop - start))
+    return hashes
+
+
+@part_of_a_loop
+def _word(data: Bytes, place: int) -> np.uint32:
+    """Four bytes, the lowest first."""
+    low = np.uint32(data[place]) | np.uint32(data[place + 1]) << np.uint32(8)
+    high = np.uint32(data[place + 2]) | np.uint32(data[place + 3]) << np.uint32(8)
+    return np.uint32(low | high << np.uint32(16))
+
+
+@part_of_a_loop
+def _joined(state: np.uint32, word: np.uint32) -> np.uint32:
+    """``mixK1`` and ``mixH1``."""
+    scrambled = np.uint32(_rotated(np.uint32(word * np.uint32(0xCC9E2D51)), np.uint32(15)) * np.uint32(0x1B873593))
+    return np.uint32(_rotated(np.uint32(state ^ scrambled), np.uint32(13)) * np.uint32(5) + np.uint32(0xE6546B64))
+
+
+@part_of_a_loop
+def _rotated(value: np.uint32, bits: np.uint32) -> np.uint32:
+    return np.uint32(value << bits | value >> np.uint32(32) - bits)
+
+
+@part_of_a_loop
+def _finished(state: np.uint32, length: np.uint32) -> np.uint32:
+    """``fmix``; the length in bytes."""
+    state = np.uint32(state ^ length)
+    state = np.uint32((state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B))
+    state = np.uint32((state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35))
+    return np.uint32(state ^ state >> np.uint32(16))
