@@ -267,7 +267,7 @@ class ManyLives(Lives):
     """The same, for longer."""
 
 
-TestLives = pytest.mark.slow(Lives.TestCase)
+TestLives = pytest.mark.slow(pytest.mark.unshadowed("every answer is compared with the model's")(Lives.TestCase))
 TestLives.settings = settings(max_examples=examples(50), stateful_step_count=20)  # later steps of a life cost more
 """300 steps in `make test`."""
 
