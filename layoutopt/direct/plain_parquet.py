@@ -6,6 +6,7 @@ folders' names tell of) raises :class:`~layoutopt.errors.NeedsSparkError` before
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from layoutopt.writer.checksum import is_hashable
 
 # A path of other characters is spelled in more than one way as a URI.
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
+# With Hadoop's configuration a path without a scheme may be another file system's.
+_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
 # So Spark says in a footer what other readers don't know: texts padded with blanks, and types that files have as
 # numbers.
@@ -62,10 +65,12 @@ def local_root(source: str) -> Path:
     """A source's path.
 
     Raises:
-        NeedsSparkError: it is a table of another format, or elsewhere.
+        NeedsSparkError: it is a table of another format, or perhaps elsewhere.
     """
     if source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
+    if any(map(os.environ.get, _ELSEWHERE)):
+        raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
     return Path(absolute(source))
 
 

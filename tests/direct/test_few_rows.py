@@ -103,6 +103,12 @@ def test_what_is_no_path_of_this_machine_is_left_to_spark(source: str) -> None:
         read_few_rows(source, SCHEMA, "year")
 
 
+def test_with_hadoops_configuration_a_path_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(NeedsSparkError, match="is not surely a path of this machine"):
+        read_few_rows(str(tmp_path), SCHEMA, None)
+
+
 @pytest.mark.parametrize(
     ("bound", "value", "by"), [("MOST_ROWS", 4, "year"), ("MOST_BYTES", 50, "year"), ("MOST_PARTITIONS", 3, "id")]
 )
