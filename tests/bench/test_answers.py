@@ -25,6 +25,7 @@ from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log
 from tests.bench.answers import Case, Making, asked, check, make_case, write_source
+from tests.effort import long_too
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 STREAM_OF: Final = {"sop": "chapter3", "gsop": "chapter4"}
-CASES: Final = [(method, name) for method, stream in STREAM_OF.items() for name in STREAMS[stream].templates]
+CASES: Final = {method: [(method, name) for name in STREAMS[stream].templates] for method, stream in STREAM_OF.items()}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +55,11 @@ def made(spark: SparkSession, source: str, tmp_path_factory: pytest.TempPathFact
     return cache(make)
 
 
-every_template = pytest.mark.parametrize(("case", "template"), CASES, indirect=["case"])
-every_method = pytest.mark.parametrize("case", list(STREAM_OF), indirect=True)
+# Of one layout other tests ask as much, of smaller tables.
+every_template = pytest.mark.parametrize(
+    ("case", "template"), [*CASES["gsop"], *long_too(*CASES["sop"])], indirect=["case"]
+)
+every_method = pytest.mark.parametrize("case", ["gsop", *long_too("sop")], indirect=True)
 
 
 @every_template
@@ -63,7 +67,7 @@ def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) ->
     check(case, template, lambda sql: case.table.scan(sql).to_arrow())
 
 
-@pytest.mark.parametrize(("case", "template"), [each for each in CASES if each[0] == "gsop"], indirect=["case"])
+@pytest.mark.parametrize(("case", "template"), CASES["gsop"], indirect=["case"])
 def test_spark_answers_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow(), most=1)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.effort import examples
 from tests.hunt.campaign import Hunt, Tally, run
 from tests.hunt.loads import by_loads
 from tests.hunt.switches import Switches
@@ -23,7 +24,8 @@ pytestmark = [
     pytest.mark.unshadowed("every answer is compared with Spark's on the source"),
 ]
 
-CASES = 250
+CASES = examples(800)
+TEXTS = examples(40)  # a world
 SLICES = 20
 CASES_OF_SLICE = 5_000
 LOADED_EVERY = 10  # slices; a world of loaded tables takes minutes
@@ -40,13 +42,13 @@ def check(tally: Tally, cases: int) -> None:
 
 def test_hunt(spark: SparkSession) -> None:
     first, _, last = os.environ.get("HUNT_SEEDS", "0-99").partition("-")
-    hunt = Hunt(spark, Switches.of_environment(), texts=24, batches=1)
+    hunt = Hunt(spark, Switches.of_environment(), texts=TEXTS, batches=1)
     check(run(hunt, range(int(first), int(last or first) + 1), CASES), CASES if last else 1)
 
 
 def test_hunt_over_loaded_tables(spark: SparkSession) -> None:
     switches = replace(Switches.of_environment(), odd_names=False)
-    check(run(Hunt(spark, switches, texts=24, batches=1, loading=by_loads), [0], 1), 1)
+    check(run(Hunt(spark, switches, texts=TEXTS, batches=1, loading=by_loads), [0], 1), 1)
 
 
 @pytest.mark.long

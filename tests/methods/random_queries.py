@@ -42,6 +42,17 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def answers(source: DataFrame, texts: Sequence[str]) -> list[pa.Table]:
+    """What Spark says, in one job, to queries of its rows that each have columns and maybe a condition."""
+    asked = [text.removeprefix("SELECT ").partition(" FROM t") for text in texts]
+    conditions = [where.removeprefix(" WHERE ") or "true" for _, _, where in asked]
+    holds = [f"coalesce({condition}, false) AS `_{i}`" for i, condition in enumerate(conditions)]
+    rows = source.selectExpr("*", *holds).toArrow()
+    named = [", ".join(source.columns) if columns == "*" else columns for columns, _, _ in asked]
+    names = [[name.strip(" `") for name in columns.split(",")] for columns in named]
+    return [rows.filter(rows[f"_{i}"]).select(of) for i, of in enumerate(names)]
+
+
 def as_text(df: DataFrame) -> list[str]:
     found = df.selectExpr(f"to_json(struct({listed(df.columns)}), map('ignoreNullFields', 'false')) AS j").collect()
     return sorted(row.j for row in found)

@@ -29,6 +29,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.spark.settings import compared_here
 from tests.spark.tables import plan_of
 
 if TYPE_CHECKING:
@@ -102,15 +103,12 @@ def answers(session: SparkSession, path: Path, *sources: Path) -> dict[str, int]
     session.read.parquet(*map(str, sources)).createOrReplaceTempView("plain")
     ls.register(session, "t", str(path))
     ls.enable(session)
-    skipped = {}
-    for text in ASKED:
-        found = sorted(row.id for row in session.sql(f"SELECT id FROM t WHERE {text}").collect())
-        (scan,) = ls.last_scans(session)
-        wanted = session.sql(f"SELECT id FROM plain WHERE {text}").collect()
-        assert found == sorted(row.id for row in wanted), text
-        assert found, text
-        skipped[text] = scan.skipped_by["index"].blocks
-    return skipped
+    arms = [f"SELECT {place} AS of, id FROM {{0}} WHERE {text}" for place, text in enumerate(ASKED)]
+    with compared_here():
+        wanted, found = (session.sql(" UNION ALL ".join(arms).format(name)).collect() for name in ("plain", "t"))
+    assert sorted(found) == sorted(wanted)
+    assert {row.of for row in found} == set(range(len(ASKED)))
+    return {text: scan.skipped_by["index"].blocks for text, scan in zip(ASKED, ls.last_scans(session), strict=True)}
 
 
 def test_expressions_and_functions_of_users_skip_by_their_indexes(session: SparkSession, tmp_path: Path) -> None:

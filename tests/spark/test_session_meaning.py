@@ -13,17 +13,15 @@ import pytest
 
 from layoutopt import spark as ls
 from layoutopt.errors import SchemaError, SettingError
-from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Settings
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.sql.schema import schema_from
 from tests.spark.settings import UNCOMPILED, compared_here, under
-from tests.spark.tables import document, is_value
+from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,12 +56,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     nodes = [
         is_value(schema, *each) for each in (("k", "=", 3), ("s", "=", "5"), ("p", "<", 4), ("name", "=", "it's 1"))
     ]
-    load(
-        spark,
-        rows,
-        place / "t",
-        make_plan(spark, rows, document(schema, nodes), PlanRequest(method="sop", block_rows=20)),
-    )
+    load(spark, rows, place / "t", plan_of(document(schema, nodes), block_rows=20))
     rows.createOrReplaceTempView("src")
     ls.register(spark, "t", str(place / "t"))
     ls.enable(spark)

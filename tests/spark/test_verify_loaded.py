@@ -16,13 +16,13 @@ from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import CatalogError, DataFileError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.verifying import in_spark
-from layoutopt.spark.planning.plan import make_plan
 from tests.effort import long_too
 from tests.spark.rewriting import found, recommit, rewrite
+from tests.spark.tables import plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,11 +34,14 @@ DATA = Path(__file__).parents[2] / "data"
 
 @pytest.fixture(scope="module", params=["gsop", *long_too("sop")])
 def loaded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample in two segments, laid out by its log."""
+    """The sample in two segments, laid out by the features of its log."""
     source = str(DATA / "tpch_sample.parquet")
     settings = AnalyzeSettings(log=str(DATA / "tpch_queries.sql"), schema_source=source, num_features=8)
     document = analyze_log(settings).document
-    plan = make_plan(spark, source, document, PlanRequest(method=request.param, block_rows=40, segment_rows=1_000))
+    names = document.schema.names
+    groups = Scheme(tuple(Layout(names[k::3], tuple(range(8))[k::3], names[k::3], ByVectors()) for k in range(3)))
+    scheme = groups if request.param == "gsop" else None
+    plan = plan_of(document, scheme=scheme, block_rows=40, segment_rows=1_000)
     path = tmp_path_factory.mktemp(request.param) / "table"
     load(spark, source, path, plan)
     return path

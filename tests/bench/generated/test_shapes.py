@@ -32,6 +32,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def stars() -> tuple[list[str], list[str]]:
+    """The training and the test queries of a star."""
+    return star.star_texts("train"), star.star_texts("test")
+
+
 def counts(written: Path, table: str, texts: Sequence[str]) -> list[int]:
     """The rows that each statement selects, by DuckDB."""
     filters = ", ".join(f"count(*) FILTER ({text.split(' WHERE ')[1]})" for text in texts)
@@ -41,10 +47,10 @@ def counts(written: Path, table: str, texts: Sequence[str]) -> list[int]:
     return list(row)
 
 
-def test_stars_have_the_stated_shape(written: Path) -> None:
+def test_stars_have_the_stated_shape(written: Path, stars: tuple[list[str], list[str]]) -> None:
     table = pq.read_table(written / star.TABLE)
     assert (table.num_columns, table.num_rows) == (453, ROWS)
-    train, test = star.star_texts("train"), star.star_texts("test")
+    train, test = stars
     assert (len(train), len(test)) == (1_755, 585)
     columns = [len(text.removeprefix("SELECT ").split(" FROM ")[0].split(", ")) for text in train + test]
     assert mean(columns) == pytest.approx(13.6, rel=0.02)
@@ -53,10 +59,10 @@ def test_stars_have_the_stated_shape(written: Path) -> None:
     assert any(" OR " in text for text in train)
 
 
-def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path) -> None:
+def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path, stars: tuple[list[str], list[str]]) -> None:
     queries = draw_queries(np.random.default_rng(0), star.SHAPE)
     table = pq.read_table(written / star.TABLE)
-    found = counts(written, star.TABLE, star.star_texts("train")[:50])
+    found = counts(written, star.TABLE, stars[0][:50])
     for query, matching in zip(queries.queries, found, strict=False):
         bits = np.ones(ROWS, dtype=np.bool_)
         for asked in query.filters:

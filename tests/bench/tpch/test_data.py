@@ -10,7 +10,6 @@ import pytest
 
 from layoutopt.bench.tpch import denormalise
 from layoutopt.bench.tpch.data import TpchData, generate, prepare
-from layoutopt.bench.tpch.denormalise import write_denormalised
 from layoutopt.bench.tpch.queries import NATIONS, REGION_OF_NATION, STREAMS, TEMPLATES, draw_stream
 from layoutopt.errors import SettingError, SourceError
 
@@ -64,13 +63,16 @@ def test_the_denormalised_table_has_every_line_item_once_in_order(data: TpchData
 def test_runs_of_orders_make_the_same_table(
     spark: SparkSession, data: TpchData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(denormalise, "_KEYS_A_RUN", 25_000)  # of 60,000
-    (tmp_path / "denorm.unfinished").mkdir()
-    (tmp_path / "denorm.unfinished" / "of-a-run-that-died.parquet").touch()
-    write_denormalised(spark, data.raw, tmp_path / "denorm")
-    assert [path.name for path in tmp_path.iterdir()] == ["denorm"]
-    assert pq.read_table(tmp_path / "denorm").equals(pq.read_table(data.denormalised))
-    assert {path.name[:9] for path in (tmp_path / "denorm").iterdir()} == {"run-00000", "run-00001", "run-00002"}
+    monkeypatch.setattr(denormalise, "_KEYS_A_RUN", 35_000)  # of 60,000
+    made, said = TpchData(SCALE, tmp_path), list[str]()
+    shutil.copytree(data.raw, made.raw)
+    (made.folder / "denorm.unfinished").mkdir()
+    (made.folder / "denorm.unfinished" / "of-a-run-that-died.parquet").touch()
+    prepare(spark, made, said.append)
+    assert said == ["denormalising onto lineitem with Spark"]
+    assert {path.name for path in made.folder.iterdir()} == {"raw", "denorm"}
+    assert pq.read_table(made.denormalised).equals(pq.read_table(data.denormalised)), "as DuckDB has it"
+    assert {path.name[:9] for path in made.denormalised.iterdir()} == {"run-00000", "run-00001"}
 
 
 @needs_generator

@@ -42,7 +42,7 @@ from tests.spark.changing.living import Living, begun
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -63,14 +63,14 @@ class Apart:
 
     def __init__(self, spark: SparkSession, root: Path, loaded: str | None = None) -> None:
         self.spark, self.path = spark, str(root / "table")
-        self.rows: DataFrame = simple_rows(spark, 800)
-        schema = schema_of(self.rows)
+        rows = simple_rows(spark, 800)
+        schema = schema_of(rows)
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(2)])
         left, right = ("id", "day", "kind"), ("text",)
         scheme = Scheme((Layout(left, (0,), left), Layout(right, (1,), right)))
         self.old = plan_of(of, scheme=scheme, block_rows=20, segment_rows=300)
         if loaded is None:
-            load(spark, self.rows, self.path, self.old)
+            load(spark, rows, self.path, self.old)
         else:
             shutil.copytree(loaded, self.path)
 
@@ -87,7 +87,7 @@ class Apart:
         table = open_table(self.path)
         assert verify(table).ok
         found = table.sql("SELECT * FROM t ORDER BY id").to_pylist()
-        assert found == [row.asDict() for row in self.rows.orderBy("id").collect()]
+        assert found == [{"id": i, "day": i // 200, "kind": i % 5, "text": f"row {i}"} for i in range(800)]
 
     def read(self, where: str, columns: tuple[str, ...]) -> tuple[int, ...]:
         """The layouts that a query reads, and the rows that it reads of them, at most."""
@@ -288,7 +288,8 @@ class Drifted:
 
     def read(self) -> int:
         """The bytes that the log's queries read."""
-        scans = [open_table(self.path).scan(f"SELECT text FROM t WHERE shop = {shop}") for shop in range(10)]
+        table = open_table(self.path)
+        scans = [table.scan(f"SELECT text FROM t WHERE shop = {shop}") for shop in range(10)]
         return sum(
             pruned.size(PruneOutcome.READ).bytes for scan in scans for read in scan.reads for pruned in read.pruned
         )

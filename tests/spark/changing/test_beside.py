@@ -26,7 +26,7 @@ from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rewrite import ChangeReport
 from layoutopt.spark.changing.rows import update_by
-from tests.spark.changing.living import Living, Row, before_next_call, begun, made
+from tests.spark.changing.living import COLUMNS, Living, Row, before_next_call, begun, made
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ def updated(living: Living, where: str, share: float = 0.1, *texts: str) -> Chan
 
 
 def merged(living: Living, feed: list[Row], **given: Any) -> ChangeReport:
-    source = living.source(living.frame(feed))
+    source = living.source(feed)
     return merge_by(living.spark, MergeSettings(table_path=living.path, source=source, on=("id",), **given))
 
 
@@ -130,12 +130,12 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
         living.delete("price > 2.5")
 
     before_next_call(monkeypatch, joining, "load", late)
-    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(living.frame(rows))))
+    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
     assert report.joined is None  # somebody deleted rows of what was to be joined
     assert entries() == [3, 3, 3]
     living.check()
     rows = living.new_rows(6)
-    apart = AppendSettings(table_path=living.path, source=living.source(living.frame(rows)), keep_apart=True)
+    apart = AppendSettings(table_path=living.path, source=living.source(rows), keep_apart=True)
     assert append_by(spark, apart).joined is None
     living.model |= {row[0]: row for row in rows}
     assert entries() == [4, 4, 4]
@@ -145,7 +145,7 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
 
     rows = living.new_rows(6)
     before_next_call(monkeypatch, joining, "load", full)
-    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(living.frame(rows))))
+    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
     living.model |= {row[0]: row for row in rows}
     assert report.load is not None
     assert report.not_joined == "no room is left"
@@ -166,7 +166,7 @@ def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pyt
     living.model |= {key: (*living.model[key][:2], 7, *living.model[key][3:]) for key in (3, 9)}
     living.check()
     new = made(living.next_id)
-    source = living.source(living.frame([new]))
+    source = living.source([new])
     meanwhile(lambda: merged(living, [new]))
     with pytest.raises(CommitConflictError, match="by somebody else"):
         merged(living, [new])
@@ -181,15 +181,17 @@ def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pyt
     assert named <= {f"_layoutopt/deletes/{name}" for name in TableFiles(living.path).list("_layoutopt/deletes")}
 
 
-def test_a_merge_reads_only_where_its_keys_may_be(spark: SparkSession, tmp_path: Path) -> None:
-    living = begun(spark, tmp_path, "sop")
+def test_a_merge_reads_only_where_its_keys_may_be(spark: SparkSession) -> None:
+    def frame(rows: list[Row]) -> DataFrame:
+        return spark.createDataFrame(rows, COLUMNS)
+
     feed = [made(4, generation=1)]
     from layoutopt.spark.changing.merge import _among
 
-    assert _among(living.frame(feed), ["id"]) == "TRUE AND `id` IN (4)"
-    assert _among(living.frame(feed), ["id", "price"]) == "TRUE AND `id` IN (4)"
-    assert _among(living.frame([]), ["id"]) == "TRUE AND FALSE"
-    texts = living.frame([(1, 1, 1, 0.5, "it's"), (2, 1, 1, 0.5, "a\\b")])
+    assert _among(frame(feed), ["id"]) == "TRUE AND `id` IN (4)"
+    assert _among(frame(feed), ["id", "price"]) == "TRUE AND `id` IN (4)"
+    assert _among(frame([]), ["id"]) == "TRUE AND FALSE"
+    texts = frame([(1, 1, 1, 0.5, "it's"), (2, 1, 1, 0.5, "a\\b")])
     assert _among(texts, ["text"]) == "TRUE AND `text` IN ('a\\\\b', 'it\\'s')"
     assert texts.where(_among(texts, ["text"])).count() == 2
     assert _among(spark.range(5, 3000), ["id"]) == "TRUE AND `id` BETWEEN 5 AND 2999"

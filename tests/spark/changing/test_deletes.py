@@ -30,7 +30,7 @@ from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rewrite import ChangeReport
 from layoutopt.spark.changing.rows import delete_by
 from layoutopt.spark.loading.loads import load_by
-from tests.spark.changing.living import COLUMNS, NAMES, SCHEMES, Living, before_next_call, begun, comparable
+from tests.spark.changing.living import COLUMNS, NAMES, SCHEMES, Living, before_next_call, begun, comparable, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,7 +197,8 @@ def test_deleting_one_row_in_a_hundred_costs_little(
 ) -> None:
     living = begun(spark, tmp_path, scheme, 30, 1_000)
     texts = ["id", "id % 3 AS day", "pmod(hash(id), 5) AS kind", "rand(1) AS price", "sha(string(id)) AS text"]
-    source = living.source(spark.range(30_000).selectExpr(*texts).selectExpr(*_casts()))
+    source = str(tmp_path / "source")
+    spark.range(30_000).selectExpr(*texts).selectExpr(*_casts()).coalesce(1).write.parquet(source)
     plan = living.root / "plan.json"
     load_by(spark, LoadSettings(source=source, table_path=living.path, plan=plan, replace=True))
     queries = ["SELECT * FROM t", "SELECT * FROM t WHERE kind = 1", "SELECT id, price FROM t WHERE kind IN (1, 2)"]
@@ -213,4 +214,4 @@ def test_deleting_one_row_in_a_hundred_costs_little(
 
 
 def _casts() -> list[str]:
-    return [f"cast({name} AS {type}) AS {name}" for name, type in (each.split() for each in COLUMNS.split(", "))]
+    return [f"cast({name} AS {type}) AS {name}" for name, type in typed(COLUMNS)]

@@ -21,7 +21,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.loading.source_files import source_partitions
-from tests.spark.changing.living import SCHEMES, Living
+from tests.spark.changing.living import COLUMNS, SCHEMES, Living
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,8 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
     other = str(tmp_path / "other")
     shutil.copytree(living.path, other)
     rows = living.new_rows(50)
-    source = living.source(living.frame(rows))
+    source = str(tmp_path / "source")
+    spark.createDataFrame(rows, COLUMNS).coalesce(1).write.parquet(source)
     schema = open_table(living.path).schema
     seen = source_partitions(conformed(open_source(spark, source), schema), source, "day")
     assert read_few_rows(source, schema, "day").partitions == seen
@@ -86,11 +87,11 @@ def test_the_command_line_starts_spark_only_where_it_has_to(
 
     monkeypatch.setattr("layoutopt.cli.changing.start_spark", start)
     rows = living.new_rows(10)
-    assert main(["append", living.path, living.source(living.frame(rows))]) == DONE
+    assert main(["append", living.path, living.source(rows)]) == DONE
     assert not started
     more = living.new_rows(10)
     spaced = tmp_path / "by Spark"
-    shutil.copytree(living.source(living.frame(more)), spaced)
+    shutil.copytree(living.source(more), spaced)
     assert main(["append", living.path, str(spaced)]) == DONE
     assert started == ["spark"]
     capsys.readouterr()

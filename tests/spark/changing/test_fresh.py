@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,13 +41,16 @@ ROWS, DAYS = 8_000, 4
 class Changed:
     """A table that was planned for queries by kind, and logs of queries by shop."""
 
-    def __init__(self, spark: SparkSession, root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path, loaded: str | None = None) -> None:
         self.spark, self.root, self.table = spark, root, str(root / "table")
         rows = kinds_and_shops(spark, ROWS, DAYS)
         schema = schema_of(rows)
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
         self.plan = plan_of(of, partition_by="day", block_rows=100, segment_rows=10_000)
-        load(spark, rows, self.table, self.plan)
+        if loaded is None:
+            load(spark, rows, self.table, self.plan)
+        else:
+            shutil.copytree(loaded, self.table)
 
     def log(self, name: str, days: Sequence[dt.date], shops: int = 10, only: str = "TRUE") -> str:
         """The text of each shop, on each of some days, of some rows only."""
@@ -63,9 +67,14 @@ class Changed:
         return optimize_by(self.spark, OptimizeSettings(table_path=self.table, **given))
 
 
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return Changed(spark, tmp_path_factory.mktemp("changed")).table
+
+
 @pytest.fixture
-def changed(spark: SparkSession, tmp_path: Path) -> Changed:
-    return Changed(spark, tmp_path)
+def changed(spark: SparkSession, tmp_path: Path, loaded: str) -> Changed:
+    return Changed(spark, tmp_path, loaded)
 
 
 def coming(days: int) -> list[dt.date]:

@@ -77,7 +77,7 @@ def changes(living: Living, number: int) -> list[Change]:
         return lambda model: model.update({row[0]: row for row in rows})
 
     def appended(kind: int) -> Change:
-        settings = AppendSettings(table_path=path, source=living.source(living.frame(fresh(kind))))
+        settings = AppendSettings(table_path=path, source=living.source(fresh(kind)))
         return Change("append", lambda: append_by(spark, settings), put(fresh(kind)))
 
     def updated(ids: list[int], kind: int) -> Change:
@@ -101,9 +101,9 @@ def changes(living: Living, number: int) -> list[Change]:
         return Change("delete", lambda: delete_by(spark, settings), model)
 
     feed = [made(key, generation=1) for key in old(6)] + fresh(3)
-    merge = MergeSettings(table_path=path, source=living.source(living.frame(feed)), on=("id",), rewrite_share=beside)
+    merge = MergeSettings(table_path=path, source=living.source(feed), on=("id",), rewrite_share=beside)
     own: list[Row] = [(first + 500 + i, first, 1, 0.5, "of a day of its own") for i in range(9)]
-    load = LoadSettings(source=living.source(living.frame(own)), table_path=path, replace=True)
+    load = LoadSettings(source=living.source(own), table_path=path, replace=True)
     joined = OptimizeSettings(table_path=path)
     return [
         appended(1),
@@ -225,7 +225,7 @@ def die_while_joining(living: Living, point: str) -> None:
     """Let an append die while it joins what it and earlier ones left: its rows are there, and are appended once."""
     living.append(3)
     rows = living.new_rows(9)
-    settings = AppendSettings(table_path=living.path, source=living.source(living.frame(rows)))
+    settings = AppendSettings(table_path=living.path, source=living.source(rows))
     before = Catalog.open(living.path).snapshot.number
     joining = killed_in_commit(2, point)
     with joining, pytest.raises(KilledError):

@@ -69,9 +69,9 @@ def snapshot(living: Living) -> int:
 
 def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(living: Living) -> None:
     spark, path = living.spark, living.path
-    twice = living.source(living.frame([*living.new_rows(1), *[(1, 1, None, None, None)] * 2]))
-    null = living.source(living.frame([(None, 1, None, None, None)]))  # type: ignore[list-item]
-    none = living.source(living.frame([]))
+    twice = living.source([*living.new_rows(1), *[(1, 1, None, None, None)] * 2])
+    null = living.source([(None, 1, None, None, None)])
+    none = living.source([])
 
     def updating(*texts: str) -> UpdateSettings:
         return UpdateSettings(table_path=path, assignments=texts, where="id = 1")
@@ -143,7 +143,7 @@ def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pyte
 
 
 def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> None:
-    source = living.source(living.frame([(4711, 1, 0, 0.5, "needle")]))
+    source = living.source([(4711, 1, 0, 0.5, "needle")])
     append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
     assert files_with(living.path, "needle")
     delete_by(living.spark, DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=0))
@@ -154,7 +154,7 @@ def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> 
 
 
 def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
-    source = living.source(living.frame([(4711, 1, 0, 0.5, "needle"), (4712, 2, 0, 0.5, "nail")]))
+    source = living.source([(4711, 1, 0, 0.5, "needle"), (4712, 2, 0, 0.5, "nail")])
     append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="two rows"))
     marking = DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=1)
     assert delete_by(living.spark, marking).marked is not None
@@ -170,7 +170,7 @@ def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
 
 
 def test_a_hard_delete_leaves_no_copy_in_what_is_published(living: Living) -> None:
-    source = living.source(living.frame([(4711, 1, 0, 0.5, "needle")]))
+    source = living.source([(4711, 1, 0, 0.5, "needle")])
     append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
     place = str(living.root / "published")
     publish(living.path, Publication("delta", place))
@@ -200,12 +200,12 @@ def test_loads_and_changes_know_of_each_other(
     living.begin_anew(SCHEMES["gsop-r"])
     source = str(living.root / "source-1")
     settings = LoadSettings(source=source, table_path=living.path)
-    living.append(7)
+    living.append(2)
     assert load_by(spark, settings).loads == ()  # its rows are there; others beside them are no reason to load
     with monkeypatch.context() as patch:
         for name in ("loading.load.count_chunks", "changing.opened.Place.values_in"):
             patch.setattr(f"layoutopt.spark.{name}", None)  # the catalog knows the rows and values of what is joined
-        assert living.optimize() == 3
+        assert living.optimize() == 2
     assert load_by(spark, settings).loads == ()
     living.delete("kind = 2")
     with pytest.raises(AlreadyLoadedError, match="from other content"):
@@ -248,10 +248,10 @@ def test_partitions_of_older_plans_are_written_by_the_newest(living: Living) -> 
 
 
 def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.CaptureFixture[str]) -> None:
-    path, source = living.path, living.source(living.frame(living.new_rows(3)))
+    path, source = living.path, living.source(living.new_rows(3))
     changes = [(1, 1, 4, 1.0, "x", "U"), (2, 1, 4, 1.0, "x", "D")]
-    elsewhere = living.source(living.frame([(99, 3, 1, 1.0, "in a new partition")]))
-    feed = living.source(living.spark.createDataFrame(changes, f"{COLUMNS}, op string"))
+    elsewhere = living.source([(99, 3, 1, 1.0, "in a new partition")])
+    feed = living.source(changes, f"{COLUMNS}, op string")
     said = [
         (["append", path, source, "--batch-id", "monday"], "Batch monday appended"),
         (["append", path, source, "--batch-id", "monday"], "Batch monday was appended before"),

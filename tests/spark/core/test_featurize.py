@@ -40,8 +40,11 @@ def test_bits_are_true_only_where_the_condition_is(spark: SparkSession) -> None:
     features = document(schema, [is_value(schema, *tests[i % 7]) for i in range(70)]).features
     table = source.select("*", *word_columns(features.features)).toArrow()
     bits = unpack(words_of(table, 70), 70)
-    for i, feature in enumerate(features):
-        rows = source.selectExpr(f"coalesce({to_sql(feature.predicates[0])}, false) AS t").toArrow()["t"].to_pylist()
+    conditions = [to_sql(feature.predicates[0]) for feature in features]
+    each = source.selectExpr(*(f"coalesce({condition}, false)" for condition in conditions[:7])).toArrow()
+    for i, condition in enumerate(conditions):
+        assert condition == conditions[i % 7]
+        rows = each[i % 7].to_pylist()
         assert bits[:, i].tolist() == rows
         assert 0 < sum(rows) < 150
 

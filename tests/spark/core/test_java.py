@@ -15,7 +15,7 @@ START = """
 import sys
 from layoutopt.spark.core.sessions import spark_session
 conf = {"spark.driver.memory": sys.argv[2], "spark.driver.extraJavaOptions": sys.argv[3]}
-print(spark_session("test", sys.argv[1] == "debug", **conf).range(3).count())
+print(len(spark_session("test", sys.argv[1] == "debug", **conf).range(0, 3, 1, 1).collect()))
 """
 
 

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 
 from layoutopt.errors import PlanError
 from layoutopt.spark.core.workers import each_in_workers
+from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -31,6 +32,8 @@ spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate
 skipping.register(spark, "t", sys.argv[1])
 skipping.enable(spark)
 print(len(spark.sql("SELECT id, price, score FROM t WHERE price > 60 AND kind = 'air'").collect()), "rows")
+"""
+COUNT = """
 print(spark.read.format("layoutopt").load(sys.argv[1]).count(), "in all")
 """
 
@@ -42,21 +45,24 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def read(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a program prints that reads the table in a session of its own."""
+def read(path: Path, more: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a program prints that reads the table in a session of its own, and does more there."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
     return subprocess.run(
-        [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, env={**inherited, **environment}
+        [sys.executable, "-c", READ + more, str(path)], capture_output=True, text=True, env={**inherited, **environment}
     )
 
 
-def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("more", "said"), [("", []), *long_too((COUNT, ["300 in all"]))], ids=["SQL", "a data source"])
+def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path, more: str, said: list[str]) -> None:
     other = tmp_path / "python3"
     other.write_text("#!/bin/sh\necho this is another Python >&2\nexit 3\n")
     other.chmod(0o755)
-    done = read(path, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert done.stdout.split("\n")[1] == "300 in all", done.stderr[-2000:]
-    assert int(done.stdout.split()[0]) > 0
+    done = read(path, more, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows, *others = done.stdout.splitlines()
+    assert int(rows.split()[0]) > 0
+    assert others == said
 
 
 def halves(number: int) -> float:

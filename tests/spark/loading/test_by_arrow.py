@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -27,7 +28,7 @@ from layoutopt.spark.loading import by_arrow, plain_files
 from layoutopt.spark.loading import load as loading
 from tests.effort import long_too
 from tests.scan.builder import feature_of
-from tests.spark.settings import under
+from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import document, every_type, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -36,11 +37,54 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 NESTED = ("list", "inner", "tags", "deep")
+FEW = 90
 
 
 def flat_rows(spark: SparkSession, rows: int = 500) -> DataFrame:
     """Every type of which Arrow has checksums, in rows whose order is known."""
     return every_type(spark, rows).drop(*NESTED)
+
+
+def few_rows(spark: SparkSession) -> DataFrame:
+    """For what has nothing to do with types."""
+    return flat_rows(spark, FEW).select("year", "n", "tiny", "small", "text", "bin")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _uncompiled(spark: SparkSession) -> Iterator[None]:
+    with under(spark, UNCOMPILED):
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    return flat_rows(spark)
+
+
+@pytest.fixture(scope="module")
+def source(rows: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The rows in three files."""
+    return written(rows, tmp_path_factory.mktemp("flat") / "source")
+
+
+@pytest.fixture(scope="module")
+def one_file(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Few rows in one file."""
+    return written(few_rows(spark), tmp_path_factory.mktemp("flat") / "source", files=1)
+
+
+@pytest.fixture(scope="module")
+def another_file(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """As many rows, of which a column has other values."""
+    other = few_rows(spark).withColumn("small", F.col("small") + F.lit(1).cast("smallint"))
+    (path,) = Path(written(other, tmp_path_factory.mktemp("flat") / "source", files=1)).glob("*.parquet")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def in_folders(rows: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The rows with a folder a year."""
+    return written(rows, tmp_path_factory.mktemp("flat") / "source", "year")
 
 
 def written(rows: DataFrame, path: Path, *by: str, files: int = 3) -> str:
@@ -109,31 +153,34 @@ def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **m
     [(None, True), ("year", False), ("text", False), *long_too(("year", True), ("day", False))],
 )
 def test_tables_are_the_same_as_by_spark(
-    spark: SparkSession, tmp_path: Path, partition_by: str | None, several: bool
+    spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None, several: bool
 ) -> None:
-    few = {"text": "text IS NULL OR length(text) < 8", "day": "day IS NULL OR day < '1994-01-05'"}
-    rows = flat_rows(spark).where(few.get(str(partition_by), "true"))
-    source = written(rows, tmp_path / "source")
+    few = {"text": "text IS NULL OR text IN ('a', '', '😀')", "day": "day IS NULL OR day < '1994-01-05'"}
+    if partition_by in few:
+        source = written(rows.where(few[partition_by]), tmp_path / "source")
     table = check_both(spark, source, tmp_path, a_plan(rows, partition_by, several=several)).table
     segments = {len(set(table.catalog.blocks(entry).segment)) for entry in table.catalog.partitions}
     assert max(segments) > 1 or partition_by in ("day", "text")
 
 
 @pytest.mark.parametrize("by", ["year", *long_too("text", "day")])
-def test_partitions_that_are_folders_are_read_too(spark: SparkSession, tmp_path: Path, by: str) -> None:
-    rows = flat_rows(spark).where("text IS NULL OR text = 'a'").where("day IS NULL OR day < '1994-01-05'")
+def test_partitions_that_are_folders_are_read_too(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path, by: str
+) -> None:
+    rows = rows.where("text IS NULL OR text = 'a'").where("day IS NULL OR day < '1994-01-05'")
     source = written(rows, tmp_path / "source", by)
     opened = open_source(spark, source)
     check_both(spark, source, tmp_path, a_plan(opened, by))
 
 
 @pytest.mark.parametrize(
-    ("by", "partition_by", "by_segment"), [([], None, True), (["year"], "year", True), ([], "year", False)]
+    ("kept", "partition_by", "by_segment"),
+    [("source", None, True), ("in_folders", "year", True), ("source", "year", False)],
 )
 def test_tasks_read_what_they_write_where_files_are_of_few_segments(
-    spark: SparkSession, tmp_path: Path, by: list[str], partition_by: str | None, by_segment: bool
+    spark: SparkSession, request: pytest.FixtureRequest, kept: str, partition_by: str | None, by_segment: bool
 ) -> None:
-    source = open_source(spark, written(flat_rows(spark), tmp_path / "source", *by))
+    source = open_source(spark, request.getfixturevalue(kept))
     plan = a_plan(source, partition_by)
     chunks = count_chunks(with_positions(source), partition_by, plan.segment_rows)
     segments = cut_segments(chunks, plan.segment_rows)
@@ -143,17 +190,18 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
 
 
 @pytest.mark.parametrize("partition_by", [None, *long_too("year")])
-def test_files_may_be_read_in_splits(spark: SparkSession, tmp_path: Path, partition_by: str | None) -> None:
-    rows = flat_rows(spark)
-    source = written(rows, tmp_path / "source")
+def test_files_may_be_read_in_splits(
+    spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None
+) -> None:
     with under(spark, {"spark.sql.files.maxPartitionBytes": "4000"}):
         check_both(spark, source, tmp_path, a_plan(rows, partition_by))
 
 
 @pytest.mark.parametrize("partition_by", ["year", *long_too(None)])
-def test_a_session_may_have_another_zone(spark: SparkSession, tmp_path: Path, partition_by: str | None) -> None:
-    rows, zone = flat_rows(spark), "America/New_York"
-    source = written(rows, tmp_path / "source")
+def test_a_session_may_have_another_zone(
+    spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None
+) -> None:
+    zone = "America/New_York"
     plan = a_plan(rows, partition_by)
     settings = replace(plan.settings, time_zone=zone)
     plan = replace(plan, features=replace(plan.features, settings=settings), settings=settings)
@@ -161,17 +209,17 @@ def test_a_session_may_have_another_zone(spark: SparkSession, tmp_path: Path, pa
         check_both(spark, source, tmp_path, plan)
 
 
-def test_a_source_that_became_empty_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    rows = open_source(spark, written(flat_rows(spark), tmp_path / "source")).where("n < 0 AND n > 0")
+def test_a_source_that_became_empty_is_left_to_spark(spark: SparkSession, source: str) -> None:
+    rows = open_source(spark, source).where("n < 0 AND n > 0")
     with pytest.raises(NeedsSparkError, match="no rows any more"):
         by_arrow.cut_job(rows, a_plan(rows, None), ())
 
 
-def test_one_partition_of_folders_is_read_by_its_files_alone(spark: SparkSession, tmp_path: Path) -> None:
-    rows = flat_rows(spark)
-    source = written(rows, tmp_path / "source", "year")
-    plan = a_plan(open_source(spark, source), "year")
-    check_both(spark, source, tmp_path, plan, partitions=["year=1995"])
+def test_one_partition_of_folders_is_read_by_its_files_alone(
+    spark: SparkSession, in_folders: str, tmp_path: Path
+) -> None:
+    plan = a_plan(open_source(spark, in_folders), "year")
+    check_both(spark, in_folders, tmp_path, plan, partitions=["year=1995"])
 
 
 def renamed(rows: DataFrame) -> DataFrame:
@@ -196,12 +244,12 @@ def test_what_is_not_surely_read_alike_is_left_to_spark(
     source_of: Callable[[DataFrame, Path], DataFrame | str],
     more: dict[str, Any],
 ) -> None:
-    rows = flat_rows(spark)
+    rows = few_rows(spark)
     source = source_of(rows, tmp_path / "source")
     plan = a_plan(rows, "year")
     table = loaded(spark, source, tmp_path / "table", plan, **more)
     assert table.read_by == ["spark"], why
-    expected = rows.where("year = 1995").count() if more else rows.count()
+    expected = FEW // 3 if more else FEW
     assert sum(entry.rows for entry in table.table.catalog.partitions) == expected
 
 
@@ -216,7 +264,7 @@ def _files_of_two_schemas(rows: DataFrame, path: Path) -> str:
 
 
 def test_features_of_functions_are_found_in_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    rows = flat_rows(spark)
+    rows = few_rows(spark)
     source = written(rows, tmp_path / "source")
     check_both(
         spark, source, tmp_path, with_features(a_plan(rows, "year"), "text LIKE '%alue%'", "left(text, 1) = 'v'")
@@ -224,7 +272,7 @@ def test_features_of_functions_are_found_in_the_tasks(spark: SparkSession, tmp_p
 
 
 def test_features_that_only_spark_knows_are_left_to_it(spark: SparkSession, tmp_path: Path) -> None:
-    rows = flat_rows(spark)
+    rows = few_rows(spark)
     source = written(rows, tmp_path / "source")
     plan = with_features(a_plan(rows, None), "text LIKE '%alue%'", "reverse(text) = 'a'")
     assert loaded(spark, source, tmp_path / "table", plan).read_by == ["spark"]
@@ -244,16 +292,18 @@ def with_features(plan: Plan, *conditions: str) -> Plan:
     ],
 )
 def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, partition_by: str | None
+    spark: SparkSession,
+    one_file: str,
+    another_file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    partition_by: str | None,
 ) -> None:
     """The comparison with what Spark reads is what makes reading by Arrow safe; nothing of the first try is left."""
-    rows = flat_rows(spark)
-    source = written(rows, tmp_path / "source", files=1)
-    other = written(rows.withColumn("small", F.col("small") + F.lit(1).cast("smallint")), tmp_path / "other", files=1)
-    (path,) = Path(other).glob("*.parquet")
 
     def changed(split: Split) -> Split:
-        return replace(split, rows=split.rows - 1) if change == "other counts" else replace(split, path=str(path))
+        return replace(split, rows=split.rows - 1) if change == "other counts" else replace(split, path=another_file)
 
     def cut_job(*args: Any) -> CutJob:
         job = by_arrow.cut_job(*args)
@@ -262,30 +312,30 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
         return replace(job, tasks=tuple(tuple(changed(split) for split in splits) for splits in job.tasks))
 
     monkeypatch.setattr(loading, "cut_job", cut_job)
-    table = loaded(spark, source, tmp_path / "table", a_plan(rows, partition_by))
+    plan = a_plan(open_source(spark, one_file), partition_by, segment_rows=40)
+    table = loaded(spark, one_file, tmp_path / "table", plan)
     assert table.read_by == ["arrow", "spark"]
-    assert sum(entry.rows for entry in table.table.catalog.partitions) == rows.count()
+    assert sum(entry.rows for entry in table.table.catalog.partitions) == FEW
     named = {path for entry in table.table.catalog.partitions for path in table.table.catalog.blocks(entry).files}
     assert len(list((tmp_path / "table" / "data").rglob("*.parquet"))) == len(named)
     assert verify(table.table).ok
 
 
-def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    rows = flat_rows(spark)
-    source = written(rows, tmp_path / "source")
+def test_a_damaged_file_is_named(spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(source, tmp_path / "source")
     plan = a_plan(rows, None)
-    damaged = next((tmp_path / "source").glob("*.parquet"))
+    damaged = next(copy.glob("*.parquet"))
     content = bytearray(damaged.read_bytes())
     content[4:400] = bytes(396)
     damaged.write_bytes(content)
     with pytest.raises(SourceError, match=damaged.name):
-        loaded(spark, source, tmp_path / "table", plan)
+        loaded(spark, str(copy), tmp_path / "table", plan)
 
 
 def test_rows_that_lie_scattered_are_left_to_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = flat_rows(spark)
+    rows = few_rows(spark)
     source = written(rows, tmp_path / "source")
     monkeypatch.setattr(plain_files, "MOST_SMALL_PARCELS", 3)
-    assert loaded(spark, source, tmp_path / "table", a_plan(rows, "day")).read_by == ["spark"]
+    assert loaded(spark, source, tmp_path / "table", a_plan(rows, "year")).read_by == ["spark"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -54,8 +55,26 @@ def read_back(spark: SparkSession, table: Path, columns: list[str]) -> DataFrame
     return spark.read.parquet(*(str(table / file) for file in sorted(data_files(table)))).select(columns)
 
 
+@pytest.fixture(scope="module")
+def by_day(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of simple rows in four partitions; tests that change it take a copy."""
+    table = tmp_path_factory.mktemp("days") / "t"
+    source = simple_rows(spark)
+    load(spark, source, table, plan_of(simple_document(source), partition_by="day"))
+    return table
+
+
+@pytest.fixture(scope="module")
+def unpartitioned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of simple rows that has no partitions; tests that change it take a copy."""
+    table = tmp_path_factory.mktemp("rows") / "t"
+    source = simple_rows(spark)
+    load(spark, source, table, plan_of(simple_document(source)))
+    return table
+
+
 def test_every_type_arrives_whole(spark: SparkSession, tmp_path: Path) -> None:
-    source = every_type(spark)
+    source = every_type(spark, 300)
     schema = schema_of(source)
     conditions = [
         is_value(schema, "flag", "=", True),
@@ -64,7 +83,7 @@ def test_every_type_arrives_whole(spark: SparkSession, tmp_path: Path) -> None:
     ]
     plan = plan_of(document(schema, conditions), partition_by="year")
     report = load(spark, source, tmp_path / "t", plan)
-    assert (report.rows, report.segments, report.partitions) == (600, 3, ("1994", "1995", "__null__"))
+    assert (report.rows, report.segments, report.partitions) == (300, 3, ("1994", "1995", "__null__"))
     names = source.columns
     written = read_back(spark, tmp_path / "t", names)
     # As text, so that NaN equals NaN, -0.0 differs from 0.0 and maps compare.
@@ -85,16 +104,12 @@ def test_a_relative_path_is_of_this_process_wherever_java_began(
     assert sorted(open_table("t").scan(columns=names).to_spark(spark).collect()) == sorted(source.collect())
 
 
-def test_blocks_are_row_groups_with_measured_unions_and_statistics(spark: SparkSession, tmp_path: Path) -> None:
-    source = simple_rows(spark)
-    load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day"))
-    catalog = Catalog.open(str(tmp_path / "t"))
+def test_blocks_are_row_groups_with_measured_unions_and_statistics(by_day: Path) -> None:
+    catalog = Catalog.open(str(by_day))
     seen = 0
     for _, blocks in catalog.block_tables():
         for i in range(blocks.n):
-            group = pq.ParquetFile(tmp_path / "t" / blocks.files[blocks.file[i]]).read_row_group(
-                int(blocks.row_group[i])
-            )
+            group = pq.ParquetFile(by_day / blocks.files[blocks.file[i]]).read_row_group(int(blocks.row_group[i]))
             kinds = group["kind"].to_numpy()
             assert set(group["_block"].to_pylist()) == {int(blocks.block_id[i])}
             assert group.num_rows == blocks.rows[i]
@@ -109,10 +124,8 @@ def test_blocks_are_row_groups_with_measured_unions_and_statistics(spark: SparkS
     )
 
 
-def test_blocking_by_vectors_separates_what_queries_ask_for(spark: SparkSession, tmp_path: Path) -> None:
-    source = simple_rows(spark)
-    load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day"))
-    bits = np.concatenate([blocks.words[:, 0] for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables()])
+def test_blocking_by_vectors_separates_what_queries_ask_for(by_day: Path) -> None:
+    bits = np.concatenate([blocks.words[:, 0] for _, blocks in Catalog.open(str(by_day)).block_tables()])
     for kind in range(4):
         assert (bits >> np.uint64(kind) & np.uint64(1)).mean() <= 0.25
 
@@ -272,10 +285,10 @@ def test_of_two_attempts_that_both_write_only_one_is_named(
     assert data_files(tmp_path / "t") == named
 
 
-def test_loading_a_partition_again_replaces_it_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_loading_a_partition_again_replaces_it_alone(spark: SparkSession, by_day: Path, tmp_path: Path) -> None:
     source = simple_rows(spark)
     plan = plan_of(simple_document(source), partition_by="day")
-    load(spark, source, tmp_path / "t", plan)
+    shutil.copytree(by_day, tmp_path / "t")
     changed = source.selectExpr("id + 1000 AS id", "day", "kind", "text")
     report = load(spark, changed, tmp_path / "t", plan, partitions=["day=2", "7"])
     assert (report.snapshot, report.partitions, report.rows) == (1, ("2", "7"), 100)
@@ -377,10 +390,9 @@ class TestRefused:
         assert not data_files(tmp_path / "t")
 
 
-def loaded(spark: SparkSession, table: Path) -> set[str]:
-    """A table with one good load; its files."""
-    source = simple_rows(spark)
-    load(spark, source, table, plan_of(simple_document(source)))
+def copied(loaded: Path, table: Path) -> set[str]:
+    """A copy of a table with one good load; its files."""
+    shutil.copytree(loaded, table)
     return data_files(table)
 
 
@@ -388,8 +400,10 @@ def raise_disk_full(point: str) -> None:
     raise OSError(28, os.strerror(28))
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    before = loaded(spark, tmp_path / "t")
+def test_a_full_disk_is_one_sentence_and_leaves_the_table(
+    spark: SparkSession, unpartitioned: Path, tmp_path: Path
+) -> None:
+    before = copied(unpartitioned, tmp_path / "t")
     source = simple_rows(spark)
     with pytest.raises(TableError, match="No space left on device"):
         load(spark, source, tmp_path / "t", plan_of(simple_document(source)), in_task=raise_disk_full)
@@ -397,8 +411,10 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_table(spark: SparkSession, t
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0
 
 
-def test_rows_lost_on_the_way_are_noticed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = loaded(spark, tmp_path / "t")
+def test_rows_lost_on_the_way_are_noticed(
+    spark: SparkSession, unpartitioned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = copied(unpartitioned, tmp_path / "t")
     source = simple_rows(spark)
     monkeypatch.setattr("layoutopt.spark.loading.job.with_segments", losing(lambda df: df.where("id <> 7")))
     with pytest.raises(ContentMismatchError, match="400 rows in the source but 399"):
@@ -437,10 +453,10 @@ def test_observed_too_often_is_summed_again(
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source))).rows == 400
 
 
-def test_of_two_loaders_of_one_partition_one_succeeds(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_two_loaders_of_one_partition_one_succeeds(spark: SparkSession, by_day: Path, tmp_path: Path) -> None:
     source = simple_rows(spark)
     plan = plan_of(simple_document(source), partition_by="day")
-    load(spark, source, tmp_path / "t", plan)
+    shutil.copytree(by_day, tmp_path / "t")
 
     def somebody_else(point: str) -> None:
         if point == "blocks-written":
@@ -452,8 +468,7 @@ def test_of_two_loaders_of_one_partition_one_succeeds(spark: SparkSession, tmp_p
 
 
 def test_hive_style_folders(spark: SparkSession, tmp_path: Path) -> None:
-    source = simple_rows(spark)
-    source.write.partitionBy("day").parquet(str(tmp_path / "s"))
+    pq.write_to_dataset(simple_rows(spark).toArrow(), tmp_path / "s", partition_cols=["day"])
     found = spark.read.parquet(str(tmp_path / "s"))
     report = load(spark, str(tmp_path / "s"), tmp_path / "t", plan_of(simple_document(found), partition_by="day"))
     assert (report.partitions, report.rows) == (("0", "1", "2", "3"), 400)

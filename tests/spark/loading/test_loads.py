@@ -5,11 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -29,34 +33,75 @@ from layoutopt.errors import (
 )
 from layoutopt.events import EventLog
 from layoutopt.inspect.verify import verify
+from layoutopt.model.layout import Plan
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.loads import LoadsReport, load_by
 from layoutopt.spark.loading.same_rows import rows_of_entries
+from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
 
 
-def day_rows(spark: SparkSession, day: int, rows: int = 40) -> DataFrame:
-    return spark.range(rows, numPartitions=1).selectExpr(
-        f"cast(id + {1000 * day} as int) AS id", "cast(id % 5 as int) AS kind", "concat('row ', id) AS text"
+def day_rows(day: int, rows: int = 40) -> pa.Table:
+    schema = pa.schema([("id", pa.int32()), ("kind", pa.int32()), ("text", pa.string())])
+    return pa.Table.from_pylist(
+        [{"id": 1000 * day + i, "kind": i % 5, "text": f"row {i}"} for i in range(rows)], schema
     )
 
 
-@pytest.fixture
-def place(spark: SparkSession, tmp_path: Path) -> Path:
-    """A source with a folder a day, and a plan for it."""
+def write_files(folder: Path, *files: pa.Table) -> None:
+    """Files with these rows, in place of those that are there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(files):
+        pq.write_table(rows, folder / f"part-{number}.parquet")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _uncompiled(spark: SparkSession) -> Iterator[None]:
+    with under(spark, UNCOMPILED):
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source with a folder a day and a plan for it, in ``place``; and tables of its first day, and of all."""
+    folder = tmp_path_factory.mktemp("days")
     for number, day in enumerate(DAYS):
-        day_rows(spark, number).write.parquet(str(tmp_path / "source" / f"dt={day}"))
-    source = spark.read.parquet(str(tmp_path / "source"))
-    (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="dt").dumps())
-    return tmp_path
+        write_files(folder / "place" / "source" / f"dt={day}", day_rows(number))
+    source, plan = str(folder / "place" / "source"), folder / "place" / "plan.json"
+    plan.write_bytes(plan_of(simple_document(spark.read.parquet(source)), partition_by="dt").dumps())
+    shutil.copytree(folder / "place", folder / "kept")
+    for name, given in (("first", {"partition": (DAYS[0],)}), ("all", {})):
+        values = {"source": source, "table_path": str(folder / name), "plan": plan} | given
+        load_by(spark, make_settings(LoadSettings, values))
+    return folder
+
+
+@pytest.fixture
+def place(made: Path) -> Path:
+    """The source and the plan as they were made, where they were: tables know files by their paths and times."""
+    shutil.rmtree(made / "place")
+    return Path(shutil.copytree(made / "kept", made / "place"))
+
+
+@pytest.fixture
+def first_is_loaded(made: Path, place: Path) -> None:
+    """The table has the first day."""
+    shutil.copytree(made / "first", place / "table")
+
+
+@pytest.fixture
+def all_are_loaded(made: Path, place: Path) -> None:
+    """The table has all days, of one commit."""
+    shutil.copytree(made / "all", place / "table")
 
 
 class Log:
@@ -129,8 +174,8 @@ def days_since_1970(text: str) -> int:
 
 
 def test_a_range_is_of_values_and_may_be_open(place: Path, ask: Callable[..., LoadsReport]) -> None:
-    assert ask(first=DAYS[1]).partitions == DAYS[1:]
-    assert ask(last=DAYS[1]).partitions == (DAYS[0],)
+    assert ask(first=DAYS[2]).partitions == (DAYS[2],)
+    assert ask(last=DAYS[0]).partitions == (DAYS[0],)
     with pytest.raises(SettingError, match="--from is 'soon', which is no date"):
         ask(first="soon")
     with pytest.raises(SettingError, match="both given"):
@@ -148,59 +193,56 @@ def test_a_day_that_has_not_come_is_a_failure_that_may_pass(place: Path, ask: Ca
     assert ask(partition=("2026-11-21",), allow_empty=True).already == ("2026-11-21",)
 
 
-def test_an_empty_partition_is_filled_without_asking(
-    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
-) -> None:
+def test_an_empty_partition_is_filled_without_asking(place: Path, ask: Callable[..., LoadsReport]) -> None:
     ask(partition=("2026-11-21",), allow_empty=True)
-    day_rows(spark, 5).write.parquet(str(place / "source" / "dt=2026-11-21"))
+    write_files(place / "source" / "dt=2026-11-21", day_rows(5))
     assert ask(partition=("2026-11-21",)).loads[0].rows == 40
 
 
-def test_files_written_again_with_the_same_rows_are_the_same(
-    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
-) -> None:
-    ask()
+@pytest.mark.usefixtures("all_are_loaded")
+def test_files_written_again_with_the_same_rows_are_the_same(place: Path, ask: Callable[..., LoadsReport]) -> None:
     before = held(place)
-    day_rows(spark, 1).repartition(3).write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[1]}"))
+    rows = day_rows(1)
+    write_files(place / "source" / f"dt={DAYS[1]}", rows[30:], rows[:10], rows[10:30])
     assert ask().already == DAYS
     assert held(place) == before
 
 
-@pytest.mark.parametrize(
-    "change", [["id", "kind", "'other' AS text"], ["id", "if(kind < 2, 1 - kind, kind) AS kind", "text"]],
-    ids=["another value", "two values swapped"],
-)  # fmt: skip
+@pytest.mark.usefixtures("all_are_loaded")
 def test_other_rows_are_refused_until_they_are_to_replace(
-    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport], change: list[str]
+    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
 ) -> None:
-    ask()
-    changed = day_rows(spark, 1).selectExpr(*change)
-    changed.write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[1]}"))
-    with pytest.raises(AlreadyLoadedError, match=r"2026-11-19' was loaded from other content \(40 rows\)") as caught:
-        ask(partition=(DAYS[1],))
-    assert caught.value.exit_code == 3
+    rows = day_rows(1)
+    others = pa.array(["other"] * rows.num_rows)
+    swapped = pa.array([1 - kind if kind < 2 else kind for kind in rows["kind"].to_pylist()], pa.int32())
+    for changed in (rows.set_column(2, "text", others), rows.set_column(1, "kind", swapped)):
+        write_files(place / "source" / f"dt={DAYS[1]}", changed)
+        with pytest.raises(
+            AlreadyLoadedError, match=r"2026-11-19' was loaded from other content \(40 rows\)"
+        ) as caught:
+            ask(partition=(DAYS[1],))
+        assert caught.value.exit_code == 3
     report = ask(partition=(DAYS[1],), replace=True)
     assert report.loads[0].rows == 40
     assert ask(partition=(DAYS[1],)).already == (DAYS[1],)
     table = open_table(str(place / "table"))
     (entry,) = table.catalog.snapshot.by_key[DAYS[1]]
+    found = rows_of_entries(spark, table, [entry]).drop("dt").toArrow()
+    assert found.sort_by("id").to_pylist() == changed.to_pylist()
 
-    rows = rows_of_entries(spark, table, [entry])
-    assert rows.drop("dt").exceptAll(changed).count() == changed.exceptAll(rows.drop("dt")).count() == 0
 
-
+@pytest.mark.usefixtures("first_is_loaded")
 def test_a_whole_source_is_one_commit_of_what_is_missing(place: Path, ask: Callable[..., LoadsReport]) -> None:
-    ask(partition=(DAYS[1],))
     report = ask()
-    assert (len(report.loads), report.partitions, report.already) == (1, (DAYS[0], DAYS[2]), (DAYS[1],))
+    assert (len(report.loads), report.partitions, report.already) == (1, DAYS[1:], (DAYS[0],))
     assert len(ids(place)) == 120
 
 
+@pytest.mark.usefixtures("first_is_loaded")
 def test_a_load_that_was_given_up_but_committed_is_found_done(
     place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes load one day: the second finds at its commit that the first was faster, and is content."""
-    ask(partition=(DAYS[0],))
     racing = {"left": 1}
 
     def with_somebody_else(*arguments: Any, **named: Any) -> Any:
@@ -215,16 +257,16 @@ def test_a_load_that_was_given_up_but_committed_is_found_done(
     assert len(ids(place)) == 80
 
 
+@pytest.mark.usefixtures("first_is_loaded")
 def test_somebody_elses_other_rows_are_a_conflict(
-    spark: SparkSession, place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask(partition=(DAYS[0],))
     racing = {"left": 1}
 
     def with_somebody_else(*arguments: Any, **named: Any) -> Any:
         if racing["left"]:
             racing["left"] = 0
-            kept = day_rows(spark, 7).selectExpr("*", f"date '{DAYS[1]}' AS dt")
+            kept = spark.createDataFrame(day_rows(7)).selectExpr("*", f"date '{DAYS[1]}' AS dt")
             load(spark, kept, arguments[2], arguments[3])
         return load(*arguments, **named)
 
@@ -236,12 +278,12 @@ def test_somebody_elses_other_rows_are_a_conflict(
 class TestPlans:
     """Partitions keep the plan that they were loaded by."""
 
+    @pytest.mark.usefixtures("first_is_loaded")
     def test_a_new_plan_for_new_partitions_and_for_those_reloaded(
         self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
     ) -> None:
-        ask(partition=(DAYS[0], DAYS[1]))
-        source = spark.read.parquet(str(place / "source"))
-        plan = plan_of(simple_document(source), partition_by="dt", block_rows=10)
+        ask(partition=(DAYS[1],))
+        plan = replace(Plan.loads((place / "plan.json").read_bytes()), block_rows=10)
         (place / "new.json").write_bytes(plan.dumps())
         with pytest.raises(AlreadyLoadedError, match="by the plan"):
             ask(plan=place / "new.json", partition=(DAYS[0],))
@@ -260,12 +302,15 @@ class TestPlans:
         assert ask(plan=None, partition=(DAYS[0],), replace=True).plan == plan.digest
         assert verify(open_table(str(place / "table"))).ok
 
+    @pytest.mark.usefixtures("first_is_loaded")
     def test_newer_partitions_may_have_more_columns(
         self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
     ) -> None:
-        ask(partition=DAYS[:2])
-        more = day_rows(spark, 2).selectExpr("*", "id * 2 AS twice", "array(id) AS list")
-        more.write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[2]}"))
+        ask(partition=(DAYS[1],))
+        more = day_rows(2)
+        lists = pa.array([[id] for id in more["id"].to_pylist()], pa.list_(pa.int32()))
+        more = more.append_column("twice", pc.add(more["id"], more["id"])).append_column("list", lists)
+        write_files(place / "source" / f"dt={DAYS[2]}", more)
         with pytest.raises(SchemaError, match="'twice' is not in the plan"):
             ask(partition=(DAYS[2],))
         merged = spark.read.option("mergeSchema", "true").parquet(str(place / "source"))
@@ -290,12 +335,9 @@ class TestPlans:
             assert sorted(by_spark) == expected, condition
         assert verify(table).ok
 
-    def test_another_tables_plan_is_refused(
-        self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
-    ) -> None:
-        ask(partition=(DAYS[0],))
-        source = spark.read.parquet(str(place / "source"))
-        plan = plan_of(simple_document(source), partition_by="dt")
+    @pytest.mark.usefixtures("first_is_loaded")
+    def test_another_tables_plan_is_refused(self, place: Path, ask: Callable[..., LoadsReport]) -> None:
+        plan = Plan.loads((place / "plan.json").read_bytes())
         (place / "new.json").write_bytes(replace(plan, table="sales").dumps())
         with pytest.raises(PlanError, match="calls the table 'sales' but its partitions were loaded as 't'"):
             ask(plan=place / "new.json", partition=(DAYS[1],))
@@ -304,7 +346,7 @@ class TestPlans:
 def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSession, tmp_path: Path) -> None:
     """One folder alone would make Spark guess another type of the partition column."""
     for code in ("01", "A 1"):
-        day_rows(spark, 1).write.parquet(str(tmp_path / "source" / f"code={code}"))
+        write_files(tmp_path / "source" / f"code={code}", day_rows(1))
     source = spark.read.parquet(str(tmp_path / "source"))
     (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="code").dumps())
     values = {"source": str(tmp_path / "source"), "table_path": str(tmp_path / "table"), "plan": tmp_path / "plan.json"}
@@ -313,17 +355,16 @@ def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSessio
         assert report.loads[0].rows == 40
 
 
-def test_a_single_file_is_a_source_too(spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]) -> None:
-    rows = day_rows(spark, 1).selectExpr("*", "if(kind = 1, date '2026-11-18', date '2026-11-19') AS dt")
-    rows.coalesce(1).write.parquet(str(place / "flat"))
+def test_a_single_file_is_a_source_too(place: Path, ask: Callable[..., LoadsReport]) -> None:
+    rows = day_rows(1)
+    days = [dt.date(2026, 11, 18 if kind == 1 else 19) for kind in rows["kind"].to_pylist()]
+    write_files(place / "flat", rows.append_column("dt", pa.array(days)))
     (file,) = (place / "flat").glob("*.parquet")
     assert ask(source=str(file), partition=("2026-11-18",)).loads[0].rows == 8
     assert ask(source=str(place / "flat")).partitions == ("2026-11-19",)
 
 
-def test_the_command_says_what_it_did_and_exits_as_documented(
-    place: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
-) -> None:
+def test_the_command_says_what_it_did_and_exits_as_documented(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, table, plan, log = (str(place / name) for name in ("source", "table", "plan.json", "log.jsonl"))
 
     def said(code: int, *words: str) -> Any:
@@ -336,7 +377,7 @@ def test_the_command_says_what_it_did_and_exits_as_documented(
     assert said(DONE, "--from", DAYS[0], "--to", DAYS[1])["already"] == [DAYS[0], DAYS[1]]
     assert "no rows for dt=2030-01-01" in said(FAILED, "--partition", "dt=2030-01-01")
     assert "no date" in said(BAD_USAGE, "--partition", "dt=x")
-    day_rows(spark, 8).write.mode("overwrite").parquet(str(place / "source" / f"dt={DAYS[0]}"))
+    write_files(place / "source" / f"dt={DAYS[0]}", day_rows(8))
     assert "--replace" in said(3, "--partition", f"dt={DAYS[0]}")
     events = Log(Path(log))
     assert [event["exit"] for event in events.events("load")] == [0, 0, 1, 2, 3]

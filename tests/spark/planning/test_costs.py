@@ -12,6 +12,7 @@ import pytest
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.spark.planning.costs import measured_unit
 from layoutopt.spark.planning.plan import make_plan
+from tests.effort import long_too
 from tests.spark.tables import simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -50,11 +51,10 @@ def test_no_rows_count_cells() -> None:
 
 
 @pytest.mark.spark
-def test_plans_say_what_they_count(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("cost", "predicted"), [("bytes", "bytes_fraction"), *long_too(("cells", "cells_and_tids_fraction"))]
+)
+def test_plans_say_what_they_count(spark: SparkSession, cost: str, predicted: str) -> None:
     source = simple_rows(spark)
-    document = simple_document(source)
-    by_cost = {
-        cost: make_plan(spark, source, document, PlanRequest(method="gsop", cost=cost)) for cost in ("cells", "bytes")
-    }
-    assert 0 < by_cost["cells"].predicted["cells_and_tids_fraction"] <= 1
-    assert 0 < by_cost["bytes"].predicted["bytes_fraction"] <= 1
+    plan = make_plan(spark, source, simple_document(source), PlanRequest(method="gsop", cost=cost))
+    assert 0 < plan.predicted[predicted] <= 1

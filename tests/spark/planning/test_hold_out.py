@@ -33,6 +33,7 @@ from layoutopt.spark.planning.sample_evaluation import (
 )
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 from layoutopt.spark.planning.side_by_side import score_all
+from tests.effort import long_too
 from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -255,6 +256,11 @@ def log() -> FeaturesDocument:
 
 @pytest.mark.spark
 class TestPlanBest:
+    @pytest.fixture(autouse=True)
+    def _few_folds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each fold needs plans of its own, and five prove no more than two."""
+        monkeypatch.setattr("layoutopt.features.splits.FOLDS", 2)
+
     def test_auto_keeps_what_it_tried_in_the_plan(
         self, spark: SparkSession, source: Path, log: FeaturesDocument, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -351,7 +357,7 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("partition_by", [None, "day"])
+@pytest.mark.parametrize("partition_by", ["day", *long_too(None)])
 def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partition_by: str | None) -> None:
     rows_of_source = simple_rows(spark, 400)
     doc = simple_document(rows_of_source)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,14 @@ from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.layout import Layout, Scheme
+from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.plain_files import in_tasks
+from layoutopt.spark.planning import automatic, sample_evaluation
 from layoutopt.spark.planning import plain_rows as reading
-from layoutopt.spark.planning import sample_evaluation
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
@@ -54,6 +55,10 @@ CONDITIONS = (
 )  # fmt: skip
 
 
+SourceOf = Callable[[int, int], str]
+BY_DAY = PlanRequest(partition_by="day", block_rows=20)
+
+
 @pytest.fixture(autouse=True)
 def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LEAST_ROWS", 1)
@@ -69,6 +74,21 @@ def written(rows: DataFrame, path: Path, *by: str) -> str:
     kept = rows.repartitionByRange(3, rows.columns[-1] if by else rows.columns[0])
     kept.write.partitionBy(*by).option("parquet.block.size", "4096").parquet(str(path))
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def source_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SourceOf:
+    """Files of so many rows of so many days, written when a test first asks for them; none changes them."""
+    return cache(
+        lambda rows, days: written(kinds_and_shops(spark, rows, days), tmp_path_factory.mktemp("source") / "rows")
+    )
+
+
+@pytest.fixture(scope="module")
+def plan_of_600(spark: SparkSession, source_of: SourceOf) -> Callable[[], Plan]:
+    """The plan of 600 rows of 3 days, made by Arrow in the first test that asks for it."""
+    of = simple_document(kinds_and_shops(spark, 600, 3))
+    return cache(lambda: make_plan(spark, source_of(600, 3), of, BY_DAY, never))
 
 
 def both(
@@ -101,7 +121,7 @@ def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
 
 
 @pytest.mark.parametrize(
-    ("partition_by", "folders"), [(None, ()), ("day", ("day",)), *long_too(("year", ()), ("year", ("year",)))]
+    ("partition_by", "folders"), [("day", ("day",)), *long_too((None, ()), ("year", ()), ("year", ("year",)))]
 )
 def test_what_is_counted_is_what_spark_counts(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...]
@@ -144,7 +164,7 @@ def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize(
     ("partition_by", "folders", "segment_rows"),
-    [(None, (), 90), ("day", ("day",), 1000), *long_too(("day", (), 1000), ("day", (), 40))],
+    [("day", ("day",), 60), *long_too((None, (), 90), ("day", ("day",), 1000), ("day", (), 1000), ("day", (), 40))],
 )
 def test_what_is_rehearsed_is_what_spark_rehearses(
     spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...], segment_rows: int
@@ -166,10 +186,10 @@ def in_order(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 @pytest.mark.parametrize("method", ["gsop", *long_too("sop")])
 def test_plans_are_the_same_where_all_rows_are_looked_at(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     rows = kinds_and_shops(spark, 600, 3)
-    source = written(rows, tmp_path / "source")
+    source = source_of(600, 3)
     of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20)
     assert isinstance(asked(open_source(spark, source), source, "day"), PlainRows)
     by_arrow = make_plan(spark, source, of, request, never)
@@ -178,22 +198,26 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     assert by_arrow == make_plan(spark, source, of, request)
 
 
-def test_auto_tries_methods_on_plain_files(spark: SparkSession, tmp_path: Path) -> None:
-    rows = kinds_and_shops(spark, 600, 3)
-    source = written(rows, tmp_path / "source")
+@pytest.mark.parametrize(
+    "candidates", [("range", "predicate-sort", "sop", "cuts", "gsop"), *long_too((automatic.CANDIDATES,))]
+)
+def test_auto_tries_methods_on_plain_files(
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch, candidates: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(automatic, "CANDIDATES", candidates)
+    monkeypatch.setattr("layoutopt.features.splits.FOLDS", 2)  # each needs plans of its own
+    rows, source = kinds_and_shops(spark, 600, 3), source_of(600, 3)
     of = document(schema_of(rows), [is_value(schema_of(rows), "shop", "=", shop) for shop in range(10)])
     plan = plan_best(spark, PlanSettings(source=source, partition_by="day", method="auto", block_rows=20), of, never)
     assert plan.predicted["bytes_fraction"] < 1
 
 
 def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, source_of: SourceOf, plan_of_600: Callable[[], Plan], tmp_path: Path
 ) -> None:
-    rows = kinds_and_shops(spark, 600, 3)
     source = tmp_path / "source"
-    written(rows, source)
-    of, request = simple_document(rows), PlanRequest(partition_by="day", block_rows=20)
-    expected = make_plan(spark, str(source), of, request)
+    shutil.copytree(source_of(600, 3), source)
+    of, expected = simple_document(kinds_and_shops(spark, 600, 3)), plan_of_600()
     smallest = min(source.glob("*.parquet"), key=lambda path: path.stat().st_size)
     make_sparks_own(smallest)
     frame = open_source(spark, str(source))
@@ -201,17 +225,15 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     assert not isinstance(asked(frame, str(source), "day", say=told.append), PlainRows)
     assert [smallest.name in sentence for sentence in told if "rules of its own" in sentence] == [True]
     told.clear()
-    assert make_plan(spark, str(source), of, request, told.append) == expected
+    assert make_plan(spark, str(source), of, BY_DAY, told.append) == expected
     assert [smallest.name in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
 
 def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, source_of: SourceOf, plan_of_600: Callable[[], Plan], tmp_path: Path
 ) -> None:
-    rows = kinds_and_shops(spark, 600, 3)
-    source = written(rows, tmp_path / "source")
-    of, request = simple_document(rows), PlanRequest(partition_by="day", block_rows=20)
-    expected = make_plan(spark, source, of, request)
+    source = shutil.copytree(source_of(600, 3), str(tmp_path / "source"))
+    of, expected = simple_document(kinds_and_shops(spark, 600, 3)), plan_of_600()
     told: list[str] = []
     plain = asked(open_source(spark, source), source, "day", say=told.append)
     assert isinstance(plain, PlainRows)
@@ -219,12 +241,12 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
         make_sparks_own(path)
     with pytest.raises(NeedsSparkError, match="rules of its own"):
         plain.survey(of.features.features, ())
-    assert make_plan(spark, source, of, request, told.append, rows=plain) == expected
+    assert make_plan(spark, source, of, BY_DAY, told.append, rows=plain) == expected
     assert ["rules of its own" in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
 
-def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
-    plain, frame = both(spark, written(kinds_and_shops(spark, 100, 2), tmp_path / "source"), "day")
+def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, source_of: SourceOf) -> None:
+    plain, frame = both(spark, source_of(100, 2), "day")
     for rows in (plain, frame):
         none = Counting(rows, (), plain.schema, "day", 100, print)
         _, found = count_histograms(none, FeatureSet(()))
@@ -252,8 +274,8 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
     assert asked_for[-1] == plain.tasks.cores
 
 
-def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, tmp_path: Path) -> None:
-    source = written(kinds_and_shops(spark, 100, 2), tmp_path / "source")
+def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, source_of: SourceOf) -> None:
+    source = source_of(100, 2)
     frame = open_source(spark, source)
     assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]), PlainRows)
     told: list[str] = []
@@ -263,9 +285,9 @@ def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSessio
 
 
 def test_where_vectors_are_too_many_spark_counts_them(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, _ = both(spark, written(kinds_and_shops(spark, 400, 4), tmp_path / "source"), "day")
+    plain, _ = both(spark, source_of(400, 4), "day")
     features = features_of([f"shop = {shop}" for shop in range(10)], plain.schema)
     monkeypatch.setattr(reading, "MAX_PAIRS", 20)
     with pytest.raises(NeedsSparkError, match="more than"):
@@ -279,9 +301,9 @@ def test_where_vectors_are_too_many_spark_counts_them(
 
 
 def test_only_files_with_rows_of_the_segments_are_read(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, frame = both(spark, written(kinds_and_shops(spark, 400, 4), tmp_path / "source"), "day")
+    plain, frame = both(spark, source_of(400, 4), "day")
     read: list[int] = []
 
     def counting(splits: Sequence[Split], most: int) -> tuple[tuple[Split, ...], ...]:
@@ -346,10 +368,10 @@ def rows_counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_sample_of_few_columns_says_what_one_of_all_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = kinds_and_shops(spark, 600, 3)
-    plain, frame = both(spark, written(rows, tmp_path / "source"), "day")
+    plain, frame = both(spark, source_of(600, 3), "day")
     of = simple_document(rows)
     names, few = of.schema.names, ("day", "kind", "shop")
     queries = [replace(query, columns=("kind", "shop")) for query in of.queries]
@@ -407,10 +429,9 @@ def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
 
 
 def test_a_session_has_its_say_before_files_are_read_without_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = kinds_and_shops(spark, 100, 2)
-    source = written(rows, tmp_path / "source")
+    rows, source = kinds_and_shops(spark, 100, 2), source_of(100, 2)
     of, request = simple_document(rows), PlanRequest(partition_by="day")
     assert isinstance(opened(spark, source, of, request, never), PlainRows)
     elsewhere = replace(of, features=replace(of.features, settings=Settings(time_zone="Asia/Tokyo")))
@@ -420,9 +441,10 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
     assert not isinstance(opened(spark, source, of, request, never), PlainRows)
 
 
-def test_where_a_value_is_not_read_cells_are_measured_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    rows = kinds_and_shops(spark, 100, 2)
-    plain, _ = both(spark, written(rows, tmp_path / "source"), "day")
+def test_where_a_value_is_not_read_cells_are_measured_by_spark(
+    spark: SparkSession, source_of: SourceOf, tmp_path: Path
+) -> None:
+    plain, _ = both(spark, shutil.copytree(source_of(100, 2), str(tmp_path / "source")), "day")
     told: list[str] = []
     plain.say = told.append
     sample = draw_sample(plain, features_of(["kind = 1"], plain.schema), "day", 1000, columns={"day", "kind"})

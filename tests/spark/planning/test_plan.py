@@ -12,7 +12,7 @@ import pytest
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.methods.proposals import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.layout import ByCuts, ByOrder, ByVectors
+from layoutopt.model.layout import ByCuts, ByOrder, ByVectors, Plan
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
@@ -22,17 +22,26 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.histograms import features_within, heaviest
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial
+from tests.effort import long_too
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+BY_DAY = PlanRequest(partition_by="day", block_rows=20)
+
+
+@pytest.fixture(scope="module")
+def plan(spark: SparkSession) -> Plan:
+    """One layout for queries by kind."""
+    source = simple_rows(spark)
+    return make_plan(spark, source, simple_document(source), BY_DAY)
+
+
 @pytest.mark.spark
 class TestMakePlan:
-    def test_sop_has_one_layout_of_all_columns_and_predicts_what_is_scanned(self, spark: SparkSession) -> None:
-        source = simple_rows(spark)
-        plan = make_plan(spark, source, simple_document(source), PlanRequest(partition_by="day", block_rows=20))
+    def test_sop_has_one_layout_of_all_columns_and_predicts_what_is_scanned(self, plan: Plan) -> None:
         (layout,) = plan.scheme.layouts
         assert layout.columns == layout.master == ("id", "day", "kind", "text")
         assert layout.features == (0, 1, 2, 3)
@@ -46,11 +55,9 @@ class TestMakePlan:
         assert len(plan.reads) == len(plan.queries)
         assert all(0.1 < share < 0.4 for share in plan.reads)
 
-    def test_the_same_input_makes_the_same_bytes(self, spark: SparkSession) -> None:
+    def test_the_same_input_makes_the_same_bytes(self, spark: SparkSession, plan: Plan) -> None:
         source = simple_rows(spark)
-        request = PlanRequest(partition_by="day", block_rows=20)
-        first, again = (make_plan(spark, source, simple_document(source), request) for _ in range(2))
-        assert first.dumps() == again.dumps()
+        assert make_plan(spark, source, simple_document(source), BY_DAY).dumps() == plan.dumps()
 
     def test_the_same_rows_in_another_order_make_the_same_scheme(self, spark: SparkSession) -> None:
         """But for the order of rows within blocks, chosen by what it saves beside the source's, and the bytes."""
@@ -125,7 +132,9 @@ class TestMakePlan:
         with pytest.raises(PlanError, match="max_vectors=1"):
             make_plan(spark, source, simple_document(source), PlanRequest(max_vectors=1, min_features=1))
 
-    @pytest.mark.parametrize("method", [kind for kind in ORDER_KINDS if kind != "input"])
+    @pytest.mark.parametrize(
+        "method", ["sort", *long_too(*(kind for kind in ORDER_KINDS if kind not in ("input", "sort")))]
+    )
     def test_orders_take_columns_from_the_user_or_the_workload(self, spark: SparkSession, method: str) -> None:
         source = simple_rows(spark)
         blocking = (
@@ -135,7 +144,7 @@ class TestMakePlan:
         given = make_plan(spark, source, simple_document(source), PlanRequest(method=method, by=("ID", "day")))
         assert given.scheme.layouts[0].blocking == ByOrder(method, ("id", "day"))
 
-    @pytest.mark.parametrize("method", ["sop", "gsop-single"])
+    @pytest.mark.parametrize("method", ["gsop-single", *long_too("sop")])
     def test_a_plan_names_the_partitioner_of_its_loads_and_how_far_it_is_from_the_bound(
         self, spark: SparkSession, method: str
     ) -> None:

@@ -40,7 +40,8 @@ from layoutopt.spark.session.read import spark_sql
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
-from tests.methods.random_queries import rows_of
+from tests.effort import long_too
+from tests.methods.random_queries import answers, rows_of
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -205,12 +206,16 @@ def test_an_order_is_searched_for_where_a_layout_has_fewer_columns_of_the_other_
 
 @pytest.mark.spark
 class TestPlans:
-    def test_methods_of_ours_choose_and_peers_keep_their_order(self, spark: SparkSession) -> None:
+    @pytest.mark.parametrize(
+        ("method", "chosen"), [("sop", True), ("sort", False), *long_too(("gsop", True), ("qdtree", False))]
+    )
+    def test_methods_of_ours_choose_and_peers_keep_their_order(
+        self, spark: SparkSession, method: str, chosen: bool
+    ) -> None:
+        assert (self.orders(spark, shops(spark), method=method) != ()) == chosen
+
+    def test_an_order_is_chosen_or_kept_as_is_asked(self, spark: SparkSession) -> None:
         source = shops(spark)
-        for method in ("sop", "gsop"):
-            assert self.orders(spark, source, method=method) != ()
-        for method in ("qdtree", "sort"):
-            assert self.orders(spark, source, method=method) == ()
         assert self.orders(spark, source, method="input-order", row_order=("auto",)) != ()
         assert self.orders(spark, source, row_order=("none",)) == ()
 
@@ -250,10 +255,11 @@ class TestPlans:
         load(spark, source, tmp_path / "t", plan)
         table = open_table(str(tmp_path / "t"))
         assert verify(table).problems == ()
-        for condition in ("true", "text = 'a'", "d > 1 AND flag", "n < 0 OR price > 10"):
-            wanted = rows_of(source.where(condition).toArrow())
-            assert rows_of(spark_sql(spark, table, f"SELECT * FROM t WHERE {condition}").toArrow()) == wanted
-            assert rows_of(table.scan(f"SELECT * FROM t WHERE {condition}").to_arrow()) == wanted
+        conditions = ("true", "text = 'a'", "d > 1 AND flag", "n < 0 OR price > 10")
+        texts = [f"SELECT * FROM t WHERE {condition}" for condition in conditions]
+        for text, expected in zip(texts, answers(source, texts), strict=True):
+            assert rows_of(spark_sql(spark, table, text).toArrow()) == rows_of(expected)
+            assert rows_of(table.scan(text).to_arrow()) == rows_of(expected)
 
 
 def of_prices(source: DataFrame) -> FeaturesDocument:

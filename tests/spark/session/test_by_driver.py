@@ -22,6 +22,7 @@ from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids, kept
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.spark.settings import UNCOMPILED, compared_here
 from tests.spark.tables import document, every_type, plan_of
 
 if TYPE_CHECKING:
@@ -40,9 +41,12 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 @pytest.fixture
 def session(spark: SparkSession, table: Table) -> Iterator[SparkSession]:
     found = spark.newSession()
+    for key, value in UNCOMPILED.items():
+        found.conf.set(key, value)
     skipping.register(found, "t", table.catalog.files.root)
     skipping.enable(found)
-    yield found
+    with compared_here():
+        yield found
     skipping.disable(found)
 
 

@@ -21,6 +21,7 @@ from layoutopt.spark import disable, enable, register, unregister
 from layoutopt.spark.session.datasource import register_format
 from layoutopt.spark.session.tables import session_tables
 from layoutopt.sql.scans import TableScan, scans_of
+from tests.effort import long_too
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
@@ -94,12 +95,15 @@ def test_the_data_source_skips_nothing_by_it(spark: SparkSession, forged: Table)
     assert rows.count() == forged.rows
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("layouts", [None, GROUPS], ids=["sop", "gsop"])
+@pytest.mark.parametrize(
+    ("layouts", "text"),
+    [*((None, text) for text in TEXTS), *((GROUPS, text) for text in TEXTS[:2]), *long_too((GROUPS, TEXTS[2]))],
+    ids=[f"{method}-{text}" for method in ("sop", "gsop") for text in TEXTS],
+)
 def test_a_text_that_is_misread_is_found(
     enabled: SparkSession, tmp_path: Path, text: str, layouts: Any, misreading: Callable[[], None]
 ) -> None:
-    plan = building(SCHEMA, CONDITIONS, layouts=layouts, blocking=by_position(5))
+    plan = building(SCHEMA, CONDITIONS, layouts=layouts, blocking=by_position(25))
     laid_out = build(tmp_path, some_rows().sort_by("id"), plan)
     register(enabled, "t", str(tmp_path))
     rows = enabled.sql(text).count()

@@ -62,7 +62,7 @@ def test_no_use_of_a_loaded_table_reads_what_another_left(session: SparkSession,
     once.createOrReplaceTempView("v")
     for name, (text, rows) in USES.items():
         assert other.sql(text.format("v")).count() == rows, name
-    for where, rows in (("id < 5", 5), ("TRUE", 300), ("kind = 'air' AND id < 0", 0), ("id > 290", 9), ("TRUE", 300)):
+    for where, rows in (("id < 5", 5), ("TRUE", 300), ("kind = 'air' AND id < 0", 0), ("id > 290", 9)):
         assert once.where(where).count() == rows
     assert once.count() == 300
 

@@ -14,6 +14,7 @@ from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer, skipped
+from tests.spark.settings import UNCOMPILED, compared_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,9 +85,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> dict[str
 @pytest.fixture(scope="module")
 def on_the_source(spark: SparkSession, rows: pa.Table) -> SparkSession:
     """A session in which t and u are the source, which lies in no file."""
-    session = spark.newSession()
+    session = _uncompiled(spark)
     for name in ("t", "u"):
-        session.createDataFrame(rows).createOrReplaceTempView(name)
+        session.createDataFrame(rows).coalesce(1).createOrReplaceTempView(name)
     _add_dim(session)
     return session
 
@@ -94,13 +95,20 @@ def on_the_source(spark: SparkSession, rows: pa.Table) -> SparkSession:
 @pytest.fixture(scope="module")
 def enabled(spark: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSession]:
     """A session of its own in which t and u are optimised tables."""
-    yield from _enabled(spark.newSession(), {"t": tables["t"], "u": tables["u"]})
+    yield from _enabled(_uncompiled(spark), {"t": tables["t"], "u": tables["u"]})
 
 
 @pytest.fixture(scope="module")
 def enabled_groups(spark: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSession]:
     """The same with t in column groups."""
-    yield from _enabled(spark.newSession(), {"t": tables["g"], "u": tables["u"]})
+    yield from _enabled(_uncompiled(spark), {"t": tables["g"], "u": tables["u"]})
+
+
+def _uncompiled(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    for key, value in UNCOMPILED.items():
+        session.conf.set(key, value)
+    return session
 
 
 def _enabled(session: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSession]:
@@ -108,13 +116,14 @@ def _enabled(session: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSe
         register(session, name, str(path))
     _add_dim(session)
     enable(session)
-    yield session
+    with compared_here():
+        yield session
     disable(session)
 
 
 def _add_dim(session: SparkSession) -> None:
     kinds = [("air", 1), ("ship", 2), (None, 3), ("no such kind", 4)]
-    session.createDataFrame(kinds, "kind string, n int").createOrReplaceTempView("dim")
+    session.createDataFrame(kinds, "kind string, n int").coalesce(1).createOrReplaceTempView("dim")
 
 
 @pytest.mark.parametrize("sql", SKIPPING.values(), ids=SKIPPING)
