@@ -63,6 +63,7 @@ class Candidates:
         file: the number of each block's file, int64[n].
         rows: the rows of each that Spark gives to the condition if it reads the block; none where the query's own
             filter makes Spark skip the block, int64[n].
+        bytes: those of each in its file, int64[n].
         needed: those that hold rows for the query, bool[n].
         spare: those that may be read in vain, bool[n]. All others must be left out: their rows come from elsewhere.
     """
@@ -70,6 +71,7 @@ class Candidates:
     ids: Ints
     file: Ints
     rows: Ints
+    bytes: Ints
     needed: Bits
     spare: Bits
 
@@ -80,8 +82,18 @@ class Candidates:
 
     def in_needed_files(self) -> Candidates:
         """Those in files that have to be opened anyway."""
-        here = np.isin(self.file, self.needed_files)
-        return Candidates(self.ids[here], self.file[here], self.rows[here], self.needed[here], self.spare[here])
+        return self.taken(np.isin(self.file, self.needed_files))
+
+    def taken(self, places: Ints | Bits) -> Candidates:
+        """Some of them, or all in another order."""
+        return Candidates(
+            self.ids[places],
+            self.file[places],
+            self.rows[places],
+            self.bytes[places],
+            self.needed[places],
+            self.spare[places],
+        )
 
 
 def blocks_of(read: TableRead, layout: int | None = None) -> tuple[Candidates, tuple[str, ...]]:
@@ -93,14 +105,13 @@ def blocks_of(read: TableRead, layout: int | None = None) -> tuple[Candidates, t
     """
     paths: dict[str, int] = {}
     parts = [_of_plan(read, pruned, layout, paths) for pruned in read.pruned]
-    ids, file, rows, needed, spare = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    order = np.argsort(ids)
-    return Candidates(ids[order], file[order], rows[order], needed[order], spare[order]), tuple(paths)
+    ids, file, rows, sizes, needed, spare = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Candidates(ids, file, rows, sizes, needed, spare).taken(np.argsort(ids)), tuple(paths)
 
 
 def _of_plan(
     read: TableRead, pruned: PrunedPlan, layout: int | None, paths: dict[str, int]
-) -> tuple[Ints, Ints, Ints, Bits, Bits]:
+) -> tuple[Ints, Ints, Ints, Ints, Bits, Bits]:
     """One plan's part of the candidates; files are numbered as they occur."""
     blocks = pruned.source.blocks
     chosen = pruned.choice[0].layout if pruned.choice else -1
@@ -110,7 +121,8 @@ def _of_plan(
     # Rows that are whole elsewhere lack columns here: the query's filter would say of them what it likes. Rows that
     # are deleted would come back.
     spare = ~pruned.read & (blocks.layout == chosen) & (blocks.part == 0) & (blocks.deleted_rows == 0)
-    return blocks.block_id[here], number[blocks.file[here]], rows[here], pruned.read[here], spare[here]
+    file = number[blocks.file[here]]
+    return blocks.block_id[here], file, rows[here], blocks.bytes[here], pruned.read[here], spare[here]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +153,16 @@ class Choice:
             return ""
         starts, ends = self.starts.tolist(), self.ends.tolist()
         return range_tree(starts, ends) if len(starts) > _MOST_IN_A_ROW else ranges_in_a_row(starts, ends)
+
+    def in_parts(self, rows: Ints, parts: int) -> list[Choice]:
+        """Listed blocks in up to so many parts of about as many rows; ``rows`` are those of each, int64[n]."""
+        assert self.listed is not None
+        if parts == 1:
+            return [self]
+        before = np.cumsum(rows) - rows
+        part = np.minimum(before * parts // max(1, int(rows.sum())), parts - 1)
+        ends = np.flatnonzero(np.diff(part)) + 1
+        return [replace(self, listed=listed) for listed in np.split(self.listed, ends)]
 
 
 def choose(blocks: Candidates, columns: int, can_name_files: bool = True, most_listed: int = 0) -> Choice:

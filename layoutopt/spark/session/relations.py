@@ -27,7 +27,7 @@ from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.absent import absent_columns, null_columns
-from layoutopt.spark.session.conditions import blocks_of, choose
+from layoutopt.spark.session.conditions import Candidates, Choice, blocks_of, choose
 from layoutopt.spark.session.listing import most_listed
 from layoutopt.spark.session.pushdown import readable
 from layoutopt.spark.session.read import parquet_files
@@ -36,6 +36,9 @@ from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
 _FEW_FILES: Final = 32  # of which a view is made; Spark looks for more of them by a job of its own
+_CUT_BYTES: Final = 1 << 23  # Spark cuts off 4 MB at least
+_MOST_PARTS: Final = 4  # each is one more relation to be planned
+_ROWS_OF_A_PART: Final = 100_000
 _MOST_VIEWS: Final = 256  # of a layout's; each keeps what Spark knows of its files
 
 
@@ -124,7 +127,7 @@ def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, Layout
     schema = read.table.schema
     if not read.columns and (rows := read.rows):
         return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({rows}))"
-    arms = [arm for layout, of in sorted(views.items()) if (arm := _arm(spark, read, layout, of)) is not None]
+    arms = [arm for layout, of in sorted(views.items()) for arm in _arms(spark, read, layout, of)]
     if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)
     if not arms:
@@ -141,28 +144,52 @@ class _Arm:
     where: str
 
 
-def _arm(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) -> _Arm | None:
-    """The rows that one layout gives; None where it gives none."""
+def _arms(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) -> list[_Arm]:
+    """The rows that one layout gives, in so many parts that all cores have something to read."""
     blocks, files = blocks_of(read, layout)
     if not blocks.needed.any():
-        return None
+        return []
     if len(blocks.needed_files) <= _FEW_FILES and not np.isin(blocks.file, blocks.needed_files).all():
         few = views.view_of(spark, read, layout, [files[index] for index in blocks.needed_files])
         if few is not None:
-            chosen = choose(blocks.in_needed_files(), len(read.columns), False, most_listed(spark))
-            asked = chosen.condition
-            return _Arm(few, f" WHERE {asked}" if asked else "")
+            return _of_few(spark, read, few, blocks.in_needed_files())
     names = [path.rsplit("/", 1)[-1] for path in files]
     can_name_files = len(blocks.needed_files) <= _MOST_FILES and len(set(names)) == len(names)
     chosen = choose(blocks, len(read.columns), can_name_files, most_listed(spark))
+    if chosen.files is None and chosen.listed is not None:
+        return _listed(spark, views.blocks, blocks, chosen)
     conditions = []
     if chosen.files is not None:
         conditions.append(f"{_FILE} IN ({', '.join(text_sql(names[index]) for index in chosen.files)})")
     if chosen.condition:
         conditions.append(f"({chosen.condition})")
     if not conditions:
-        return _Arm(views.rows, "")
-    return _Arm(views.blocks if chosen.files is None else views.files, f" WHERE {' AND '.join(conditions)}")
+        return [_Arm(views.rows, "")]
+    return [_Arm(views.blocks if chosen.files is None else views.files, f" WHERE {' AND '.join(conditions)}")]
+
+
+def _of_few(spark: SparkSession, read: TableRead, view: str, blocks: Candidates) -> list[_Arm]:
+    """The rows that a view of the files that are needed gives."""
+    chosen = choose(blocks, len(read.columns), False, most_listed(spark))
+    if chosen.listed is not None:
+        return _listed(spark, view, blocks, chosen)
+    return [_Arm(view, f" WHERE {chosen.condition}" if chosen.condition else "")]
+
+
+def _listed(spark: SparkSession, view: str, blocks: Candidates, chosen: Choice) -> list[_Arm]:
+    """The rows of listed blocks, parted where Spark would read them by fewer tasks than there are cores."""
+    parts = _parts(blocks.in_needed_files(), spark.sparkContext.defaultParallelism)
+    return [_Arm(view, f" WHERE {part.condition}") for part in chosen.in_parts(blocks.rows[blocks.needed], parts)]
+
+
+def _parts(blocks: Candidates, cores: int) -> int:
+    """In how many parts to read what is needed of some files: of small ones, whatever rows they have, Spark cuts none.
+
+    A few large ones it cuts for all cores, and many small ones it deals out to them.
+    """
+    if len(blocks.needed_files) >= 2 * cores or blocks.bytes.sum() >= _CUT_BYTES * cores:
+        return 1
+    return max(1, min(cores, _MOST_PARTS, int(blocks.rows[blocks.needed].sum()) // _ROWS_OF_A_PART))
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:

@@ -31,7 +31,7 @@ def candidates(blocks: list[tuple[str, int, int]], first: int = 0) -> Candidates
     kinds = np.array([kind for kind, _, _ in blocks])
     file, rows = (np.array([block[i] for block in blocks], dtype=np.int64) for i in (1, 2))
     ids = first + 2 * np.arange(len(blocks), dtype=np.int64)  # numbers between belong to other layouts
-    return Candidates(ids, file, rows, kinds == NEEDED, kinds == SPARE)
+    return Candidates(ids, file, rows, 9 * rows, kinds == NEEDED, kinds == SPARE)
 
 
 def blocks_read(blocks: Candidates, choice: Choice) -> Bits:
@@ -44,6 +44,24 @@ def blocks_read(blocks: Candidates, choice: Choice) -> Bits:
     asked = np.array([eval(test, {"_block": int(each), "range": range}) for each in blocks.ids], dtype=np.bool_)
     read: Bits = opened & asked
     return read
+
+
+@given(BLOCKS, st.integers(1, 5))
+def test_parts_of_listed_blocks_are_all_of_them_once_and_about_as_large(
+    blocks: list[tuple[str, int, int]], parts: int
+) -> None:
+    given_blocks = candidates([(NEEDED, 0, 5), *blocks])
+    rows = given_blocks.rows[given_blocks.needed]
+    choice = choose(given_blocks, 3, False, 400)
+    if choice.listed is None:  # nothing needs to be asked
+        return
+    found = choice.in_parts(rows, parts)
+    assert 1 <= len(found) <= parts
+    listed = [part.listed.tolist() for part in found if part.listed is not None]
+    assert all(listed)
+    assert [block for each in listed for block in each] == choice.listed.tolist()
+    of = dict(zip(choice.listed.tolist(), rows.tolist(), strict=True))
+    assert max(sum(of[block] for block in each) for each in listed) < rows.sum() / parts + rows.max() + 1
 
 
 @given(BLOCKS, st.integers(0, 2**62), st.integers(0, 60), st.booleans(), st.sampled_from([0, 1, 20, 400]))

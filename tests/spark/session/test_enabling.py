@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark.session import relations
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -116,7 +117,8 @@ def _enabled(session: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSe
         register(session, name, str(path))
     _add_dim(session)
     enable(session)
-    with compared_here():
+    with compared_here(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relations, "_ROWS_OF_A_PART", 20)  # small files are read in parts
         yield session
     disable(session)
 

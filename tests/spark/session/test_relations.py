@@ -10,7 +10,7 @@ import pytest
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.session import relations
 from layoutopt.spark.session.tables import session_tables, unregister
-from tests.scan.builder import build, building
+from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
@@ -46,6 +46,37 @@ def test_a_few_files_asked_for_together_have_a_view_of_their_own(
         disable(spark)
         unregister(spark, "few")
     assert {view.name for view in spark.catalog.listTables()} == before
+
+
+@pytest.mark.left_to_spark
+@pytest.mark.parametrize(
+    ("patched", "parts"),
+    [
+        ({}, 1),  # few rows
+        ({"_ROWS_OF_A_PART": 20}, 2),  # one for each core
+        ({"_ROWS_OF_A_PART": 20, "_CUT_BYTES": 1}, 1),  # Spark cuts the file itself
+        ({"_ROWS_OF_A_PART": 20, "_MOST_PARTS": 1}, 1),
+        ({"_ROWS_OF_A_PART": 1_000}, 1),
+    ],
+)
+def test_a_small_file_of_many_rows_is_read_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patched: dict[str, int], parts: int
+) -> None:
+    rows = some_rows().sort_by("id")
+    build(tmp_path / "t", rows, building(SCHEMA, CONDITIONS, blocking=by_position(10)))
+    for name, value in patched.items():
+        monkeypatch.setattr(relations, name, value)
+    session = spark.newSession()
+    register(session, "parted", str(tmp_path / "t"))
+    enable(session)
+    try:
+        found = session.sql("SELECT id FROM parted WHERE id BETWEEN 20 AND 90 OR id > 250")
+        assert found.rdd.getNumPartitions() == parts
+        wanted = [id for id in rows["id"].to_pylist() if 20 <= id <= 90 or id > 250]
+        assert sorted(row.id for row in found.collect()) == wanted
+    finally:
+        disable(session)
+        unregister(session, "parted")
 
 
 @pytest.mark.parametrize(
