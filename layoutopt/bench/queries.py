@@ -98,13 +98,15 @@ def of_tpch(bench: Bench, stream: str, variant: Variant) -> Case:
 
 
 def of_brushing(bench: Bench, name: str) -> Case:
-    """Ranges that people drag over one of the tables of `layoutopt bench brushing`, laid out with no flag set."""
+    """Ranges that people drag over one of the tables of `layoutopt bench brushing`, planned by `auto`."""
     of = brushing.workload(name, brushing.ROWS, bench.data.root / "brushing", bench.spark)
 
     def queries() -> list[Labelled]:
         return [Labelled(_ranges_of(text), text) for text in texts_of(name, "test")]
 
-    return Case(queries, f"{name}, by default", PlainFiles(name, Path(of.source)), load_step(of, "auto"))
+    return Case(
+        queries, f"{name}, {brushing.ROWS:,} rows by auto", PlainFiles(name, Path(of.source)), load_step(of, "auto")
+    )
 
 
 def _ranges_of(text: str) -> str:
@@ -307,7 +309,8 @@ def queries_report(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: 
 
 def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Table:
     (rounds,) = {of["rounds"] for engines in timed.values() for of in engines.values()}
-    title = f"unseen queries, TPC-H at scale factor {scale:g}, warm, median of {rounds} rounds"
+    sizes = f"TPC-H at scale factor {scale:g}, brushed tables of {brushing.ROWS:,} rows"
+    title = f"unseen queries ({sizes}), warm, median of {rounds} rounds"
     table = Table(title=title, title_justify="left")
     for heading in ("queries", "engine"):
         table.add_column(heading)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from layoutopt.model.arrays import Bytes, Hashes, Ints
 from layoutopt.partitioning.loops.native import compiled, part_of_a_loop
+
+
+def is_compiled() -> bool:
+    """Whether loops are machine code: numba can be told to leave them as they are, hundreds of times as slow."""
+    return not numba.config.DISABLE_JIT
 
 
 @compiled

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Bytes, Hashes, Ints
 from layoutopt.model.sequences import stable_order
 
@@ -21,7 +20,7 @@ _CHUNK = 16_384
 # Words of a text that are read at once, from whatever byte on.
 _RUN = 8
 _RUN_BYTES = 4 * _RUN
-# Of so many bytes a loop saves half a second: about what it takes to be there, if it was compiled before.
+# Of so many bytes a loop saves about half a second: what it takes to be there, if it was compiled before.
 _WORTH_A_LOOP = 1 << 27
 
 HashTexts = Callable[[Bytes, Ints], Hashes]
@@ -80,21 +79,24 @@ def hash_joined(states: Hashes, second: Hashes) -> Hashes:
 def hash_texts(data: Bytes, offsets: Ints) -> Hashes:
     """The hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
 
-    A process that has much to hash has it done by machine code, four times as fast.
+    A process that has much to hash has it done by machine code, three to four times as fast.
     """
     loop = _LOOP.after(int(offsets[-1] - offsets[0]))
     return _hash_by_arrays(data, offsets) if loop is None else loop(data, offsets)
 
 
 class _Loop:
-    """The compiled loop, once so many bytes were hashed that it is worth the second that it takes to be there."""
+    """The compiled loop, once so many bytes were hashed that it is worth what it takes to be there."""
 
     def __init__(self) -> None:
         self._bytes_left = _WORTH_A_LOOP
         self._loop: HashTexts | None = None
 
     def after(self, size: int) -> HashTexts | None:
-        """The loop, if there is one by now; bytes to be hashed count. Threads may ask at once."""
+        """The loop, if there is one by now; bytes to be hashed count.
+
+        Threads may ask at once: a count may then be lost, and others hash by arrays while one compiles.
+        """
         if self._bytes_left > 0:
             self._bytes_left -= size
             if self._bytes_left <= 0:
@@ -103,16 +105,17 @@ class _Loop:
 
 
 def _compiled() -> HashTexts | None:
-    """The compiled loop; None where this Python has no compiler."""
+    """The compiled loop; None where this Python has no compiler that works."""
     try:
-        from layoutopt.indexes.hash_loop import hash_each
-    except SettingError:
+        from layoutopt.indexes.hash_loop import hash_each, is_compiled
+
+        def hash_compiled(data: Bytes, offsets: Ints) -> Hashes:
+            return hash_each(_read_only(data), _read_only(offsets), np.uint32(SEED))
+
+        hash_compiled(np.zeros(0, np.uint8), np.zeros(1, np.int64))  # now, where arrays can still do it instead
+    except Exception:  # a library that can't be loaded, a compiler that fails: each raises what it likes
         return None
-
-    def hash_compiled(data: Bytes, offsets: Ints) -> Hashes:
-        return hash_each(_read_only(data), _read_only(offsets), np.uint32(SEED))
-
-    return hash_compiled
+    return hash_compiled if is_compiled() else None
 
 
 def _read_only(values: Array) -> Array:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.indexes import murmur3
+from layoutopt.indexes import hash_loop, murmur3
 from layoutopt.indexes.hash_loop import hash_each
 from layoutopt.indexes.murmur3 import SEED, hash_texts
 from layoutopt.model.arrays import Bytes, Hashes, Ints
@@ -69,12 +70,22 @@ def test_a_process_that_hashes_much_takes_the_loop_whatever_it_may_write_to(monk
     assert offsets.flags.writeable  # only a view of it was made read-only
 
 
-def test_without_a_compiler_arrays_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    loops = ["layoutopt.indexes.hash_loop", "layoutopt.partitioning.loops.native"]
-    for name in loops:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "numba", None)
+def _raise(*_: object) -> None:
+    raise OSError("a library can't be loaded")
+
+
+@pytest.mark.parametrize("broken", ["no numba", "does not compile", "told not to"])
+def test_without_a_compiler_that_works_arrays_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    if broken == "no numba":
+        for name in ("layoutopt.indexes.hash_loop", "layoutopt.partitioning.loops.native"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(sys.modules, "numba", None)
+    elif broken == "does not compile":
+        monkeypatch.setattr(hash_loop, "hash_each", _raise)
+    else:
+        monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
     monkeypatch.setattr(murmur3, "_LOOP", murmur3._Loop())
     monkeypatch.setattr(murmur3._LOOP, "_bytes_left", 1)
     data, offsets = buffers([b"a text"])
     assert hash_texts(data, offsets).tolist() == [by_definition(b"a text")]
+    assert murmur3._LOOP._loop is None

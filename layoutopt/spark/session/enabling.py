@@ -49,7 +49,7 @@ from layoutopt.spark.session.tables import (
 )
 from layoutopt.sql.parameters import Arguments, bind
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import Kind, Span, references_of, splice_relations
+from layoutopt.sql.references import Kind, References, Span, references_of, splice_relations
 
 _ENABLING = threading.Lock()
 
@@ -236,7 +236,7 @@ def rewrite(
         reads.append(read)
         span = None if scan.span is None else bound.original(scan.span)
         if span in replaceable:
-            relations[span] = _relation(spark, known, entry, read, views, references.explicit)
+            relations[span] = _relation(spark, known, entry, read, views, references)
             metrics.append(ScanMetrics.of(entry.name, read))
         else:
             metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
@@ -250,11 +250,11 @@ def _relation(
     entry: Registered,
     read: TableRead,
     views: dict[str, MakeRows],
-    explicit: bool,
+    references: References,
 ) -> str:
     """What to put in the place of a table's name; a view that has to be made for it is added to ``views``."""
     view = f"_layoutopt_{uuid.uuid4().hex}"
-    if known.by_driver and is_read_by_driver(read, explicit):
+    if known.by_driver and is_read_by_driver(read, references.explicit):
         views[view] = partial(rows_now_or_later, spark, read)
         return quoted(view)
     layouts = layouts_read(read)
@@ -262,7 +262,8 @@ def _relation(
         views[view] = partial(read_to_dataframe, spark, read)
         return quoted(view)
     clean, rest = split_by_deletes(read) if read.columns else (read, None)
-    relation = relation_of(spark, clean, layout_views(spark, known, entry, layouts))
+    alone = len(references.tables) == 1
+    relation = relation_of(spark, clean, layout_views(spark, known, entry, layouts), alone)
     if rest is None:
         return relation
     views[view] = partial(read_to_dataframe, spark, rest)

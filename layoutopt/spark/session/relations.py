@@ -36,7 +36,7 @@ from layoutopt.spark.session.small_row_groups import are_read_by_tasks
 _FILE: Final = "_w_file"  # no table has names that begin so
 _MOST_FILES: Final = 2_000  # named in a text; of more than that all are opened
 _FEW_FILES: Final = 32  # of which a view is made; Spark looks for more of them by a job of its own
-_CUT_BYTES: Final = 1 << 23  # Spark cuts off 4 MB at least
+_CUT_BYTES: Final = 1 << 23  # for each core: Spark cuts off 4 MB at least, so less is cut unevenly or not at all
 _MOST_PARTS: Final = 4  # each is one more relation to be planned
 _ROWS_OF_A_PART: Final = 100_000
 _MOST_VIEWS: Final = 256  # of a layout's; each keeps what Spark knows of its files
@@ -116,18 +116,20 @@ def _make_view(rows: DataFrame, texts: Sequence[str]) -> str:
     return name
 
 
-def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, LayoutViews]) -> str:
+def relation_of(spark: SparkSession, read: TableRead, views: Mapping[int, LayoutViews], alone: bool = False) -> str:
     """What to read in the table's place, with all its columns: a view, or a query in parentheses.
 
     Args:
         spark: the session whose views they are.
         read: what is left of the table; each of its segments is read from one layout, and has no deleted rows.
         views: those of each layout that is read.
+        alone: whether the text reads nothing else: in parts a table looks as many times as large to Spark, which may
+            then not send it to all tasks of a join.
     """
     schema = read.table.schema
     if not read.columns and (rows := read.rows):
         return f"(SELECT {', '.join(absent_columns(schema.columns))} FROM range({rows}))"
-    arms = [arm for layout, of in sorted(views.items()) for arm in _arms(spark, read, layout, of)]
+    arms = [arm for layout, of in sorted(views.items()) for arm in _arms(spark, read, layout, of, alone)]
     if len(arms) == 1 and arms[0].view in {of.rows for of in views.values()}:
         return quoted(arms[0].view)
     if not arms:
@@ -144,20 +146,20 @@ class _Arm:
     where: str
 
 
-def _arms(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews) -> list[_Arm]:
-    """The rows that one layout gives, in so many parts that all cores have something to read."""
+def _arms(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews, parted: bool) -> list[_Arm]:
+    """The rows that one layout gives, in parts where that is allowed and all cores then have something to read."""
     blocks, files = blocks_of(read, layout)
     if not blocks.needed.any():
         return []
     if len(blocks.needed_files) <= _FEW_FILES and not np.isin(blocks.file, blocks.needed_files).all():
         few = views.view_of(spark, read, layout, [files[index] for index in blocks.needed_files])
         if few is not None:
-            return _of_few(spark, read, few, blocks.in_needed_files())
+            return _of_few(spark, read, few, blocks.in_needed_files(), parted)
     names = [path.rsplit("/", 1)[-1] for path in files]
     can_name_files = len(blocks.needed_files) <= _MOST_FILES and len(set(names)) == len(names)
     chosen = choose(blocks, len(read.columns), can_name_files, most_listed(spark))
     if chosen.files is None and chosen.listed is not None:
-        return _listed(spark, views.blocks, blocks, chosen)
+        return _listed(spark, views.blocks, blocks, chosen, parted)
     conditions = []
     if chosen.files is not None:
         conditions.append(f"{_FILE} IN ({', '.join(text_sql(names[index]) for index in chosen.files)})")
@@ -168,28 +170,39 @@ def _arms(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews)
     return [_Arm(views.blocks if chosen.files is None else views.files, f" WHERE {' AND '.join(conditions)}")]
 
 
-def _of_few(spark: SparkSession, read: TableRead, view: str, blocks: Candidates) -> list[_Arm]:
+def _of_few(spark: SparkSession, read: TableRead, view: str, blocks: Candidates, parted: bool) -> list[_Arm]:
     """The rows that a view of the files that are needed gives."""
     chosen = choose(blocks, len(read.columns), False, most_listed(spark))
     if chosen.listed is not None:
-        return _listed(spark, view, blocks, chosen)
+        return _listed(spark, view, blocks, chosen, parted)
     return [_Arm(view, f" WHERE {chosen.condition}" if chosen.condition else "")]
 
 
-def _listed(spark: SparkSession, view: str, blocks: Candidates, chosen: Choice) -> list[_Arm]:
-    """The rows of listed blocks, parted where Spark would read them by fewer tasks than there are cores."""
-    parts = _parts(blocks.in_needed_files(), spark.sparkContext.defaultParallelism)
+def _listed(spark: SparkSession, view: str, blocks: Candidates, chosen: Choice, parted: bool) -> list[_Arm]:
+    """The rows of listed blocks, parted where Spark would read a view's files by hardly more tasks than it has cores.
+
+    Args:
+        spark: the session.
+        view: of files with all these blocks, which every part opens.
+        blocks: those of the view's files.
+        chosen: which are listed.
+        parted: whether they may be.
+    """
+    parts = _parts(blocks, spark.sparkContext.defaultParallelism) if parted else 1
     return [_Arm(view, f" WHERE {part.condition}") for part in chosen.in_parts(blocks.rows[blocks.needed], parts)]
 
 
 def _parts(blocks: Candidates, cores: int) -> int:
-    """In how many parts to read what is needed of some files: of small ones, whatever rows they have, Spark cuts none.
+    """In how many parts to read what is needed of a view's files.
 
-    A few large ones it cuts for all cores, and many small ones it deals out to them.
+    Of small ones Spark cuts none, whatever rows they have. Large ones it cuts for all cores, and many small ones it
+    deals out to them.
     """
-    if len(blocks.needed_files) >= 2 * cores or blocks.bytes.sum() >= _CUT_BYTES * cores:
+    files = len(np.unique(blocks.file))
+    if blocks.bytes.sum() >= _CUT_BYTES * cores:
         return 1
-    return max(1, min(cores, _MOST_PARTS, int(blocks.rows[blocks.needed].sum()) // _ROWS_OF_A_PART))
+    rows = int(blocks.rows[blocks.needed].sum())
+    return max(1, min(cores, _MOST_PARTS, -(-2 * cores // files) if files < 2 * cores else 1, rows // _ROWS_OF_A_PART))
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:

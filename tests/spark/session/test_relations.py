@@ -59,7 +59,7 @@ def test_a_few_files_asked_for_together_have_a_view_of_their_own(
         ({"_ROWS_OF_A_PART": 1_000}, 1),
     ],
 )
-def test_a_small_file_of_many_rows_is_read_in_parts(
+def test_a_small_file_of_many_rows_is_read_in_parts_where_nothing_else_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patched: dict[str, int], parts: int
 ) -> None:
     rows = some_rows().sort_by("id")
@@ -74,6 +74,8 @@ def test_a_small_file_of_many_rows_is_read_in_parts(
         assert found.rdd.getNumPartitions() == parts
         wanted = [id for id in rows["id"].to_pylist() if 20 <= id <= 90 or id > 250]
         assert sorted(row.id for row in found.collect()) == wanted
+        beside = session.sql("SELECT id FROM parted WHERE id < 20 UNION ALL SELECT id FROM parted WHERE id > 290")
+        assert beside.rdd.getNumPartitions() == 2  # one for each mention
     finally:
         disable(session)
         unregister(session, "parted")
