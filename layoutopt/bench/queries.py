@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_RANGE: Final = re.compile(r"(\w+) (?:>=|<|BETWEEN)")
+
+
 class PlainFiles(NamedTuple):
     """Parquet as it was before: the name that queries have for it, and its folder."""
 
@@ -112,8 +115,6 @@ def of_brushing(bench: Bench, name: str) -> Case:
 def _ranges_of(text: str) -> str:
     return f"columns with a range: {len(set(_RANGE.findall(text)))}"
 
-
-_RANGE: Final = re.compile(r"(\w+) (?:>=|<|BETWEEN)")
 
 CASES: Final[Mapping[str, Callable[[Bench], Case]]] = MappingProxyType(
     {

@@ -155,9 +155,11 @@ class Choice:
         return range_tree(starts, ends) if len(starts) > _MOST_IN_A_ROW else ranges_in_a_row(starts, ends)
 
     def in_parts(self, rows: Ints, parts: int) -> list[Choice]:
-        """Listed blocks in up to so many parts of about as many rows; ``rows`` are those of each, int64[n]."""
-        assert self.listed is not None
-        if parts == 1:
+        """Listed blocks in up to so many parts of about as many rows; ``rows`` are those of each, int64[n].
+
+        What lists none is one part.
+        """
+        if self.listed is None or parts == 1:
             return [self]
         before = np.cumsum(rows) - rows
         part = np.minimum(before * parts // max(1, int(rows.sum())), parts - 1)

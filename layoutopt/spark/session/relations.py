@@ -154,42 +154,32 @@ def _arms(spark: SparkSession, read: TableRead, layout: int, views: LayoutViews,
     if len(blocks.needed_files) <= _FEW_FILES and not np.isin(blocks.file, blocks.needed_files).all():
         few = views.view_of(spark, read, layout, [files[index] for index in blocks.needed_files])
         if few is not None:
-            return _of_few(spark, read, few, blocks.in_needed_files(), parted)
+            blocks = blocks.in_needed_files()
+            return _asked(spark, few, blocks, choose(blocks, len(read.columns), False, most_listed(spark)), parted)
     names = [path.rsplit("/", 1)[-1] for path in files]
     can_name_files = len(blocks.needed_files) <= _MOST_FILES and len(set(names)) == len(names)
     chosen = choose(blocks, len(read.columns), can_name_files, most_listed(spark))
-    if chosen.files is None and chosen.listed is not None:
-        return _listed(spark, views.blocks, blocks, chosen, parted)
-    conditions = []
-    if chosen.files is not None:
-        conditions.append(f"{_FILE} IN ({', '.join(text_sql(names[index]) for index in chosen.files)})")
+    if chosen.files is None:
+        return _asked(spark, views.blocks if chosen.condition else views.rows, blocks, chosen, parted)
+    conditions = [f"{_FILE} IN ({', '.join(text_sql(names[index]) for index in chosen.files)})"]
     if chosen.condition:
         conditions.append(f"({chosen.condition})")
-    if not conditions:
-        return [_Arm(views.rows, "")]
-    return [_Arm(views.blocks if chosen.files is None else views.files, f" WHERE {' AND '.join(conditions)}")]
+    return [_Arm(views.files, f" WHERE {' AND '.join(conditions)}")]
 
 
-def _of_few(spark: SparkSession, read: TableRead, view: str, blocks: Candidates, parted: bool) -> list[_Arm]:
-    """The rows that a view of the files that are needed gives."""
-    chosen = choose(blocks, len(read.columns), False, most_listed(spark))
-    if chosen.listed is not None:
-        return _listed(spark, view, blocks, chosen, parted)
-    return [_Arm(view, f" WHERE {chosen.condition}" if chosen.condition else "")]
-
-
-def _listed(spark: SparkSession, view: str, blocks: Candidates, chosen: Choice, parted: bool) -> list[_Arm]:
-    """The rows of listed blocks, parted where Spark would read a view's files by hardly more tasks than it has cores.
+def _asked(spark: SparkSession, view: str, blocks: Candidates, chosen: Choice, parted: bool) -> list[_Arm]:
+    """What is asked of a view's blocks, in parts where Spark would read its files by few tasks.
 
     Args:
         spark: the session.
         view: of files with all these blocks, which every part opens.
         blocks: those of the view's files.
-        chosen: which are listed.
-        parted: whether they may be.
+        chosen: which are read.
+        parted: whether it may be in parts; only listed blocks are.
     """
-    parts = _parts(blocks, spark.sparkContext.defaultParallelism) if parted else 1
-    return [_Arm(view, f" WHERE {part.condition}") for part in chosen.in_parts(blocks.rows[blocks.needed], parts)]
+    parts = _parts(blocks, spark.sparkContext.defaultParallelism) if parted and chosen.listed is not None else 1
+    conditions = [part.condition for part in chosen.in_parts(blocks.rows[blocks.needed], parts)]
+    return [_Arm(view, f" WHERE {condition}" if condition else "") for condition in conditions]
 
 
 def _parts(blocks: Candidates, cores: int) -> int:
@@ -198,11 +188,10 @@ def _parts(blocks: Candidates, cores: int) -> int:
     Of small ones Spark cuts none, whatever rows they have. Large ones it cuts for all cores, and many small ones it
     deals out to them.
     """
-    files = len(np.unique(blocks.file))
     if blocks.bytes.sum() >= _CUT_BYTES * cores:
         return 1
-    rows = int(blocks.rows[blocks.needed].sum())
-    return max(1, min(cores, _MOST_PARTS, -(-2 * cores // files) if files < 2 * cores else 1, rows // _ROWS_OF_A_PART))
+    files, rows = len(np.unique(blocks.file)), int(blocks.rows[blocks.needed].sum())
+    return max(1, min(cores, _MOST_PARTS, -(-2 * cores // files), rows // _ROWS_OF_A_PART))
 
 
 def layouts_read(read: TableRead) -> Sequence[int] | None:
