@@ -17,12 +17,23 @@ UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factor
 """For texts that are evaluated once, over few rows: compiling them takes longer."""
 
 
+def new_session(spark: SparkSession, settings: Mapping[str, str] = UNCOMPILED) -> SparkSession:
+    """A session of its own with other settings; unless told, without compiled code."""
+    session = spark.newSession()
+    _set(session, settings)
+    return session
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+
+
 @contextmanager
 def under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """A block with other settings of the session."""
     before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
+    _set(spark, settings)
     try:
         yield
     finally:

@@ -30,7 +30,7 @@ from layoutopt.writer.features import is_keyed, words_by_keys
 from layoutopt.writer.matching import matching_rows
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
-from tests.spark.settings import UNCOMPILED
+from tests.spark.settings import UNCOMPILED, new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,10 +67,8 @@ def session(spark: SparkSession, ansi: bool, tmp_path_factory: pytest.TempPathFa
     """A session that reads the rows from a file, pushes nothing down, and evaluates each text once, so uncompiled."""
     file = tmp_path_factory.mktemp("boundaries") / "t.parquet"
     pq.write_table(ROWS, file)
-    session = spark.newSession()
     settings = {"spark.sql.ansi.enabled": str(ansi).lower(), "spark.sql.parquet.filterPushdown": "false"}
-    for key, value in {**UNCOMPILED, **settings}.items():
-        session.conf.set(key, value)
+    session = new_session(spark, {**UNCOMPILED, **settings})
     session.read.parquet(str(file)).createOrReplaceTempView("t")
     return session
 

@@ -20,7 +20,7 @@ from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
 from tests.effort import long_too
 from tests.spark.session.answers import answer, skipped
-from tests.spark.settings import UNCOMPILED, compared_here
+from tests.spark.settings import UNCOMPILED, compared_here, new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,9 +98,7 @@ def table(spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def enabled(spark: SparkSession, source: Path, table: Path) -> Iterator[SparkSession]:
-    session = spark.newSession()
-    for key, value in {**UNCOMPILED, "spark.sql.parquet.filterPushdown": "false"}.items():
-        session.conf.set(key, value)
+    session = new_session(spark, {**UNCOMPILED, "spark.sql.parquet.filterPushdown": "false"})
     register(session, "t", str(table))
     session.read.parquet(str(source)).createOrReplaceTempView("s")
     enable(session)

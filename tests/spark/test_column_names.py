@@ -30,12 +30,12 @@ from layoutopt.spark.loading.rehearse import rehearse
 from layoutopt.sql.plain_names import plain_name
 from layoutopt.sql.schema import schema_from
 from tests.effort import long_too
-from tests.spark.settings import UNCOMPILED, compared_here, under
+from tests.spark.settings import compared_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 NAMES = (
     "a.b", "a`b", "`q`", 'd"q', '"q"', "it's", "new\nline", "t\tb", "se;mi", "100%d", "back\\slash", " sp ", "L" * 400,
@@ -69,12 +69,6 @@ def value_in(name: str) -> int:
 
 def run(*words: str | Path) -> None:
     assert main([str(word) for word in words]) == DONE, words
-
-
-@pytest.fixture(scope="module", autouse=True)
-def uncompiled(spark: SparkSession) -> Iterator[None]:
-    with under(spark, UNCOMPILED):
-        yield
 
 
 @pytest.fixture(scope="module")

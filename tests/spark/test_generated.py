@@ -28,7 +28,7 @@ from layoutopt.sql.scans import scans_of
 from tests.effort import examples
 from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
-from tests.spark.settings import UNCOMPILED, compared_here
+from tests.spark.settings import compared_here, new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +48,7 @@ def rows() -> pa.Table:
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, rows: pa.Table) -> SparkSession:
     """A session in which `t` lies in no file, and each text is evaluated once: compiling it would take longer."""
-    session = spark.newSession()
-    for key, value in UNCOMPILED.items():
-        session.conf.set(key, value)
+    session = new_session(spark)
     session.createDataFrame(rows).coalesce(1).createOrReplaceTempView("t")
     return session
 

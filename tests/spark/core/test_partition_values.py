@@ -31,7 +31,7 @@ from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.sample_evaluation import draw_sample
 from tests.effort import long_too
-from tests.spark.settings import UNCOMPILED, compared_here
+from tests.spark.settings import UNCOMPILED, compared_here, new_session
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -124,11 +124,7 @@ def _in_berlin() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", BERLIN)
-    for key, value in UNCOMPILED.items():
-        session.conf.set(key, value)
-    return session
+    return new_session(spark, {**UNCOMPILED, "spark.sql.session.timeZone": BERLIN})
 
 
 def rows_of(session: SparkSession, values: Sequence[str]) -> DataFrame:

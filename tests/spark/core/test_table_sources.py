@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +19,12 @@ from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.loads import load_by
 from layoutopt.spark.loading.source_files import source_partitions
 from tests.sources.tables import by_id, deletion_vector, delta_rows, delta_table, iceberg_rows, iceberg_table
-from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _uncompiled(spark: SparkSession) -> Iterator[None]:
-    with under(spark, UNCOMPILED):
-        yield
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 
 def read(spark: SparkSession, source: str) -> list[dict[str, Any]]:

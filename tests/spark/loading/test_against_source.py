@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,14 +23,13 @@ from layoutopt.spark.loading import against_source
 from layoutopt.spark.loading.against_source import compare_with_source
 from layoutopt.spark.loading.load import load
 from tests.effort import long_too
-from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 VALUES = [
     None,
@@ -94,12 +93,6 @@ def loaded(spark: SparkSession, rows: DataFrame, path: Path, by: str | None = "p
     plan = plan_of(document(schema, conditions), partition_by=by, scheme=Scheme(tuple(layouts)) if layouts else None)
     load(spark, rows, path / "t", plan)
     return open_table(str(path / "t"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _uncompiled(spark: SparkSession) -> Iterator[None]:
-    with under(spark, UNCOMPILED):
-        yield
 
 
 @pytest.fixture(scope="module")

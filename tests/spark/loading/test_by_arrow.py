@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -28,13 +28,13 @@ from layoutopt.spark.loading import by_arrow, plain_files
 from layoutopt.spark.loading import load as loading
 from tests.effort import long_too
 from tests.scan.builder import feature_of
-from tests.spark.settings import UNCOMPILED, under
+from tests.spark.settings import under
 from tests.spark.tables import document, every_type, is_value, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 NESTED = ("list", "inner", "tags", "deep")
 FEW = 90
@@ -48,12 +48,6 @@ def flat_rows(spark: SparkSession, rows: int = 500) -> DataFrame:
 def few_rows(spark: SparkSession) -> DataFrame:
     """For what has nothing to do with types."""
     return flat_rows(spark, FEW).select("year", "n", "tiny", "small", "text", "bin")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _uncompiled(spark: SparkSession) -> Iterator[None]:
-    with under(spark, UNCOMPILED):
-        yield
 
 
 @pytest.fixture(scope="module")

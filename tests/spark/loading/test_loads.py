@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,13 +38,12 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.loads import LoadsReport, load_by
 from layoutopt.spark.loading.same_rows import rows_of_entries
-from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
 
@@ -62,12 +61,6 @@ def write_files(folder: Path, *files: pa.Table) -> None:
     folder.mkdir(parents=True)
     for number, rows in enumerate(files):
         pq.write_table(rows, folder / f"part-{number}.parquet")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _uncompiled(spark: SparkSession) -> Iterator[None]:
-    with under(spark, UNCOMPILED):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,15 @@ from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Sch
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.rehearse import needed_columns, rehearse, rehearse_together
-from tests.spark.settings import UNCOMPILED, under
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 ESTIMATED = ("bytes_scanned", "skipped_by", "indicators")
 ABSENT = ("layouts", "footer_bytes", "predicted_seconds")  # which name the plan, and know of files
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _uncompiled(spark: SparkSession) -> Iterator[None]:
-    with under(spark, UNCOMPILED):
-        yield
 
 
 def test_a_rehearsal_scans_what_the_loaded_table_scans(

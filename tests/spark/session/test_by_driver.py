@@ -22,7 +22,7 @@ from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids, kept
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-from tests.spark.settings import UNCOMPILED, compared_here
+from tests.spark.settings import compared_here, new_session
 from tests.spark.tables import document, every_type, plan_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 @pytest.fixture
 def session(spark: SparkSession, table: Table) -> Iterator[SparkSession]:
-    found = spark.newSession()
-    for key, value in UNCOMPILED.items():
-        found.conf.set(key, value)
+    found = new_session(spark)
     skipping.register(found, "t", table.catalog.files.root)
     skipping.enable(found)
     with compared_here():

@@ -13,7 +13,7 @@ from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer
-from tests.spark.settings import UNCOMPILED
+from tests.spark.settings import UNCOMPILED, new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,9 +30,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    session = spark.newSession()
-    for key, value in UNCOMPILED.items():
-        session.conf.set(key, value)
+    session = new_session(spark)
     register_format(session)
     session.createDataFrame(ROWS).createOrReplaceTempView("s")
     return session
@@ -54,9 +52,7 @@ USES = {
 @pytest.mark.parametrize("pushdown", ["false", "true"])
 def test_no_use_of_a_loaded_table_reads_what_another_left(session: SparkSession, table: Table, pushdown: str) -> None:
     """Spark 4.3.0 has one plan for all uses of what was loaded once: the last pushed condition's."""
-    other = session.newSession()
-    for key, value in {**UNCOMPILED, "spark.sql.python.filterPushdown.enabled": pushdown}.items():
-        other.conf.set(key, value)
+    other = new_session(session, {**UNCOMPILED, "spark.sql.python.filterPushdown.enabled": pushdown})
     register_format(other)
     once = loaded(other, table)
     once.createOrReplaceTempView("v")

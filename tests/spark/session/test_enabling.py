@@ -15,7 +15,7 @@ from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer, skipped
-from tests.spark.settings import UNCOMPILED, compared_here
+from tests.spark.settings import compared_here, new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> dict[str
 @pytest.fixture(scope="module")
 def on_the_source(spark: SparkSession, rows: pa.Table) -> SparkSession:
     """A session in which t and u are the source, which lies in no file."""
-    session = _uncompiled(spark)
+    session = new_session(spark)
     for name in ("t", "u"):
         session.createDataFrame(rows).coalesce(1).createOrReplaceTempView(name)
     _add_dim(session)
@@ -96,20 +96,13 @@ def on_the_source(spark: SparkSession, rows: pa.Table) -> SparkSession:
 @pytest.fixture(scope="module")
 def enabled(spark: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSession]:
     """A session of its own in which t and u are optimised tables."""
-    yield from _enabled(_uncompiled(spark), {"t": tables["t"], "u": tables["u"]})
+    yield from _enabled(new_session(spark), {"t": tables["t"], "u": tables["u"]})
 
 
 @pytest.fixture(scope="module")
 def enabled_groups(spark: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSession]:
     """The same with t in column groups."""
-    yield from _enabled(_uncompiled(spark), {"t": tables["g"], "u": tables["u"]})
-
-
-def _uncompiled(spark: SparkSession) -> SparkSession:
-    session = spark.newSession()
-    for key, value in UNCOMPILED.items():
-        session.conf.set(key, value)
-    return session
+    yield from _enabled(new_session(spark), {"t": tables["g"], "u": tables["u"]})
 
 
 def _enabled(session: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSession]:
