@@ -20,6 +20,7 @@
         ├── NotATableError        the path holds something else, or nothing
         │   └── SourceIndexError    the path holds the indexes of files that somebody else keeps
         ├── CatalogError          a catalog file is missing, damaged or of an unknown version
+        │   └── NoSnapshotError     the table has no snapshot of that number, or as old (exit 2)
         ├── DataFileError         a data file is missing or damaged
         ├── CommitConflictError   somebody else committed the same partition first (exit 3)
         │   └── AlreadyLoadedError  the partition holds other rows, or another plan's; replace it if that is meant
@@ -121,6 +122,12 @@ class SourceIndexError(NotATableError):
 
 class CatalogError(TableError):
     """A catalog file is missing, damaged or of an unknown version."""
+
+
+class NoSnapshotError(CatalogError):
+    """The table has no snapshot of that number, or none as old as was asked for."""
+
+    exit_code = 2
 
 
 class DataFileError(TableError):

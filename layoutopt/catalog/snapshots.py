@@ -16,7 +16,14 @@ from layoutopt.catalog.paths import CATALOG, MARKER, SNAPSHOTS, snapshot_number,
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.versions import ENCRYPTED, FORMAT, FORMAT_VERSION, OLDEST_SUPPORTED, check_version
-from layoutopt.errors import CatalogError, EncryptionKeyError, NotATableError, SettingError, SourceIndexError
+from layoutopt.errors import (
+    CatalogError,
+    EncryptionKeyError,
+    NoSnapshotError,
+    NotATableError,
+    SettingError,
+    SourceIndexError,
+)
 
 
 def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
@@ -36,7 +43,9 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     try:
         data = files.read_bytes(path)
     except FileNotFoundError as error:
-        raise CatalogError(f"the table has no snapshot {number} ({where}); choose one that `history` lists") from error
+        raise NoSnapshotError(
+            f"the table {files.root!r} has no snapshot {number}; choose one that `history` lists"
+        ) from error
     snapshot = snapshot_json.loads(data, where)
     if snapshot.number != number:
         raise CatalogError(f"{where} holds snapshot {snapshot.number}; restore the file from a copy")
@@ -68,7 +77,7 @@ def snapshot_as_of(files: TableFiles, time: str) -> Snapshot:
     # Times never fall from one snapshot to the next, so few of many snapshots are read.
     later = bisect.bisect_right(numbers, moment, key=lambda number: _moment(read_snapshot(files, number).created_at))
     if later == 0:
-        raise CatalogError(
+        raise NoSnapshotError(
             f"the table {files.root!r} has no snapshot as old as {time}; choose one that `history` lists"
         )
     return read_snapshot(files, numbers[later - 1])

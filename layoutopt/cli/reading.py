@@ -11,6 +11,7 @@ from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import calibration_of, open_at, start_spark
 from layoutopt.config.keeping import FilesSettings
 from layoutopt.config.settings import ExplainSettings, QuerySettings
+from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +79,8 @@ def explain(settings: ExplainSettings, session: Session) -> None:
 
     Of the query only what it reads matters, so a bare condition will do.
     """
+    if settings.predicate and settings.bytes:
+        raise SettingError("--predicate and --bytes each print one thing and no more; give one of them")
     table = open_at(session, settings.table_path, settings, indexed=True)
     scan = _scan(table, settings.sql)
     result: BlockConditions | DryRun | Explanation

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from layoutopt.config.fields import Names, Text, VerbSettings
+from layoutopt.config.fields import Names, NewFile, Text, VerbSettings
 from layoutopt.config.settings import Dialect, History, Log, Source, SqlColumn
 from layoutopt.model.documents import LARGEST_COUNT
 
@@ -40,4 +38,4 @@ class AdviseSettings(VerbSettings):
         description="what reading a terabyte (10^12 bytes) costs, in any currency; 5 dollars is about what engines "
         "that charge by bytes read ask for",
     )
-    html: Path | None = Field(None, description="also write the advice as a page to this file")
+    html: NewFile | None = Field(None, description="also write the advice as a page to this file")

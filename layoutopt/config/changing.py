@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from layoutopt.config.fields import Names, Span, Text, Texts, VerbSettings
+from layoutopt.config.fields import Names, NewFile, Span, Text, Texts, VerbSettings
 from layoutopt.config.settings import Dialect, EventLog, HalfLife, PublishTo, Source, SqlColumn, TablePath
 
 RewriteShare = Annotated[
@@ -121,7 +121,7 @@ class OptimizeSettings(VerbSettings):
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
     dry_run: bool = Field(False, description="only say what would be rewritten, and why")
     publish: PublishTo = ()
-    plot: Path | None = Field(
+    plot: NewFile | None = Field(
         None,
         description="also draw what is regained over what is written to this image file, with what layouts "
         "written alone would, which takes a rehearsal",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     AfterValidator,
@@ -70,6 +72,25 @@ def _checked_span(text: str) -> str:
     return text
 
 
+def _writable(path: Path) -> Path:
+    """Said before the work that the file is for, not after it."""
+    if path.is_dir():
+        raise ValueError("is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ValueError("is in no folder that is there; make it first")
+    return path
+
+
+def _checked_zone(text: str) -> str:
+    """A region, or an offset as Spark writes them."""
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        if not re.fullmatch(r"(UTC|GMT|UT)?[+-][0-9]{1,2}(:?[0-9]{2}){0,2}|Z|[A-Z]{3}", text):
+            raise ValueError("should be a time zone as Europe/Prague, UTC or +02:00") from error
+    return text
+
+
 Age = Annotated[str, AfterValidator(_checked_age)]
 Span = Annotated[str, AfterValidator(_checked_span)]
 """As an age, but not zero."""
@@ -78,6 +99,9 @@ Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets
 ParquetIndexes = Annotated[tuple[ParquetIndex, ...], BeforeValidator(_listed)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Text = Annotated[str, BeforeValidator(_filled)]
+NewFile = Annotated[Path, AfterValidator(_writable)]
+"""A file to be written; its folder has to be there."""
+TimeZone = Annotated[Text, AfterValidator(_checked_zone)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """One text or several, each as it is, commas and all."""
 

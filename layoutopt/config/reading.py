@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from layoutopt.config.fields import VerbSettings, key_of
+from layoutopt.config.fields import Positional, VerbSettings, key_of
 from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
@@ -139,7 +139,9 @@ def _sentence(kind: type[VerbSettings], error: Any, where: str) -> str:
     field = kind.model_fields.get(place)
     key = key_of(place, field) if field else place.replace("_", "-")
     if error["type"] == "missing":
-        return f"{key!r} is missing{where}; give it as a flag or in the configuration"
+        placed = field is not None and any(isinstance(each, Positional) for each in field.metadata)
+        how = f"as {key.upper()} after the command" if placed else f"as --{key}"
+        return f"{key!r} is missing{where}; give it {how}, or in the configuration"
     if error["type"] == "extra_forbidden":
         return f"{key!r} is no setting{where}; the settings are {', '.join(map(str, kind.model_fields))}"
     return f"{key} = {str(error['input'])!r}{where} is no good value: {error['msg'].removeprefix('Value error, ')}"

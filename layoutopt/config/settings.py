@@ -11,6 +11,7 @@ from layoutopt.config.as_written import AsWritten, LocalFeatures, Search, Slices
 from layoutopt.config.fields import (
     Expressions,
     Names,
+    NewFile,
     Numbers,
     ParquetIndexes,
     Place,
@@ -18,6 +19,7 @@ from layoutopt.config.fields import (
     Span,
     Text,
     Texts,
+    TimeZone,
     VerbSettings,
     or_installed,
 )
@@ -52,7 +54,7 @@ PublishTo = Annotated[
     ),
 ]
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
-Log = Annotated[Place, Field(description="the query log: .sql, .jsonl or .csv")]
+Log = Annotated[Place, Field(description="the query log: .sql, .jsonl, .csv, .json or .parquet")]
 Dialect = Annotated[
     Text,
     Field(description="the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."),
@@ -129,10 +131,10 @@ class AnalyzeSettings(VerbSettings):
     selection: Literal["coverage", "text"] = Field(
         "coverage", description="how features are ranked: by what each adds, or as in the thesis (3.3.3)"
     )
-    time_zone: Text = Field("UTC", description="the session time zone under which the queries run")
+    time_zone: TimeZone = Field("UTC", description="the session time zone under which the queries run")
     ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
-    output: Path = Field(Path("features.json"), description="the file to write: features and analysed queries")
-    plot: Path | None = Field(None, description="also draw filter commonality and stability to this image file")
+    output: NewFile = Field(Path("features.json"), description="the file to write: features and analysed queries")
+    plot: NewFile | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
 FILE_BYTES: Final = 32_000_000
@@ -177,7 +179,7 @@ class PlanSettings(VerbSettings):
         description="choose T, numFeat and the block size by cross-validation: plan from the earlier queries, score by "
         "the bytes that the later ones read",
     )
-    tune_plot: Path | None = Field(None, description="draw what --tune tried to this image file")
+    tune_plot: NewFile | None = Field(None, description="draw what --tune tried to this image file")
     resamples: int = Field(
         0,
         ge=0,
@@ -262,7 +264,7 @@ class PlanSettings(VerbSettings):
     )
     budget_unit: Cost = Field("cells", description="what storage budgets count: cells, or compressed bytes")
     copies: int = Field(2, ge=1, description="how often `gsop-fullcopy` stores the table")
-    output: Path = Field(Path("plan.json"), description="the file to write")
+    output: NewFile = Field(Path("plan.json"), description="the file to write")
 
     @model_validator(mode="before")
     @classmethod
@@ -354,7 +356,7 @@ class EvaluateSettings(SnapshotSettings):
     actual: bool = Field(False, description="also read the table once and count the rows that match")
     all: bool = Field(False, description="print a line for each query too, not only the sums and the worst")
     calibration: CalibrationFile = None
-    html: Path | None = Field(
+    html: NewFile | None = Field(
         None, description="also write a page with tables, plots and the worst queries to this file"
     )
 

@@ -19,7 +19,7 @@ from layoutopt.evolve.sampled import Interval, ratio_interval
 from layoutopt.inspect.regret import Regret
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.arrays import Floats
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table
 
 
@@ -75,7 +75,7 @@ def drift(table: Table, recent: Sequence[Query]) -> Drift:
     )
     changes = family_changes(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
-    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(recent), skipped, changes)
+    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(classes(recent)), skipped, changes)
 
 
 def check_drift(found: Drift, most: float) -> None:

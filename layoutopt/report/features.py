@@ -14,7 +14,7 @@ from layoutopt.features.analysis import LogAnalysis
 from layoutopt.features.stability import Curve
 from layoutopt.features.weights import feature_shares, feature_weights
 from layoutopt.indexes.suggesting import Suggestion
-from layoutopt.model.predicates import describe_all
+from layoutopt.model.predicates import columns_of, describe_all
 from layoutopt.workload.analyze import UNUSABLE
 
 if TYPE_CHECKING:
@@ -74,7 +74,13 @@ def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Su
     ):
         console.print(f"{name}: " + ", ".join(f"{x:.0%} {curve.at(x):.0%}" for x in at))
     if document.exclude_columns:
-        console.print(Text(f"Filters on these columns make no features: {', '.join(document.exclude_columns)}"))
+        dated = any(
+            not columns_of(each).isdisjoint(document.exclude_columns)
+            for f in document.features
+            for each in f.predicates
+        )
+        what = "only date features" if dated else "no features"
+        console.print(Text(f"Filters on these columns make {what}: {', '.join(document.exclude_columns)}"))
     console.print(Text(f"Written: {output}"))
 
 

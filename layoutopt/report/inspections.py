@@ -119,9 +119,9 @@ def _loss_text(loss: Loss) -> str:
 def print_drift(console: Console, found: Drift, most: float) -> None:
     """Print both shares of rows skipped, the families that changed, the regret, and whether the plan still fits."""
     console.print(
-        f"{found.table}: the {found.queries_now} queries of the log skip {found.skipped_now:.1%} of the rows "
-        f"({_between(found.interval_now)}), the {found.queries_then} that plan {found.plan[:_DIGITS]} was made for "
-        f"{found.skipped_then:.1%}"
+        f"{found.table}: the {found.queries_now} different queries of the log skip {found.skipped_now:.1%} of the rows "
+        f"({_between(found.interval_now)}), the {found.queries_then} different ones that plan {found.plan[:_DIGITS]} "
+        f"was made for {found.skipped_then:.1%}"
     )
     _print_families(console, found.families)
     if found.regret is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from layoutopt.errors import SettingError
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
+_CLASS = re.compile(r" for <class '[^']*'>")  # sqlglot's own, of which nobody else knows
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
 
@@ -217,4 +219,5 @@ def _slice(text: str, tokens: list[Token]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")
+    line = str(error).strip().split("\n")[0].rstrip(".")
+    return _CLASS.sub("", line)

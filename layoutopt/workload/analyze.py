@@ -106,6 +106,8 @@ def analyze(
         queries += [Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact) for scan in scans]
     if not queries:
         why = f"; the first: {skipped[0].detail}" if skipped else ""
+        if table is not None and skipped and skipped[0].reason == "no-table":
+            why += f"; the log reads {_most_read(entries, dialect)!r}: name it with --table if that is meant"
         why += _dialect_hint([each.sql for each in skipped if each.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{why}")
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))

@@ -17,7 +17,7 @@ from layoutopt.errors import LogError
 from layoutopt.sql.dialect import is_readable, split_statements
 from layoutopt.workload.entries import LogEntry, one_statement
 from layoutopt.workload.history import Weigh, entries_of
-from layoutopt.workload.records import SUFFIXES, Record, records_of
+from layoutopt.workload.records import DAMAGED, SUFFIXES, Record, records_of
 from layoutopt.workload.systems import SYSTEMS, guess_system
 
 __all__ = ["LogEntry", "read_log"]
@@ -72,7 +72,12 @@ def read_log(
     known = (*extensions.names("log_formats", _READERS), *_RECORDS)
     if suffix not in known:
         listed = f"{', '.join(known[:-1])} or {known[-1]}"
-        raise LogError(f"the log {str(path)!r} is no {listed} file; rename or convert it")
+        if path.is_dir():
+            raise LogError(f"the log {str(path)!r} is a folder; name one {listed} file")
+        raise LogError(
+            f"the log {str(path)!r} is no {listed} file; rename or convert it, or say --from spark-events if it is "
+            "an event log of Spark's"
+        )
     empty = True
     try:
         if suffix in _RECORDS:
@@ -103,13 +108,14 @@ def _history_of(path: Path, asked: str | None) -> str | None:
     """
     names: set[str] = set()
     for record in islice(records_of(path), _SAMPLE):
-        names |= record.keys()
+        names |= record.keys() - {DAMAGED}
     if asked is None:
         return guess_system(frozenset(names))
     expected = SYSTEMS[asked].text if asked != "spark-events" else ("event",)
     if names.isdisjoint(expected):
         guessed = guess_system(frozenset(names))
-        has = f"it looks like one of {guessed}" if guessed else f"it has {', '.join(sorted(names)[:_SHOWN]) or 'none'}"
+        shown = ", ".join(sorted(names)[:_SHOWN]) or "no record that can be read"
+        has = f"it looks like one of {guessed}" if guessed else f"it has {shown}"
         raise LogError(f"the log {str(path)!r} is no history of {asked}, which has a field {expected[0]!r}: {has}")
     return asked
 
@@ -169,7 +175,10 @@ def _read_csv(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
 def _entry(number: int, record: dict[str, object], column: str) -> LogEntry:
     sql = record.get(column)
     if not isinstance(sql, str) or not sql.strip():
-        return LogEntry(number, "", problem=f"the record has no text in {column!r}")
+        there = ", ".join(list(record)[:_SHOWN])
+        has = f", it has {there}: --column names the one with the SQL" if there and column not in record else ""
+        problem = record.get(DAMAGED, f"the record has no text in {column!r}{has}")
+        return LogEntry(number, "", problem=str(problem))
     count = _count(record.get("count"))
     if count is None:
         return LogEntry(number, sql, problem=f"the record's count {record.get('count')!r} is no positive number")

@@ -49,8 +49,10 @@ def test_a_query_reads_an_older_snapshot_by_number_or_time(table: str, run: Any)
 def test_both_a_number_and_a_time_are_bad_usage(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", table, LOADS, "--snapshot", "0", "--as-of", "2026-01-01"]) == 2
     assert "give one of them" in capsys.readouterr().err
-    assert main(["query", table, LOADS, "--snapshot", "9"]) == 1
+    assert main(["query", table, LOADS, "--snapshot", "9"]) == 2
     assert "no snapshot 9" in capsys.readouterr().err
+    assert main(["query", table, LOADS, "--as-of", "2020-01-01"]) == 2
+    assert main(["restore", table, "--snapshot", "9"]) == 2
 
 
 def test_restoring(table: str, run: Any) -> None:

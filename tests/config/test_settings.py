@@ -54,6 +54,23 @@ def test_a_file_supplies_settings_with_dashes_or_underscores(tmp_path: Path) -> 
     assert settings.seed == 0
 
 
+@pytest.mark.parametrize(("output", "why"), [("", "is a folder"), ("no/such/x.json", "is in no folder")])
+def test_files_that_cannot_be_written_are_refused_at_once(tmp_path: Path, output: str, why: str) -> None:
+    with pytest.raises(SettingError, match=why):
+        make_settings(PlanSettings, {"source": "rows", "output": str(tmp_path / output)})
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Prague", "+02:00", "GMT+1", "UTC-03:30", "Z", "PST"])
+def test_time_zones_are_those_of_spark(zone: str) -> None:
+    assert make_settings(AnalyzeSettings, {"log": "l.sql", "schema": "t", "time_zone": zone}).time_zone == zone
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "12", "../etc/passwd", "/etc/passwd"])
+def test_unknown_time_zones_are_refused(zone: str) -> None:
+    with pytest.raises(SettingError, match="time-zone"):
+        make_settings(AnalyzeSettings, {"log": "l.sql", "schema": "t", "time_zone": zone})
+
+
 def test_values_hold_only_what_the_file_says(tmp_path: Path) -> None:
     path = conf(tmp_path, '[analyze]\nschema = "t.sql"\n[load]\nplan = "p.json"\n')
     assert read_values(path, AnalyzeSettings) == {"schema_source": "t.sql"}

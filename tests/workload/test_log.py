@@ -66,7 +66,7 @@ def test_jsonl_records_carry_time_user_and_count(tmp_path: Path) -> None:
     [
         ("{broken", "not JSON"),
         ("[1]", "no JSON object"),
-        ('{"query": "SELECT 1"}', "no text in 'sql'"),
+        ('{"query": "SELECT 1"}', "no text in 'sql', it has query: --column"),
         ('{"sql": ""}', "no text in 'sql'"),
         ('{"sql": 5}', "no text in 'sql'"),
         ('{"sql": "SELECT 1", "count": "many"}', "'many'"),
@@ -106,7 +106,7 @@ def test_a_byte_order_mark_and_bad_bytes_stop_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("log.txt", "SELECT 1", "no .sql, .jsonl, .csv, .json or .parquet file"),
+        ("log.txt", "SELECT 1", "no .sql, .jsonl, .csv, .json or .parquet file; .*--from spark-events"),
         ("log.sql", " -- nothing\n ; ;", "holds no query"),
         ("log.jsonl", "\n", "holds no query"),
         ("log.csv", "", "holds no query"),
@@ -116,6 +116,20 @@ def test_unusable_logs_are_named(tmp_path: Path, name: str, text: str, message: 
     with pytest.raises(LogError, match=message) as caught:
         list(read_log(_write(tmp_path, name, text)))
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{cut off", "[1]"])
+def test_what_is_damaged_is_told_of_json_and_of_no_history(tmp_path: Path, text: str) -> None:
+    path = _write(tmp_path, "log.json", text)
+    (entry,) = read_log(path)
+    assert "JSON" in entry.problem
+    with pytest.raises(LogError, match=r"no record that can be read$"):
+        list(read_log(path, system="snowflake"))
+
+
+def test_a_folder_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="is a folder"):
+        list(read_log(tmp_path))
 
 
 def test_missing_logs_and_unknown_dialects(tmp_path: Path) -> None:
