@@ -32,6 +32,21 @@ def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
     return tuple(sorted(number for number in numbers if number is not None))
 
 
+def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
+    """The highest snapshot's number, size and time of change; None where there is none.
+
+    A table that was removed and loaded again has the same numbers, but not these three.
+    """
+    if files.local_root is None:  # one listing has all of it
+        found = ((snapshot_number(file.path.rpartition("/")[2]), file) for file in files.walk(SNAPSHOTS))
+        return max(((number, file.size, file.modified) for number, file in found if number is not None), default=None)
+    numbers = snapshot_numbers(files)
+    if not numbers:
+        return None
+    status = (files.local_root / snapshot_path(numbers[-1])).stat()
+    return numbers[-1], status.st_size, status.st_mtime
+
+
 def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     """One snapshot.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ from layoutopt.foreign.calendars import check_calendar
 from layoutopt.foreign.listing import Listed
 from layoutopt.foreign.source_files import SourceFiles, file_key
 from layoutopt.model.schema import Column
-from layoutopt.model.types import INTEGER_BITS
+from layoutopt.model.types import INTEGER_BITS, is_padded
 from layoutopt.sql.collations import collations_of
 from layoutopt.sql.schema import arrow_type_name
 
 _AT_ONCE: Final = 16
+_DECLARED: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"')  # types of texts, as Spark keeps them
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,12 @@ class Footer:
             SchemaError: a type can't be read; names the file.
         """
         path = self.listed.file.path
+        declared = _DECLARED.findall(b" ".join((self.metadata.metadata or {}).values()))
+        if padded := [type for type in declared if is_padded(type.decode())]:
+            raise SchemaError(
+                f"the source's file {path!r} has a column of {padded[0].decode()}, whose texts Spark pads with blanks: "
+                "write it as a string to have it indexed"
+            )
         try:
             collated = collations_of(self.arrow)
             return tuple(Column(f.name, arrow_type_name(f.type, collated.get(f.name, {}), f.name)) for f in self.arrow)

@@ -185,3 +185,15 @@ def _end_of_parts(text: str, start: int, outer: str, depth: int) -> int | None:
         end += 1
     wanted = {"array<": (1,), "map<": (2,)}.get(outer, (count,))
     return end + 1 if count in wanted and text.startswith(">", end) else None
+
+
+_PADDED: Final = re.compile(r"(?<!var)char\(", re.IGNORECASE)
+
+
+def is_padded(declared: str) -> bool:
+    """Whether a type as it was declared has texts that Spark pads with blanks: a CHAR, or one within it.
+
+    >>> is_padded("char(5)"), is_padded("array<CHAR(2)>"), is_padded("varchar(5)")
+    (True, True, False)
+    """
+    return _PADDED.search(declared) is not None

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
 from layoutopt.sql.dialect import Spark4, parse_statement
+from layoutopt.sql.types.zones import zone_of
 
 _MOMENTS = re.compile(
     r"current_?(date|time|timestamp)|\b(now|getdate|sysdate|today|localtimestamp|systimestamp)\b", re.IGNORECASE
@@ -69,7 +69,7 @@ def _moment(timestamp: str | None, time_zone: str) -> dt.datetime | None:
         moment = dt.datetime.fromisoformat(timestamp or "")
     except ValueError:
         return None
-    return moment if moment.tzinfo is None else moment.astimezone(ZoneInfo(time_zone)).replace(tzinfo=None)
+    return moment if moment.tzinfo is None else moment.astimezone(zone_of(time_zone)).replace(tzinfo=None)
 
 
 def _at(node: exp.Expr, moment: dt.datetime) -> exp.Expr:

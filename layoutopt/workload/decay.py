@@ -6,13 +6,13 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from layoutopt.errors import LogError
 from layoutopt.model.arrays import Floats
 from layoutopt.model.query import Query
+from layoutopt.sql.types.zones import zone_of
 
 FORGOTTEN: Final = 20.0
 """After so many half-lives a statement, which is worth a millionth then, counts no more."""
@@ -46,11 +46,11 @@ def times_of(queries: Sequence[Query], time_zone: str = "UTC") -> Floats:
     Raises:
         LogError: a statement has no time, or one that can't be read.
     """
-    zone = ZoneInfo(time_zone)
+    zone = zone_of(time_zone)
     return np.array([_seconds(query, zone) for query in queries], dtype=np.float64)
 
 
-def _seconds(query: Query, zone: ZoneInfo) -> float:
+def _seconds(query: Query, zone: dt.tzinfo) -> float:
     try:
         moment = dt.datetime.fromisoformat(query.timestamp or "")
     except ValueError:

@@ -13,6 +13,8 @@ from layoutopt.cli.app import main
 from tests.foreign.folders import write
 from tests.scan.tables import some_rows
 
+_SPARKS = "org.apache.spark.sql.parquet.row.metadata"
+
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[str, str]:
@@ -39,6 +41,19 @@ def test_index_query_and_refresh(places: tuple[str, str], capsys: pytest.Capture
     assert (report["measured"], report["kept"], report["files"]) == (1, 1, 2)
     assert main(["files", into]) == 0
     assert sorted(capsys.readouterr().out.split()) == [f"{source}/a.parquet", f"{source}/b.parquet"]
+
+
+@pytest.mark.parametrize(("declared", "refused"), [("char(5)", True), ("array<char(2)>", True), ("varchar(5)", False)])
+def test_texts_that_spark_pads_are_refused(
+    tmp_path: Path, declared: str, refused: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = {"__CHAR_VARCHAR_TYPE_STRING": declared}
+    said = {"type": "struct", "fields": [{"name": "c", "type": "string", "nullable": True, "metadata": meta}]}
+    rows = pa.table({"c": ["a    ", "b    "]})
+    write(tmp_path / "t" / "a.parquet", rows.replace_schema_metadata({_SPARKS: json.dumps(said)}))
+    done = main(["index", str(tmp_path / "t"), "--into", str(tmp_path / "i"), "--index", "c:bloom"])
+    assert done == (2 if refused else 0)
+    assert (f"a column of {declared}" in capsys.readouterr().err) == refused
 
 
 def test_a_log_names_the_indexes(places: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
@@ -24,6 +25,8 @@ from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.source import measure_content
 from layoutopt.spark.session.read import reads_in_session, with_functions
 
+_OF_VALUES: Final = "22"  # the class of SQL's states
+
 
 def matching(place: Place, where: str) -> DataFrame:
     """The table's rows that meet a condition, read as a query reads them."""
@@ -38,7 +41,13 @@ def scan_of(place: Place, where: str) -> Scan:
     """
     empty = place.spark.createDataFrame([], schema_ddl(place.table.schema.columns))
     with understood("--where", where):
-        _ = empty.where(F.expr(f"({where})")).schema
+        kept = empty.where(F.expr(f"({where})"))
+        _ = kept.schema
+    java: Any = kept._jdf
+    if not java.queryExecution().analyzed().deterministic():
+        raise SettingError(
+            f"--where {where!r} is not the same each time it is asked of a row; name the rows by what they hold"
+        )
     return place.table.scan(columns=place.table.schema.names, where=f"({where})")
 
 
@@ -54,6 +63,22 @@ def understood(flag: str, text: str) -> Iterator[None]:
     except PySparkException as error:
         said = str(error).strip().splitlines()[0]
         raise SettingError(f"{flag} {text!r} is of no use here: {said}") from error
+
+
+@contextmanager
+def computed(flag: str, text: str) -> Iterator[None]:
+    """Turn Spark's errors about values, as it computes a text for each row, into a sentence; others pass.
+
+    Raises:
+        SettingError: a value has no result: a text that is no number, a division by zero.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if (error.getSqlState() or "").startswith(_OF_VALUES):
+            said = str(error).strip().splitlines()[0]
+            raise SettingError(f"{flag} {text!r} fails on a row: {said}") from error
+        raise
 
 
 def holds(condition: str) -> SparkColumn:

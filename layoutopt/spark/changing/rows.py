@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.deletes import DELETE
@@ -26,6 +28,7 @@ from layoutopt.model.types import quoted, type_sql
 from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changing.beside import put_beside
 from layoutopt.spark.changing.concerned import (
+    computed,
     holds,
     matching,
     may_mark,
@@ -39,6 +42,8 @@ from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.loading.same_rows import rows_of_entries
+
+_NESTED: Final = (ArrayType, MapType, StructType)
 
 
 def delete_by(
@@ -79,7 +84,8 @@ def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> Cha
     with watch.stage("all", "looking for rows to delete"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         placed = placed_rows(place, settings.where) if may_mark(place, settings) and not settings.hard else None
-        found = None if placed is None else placed.found()
+        with computed("--where", settings.where):
+            found = None if placed is None else placed.found()
     if found is not None and not found:
         return ChangeReport(settings.table_path)
     if found is not None and deleted_share(place, found) <= settings.rewrite_share:
@@ -92,7 +98,8 @@ def _delete_by_rewriting(place: Place, settings: DeleteSettings, watch: Stages) 
     spark = place.spark
     with watch.stage("all", "looking for rows to delete"):
         concerned = matching(place, settings.where)
-        values, gone = place.values_in(concerned), measured(concerned, settings.table_path)
+        with computed("--where", settings.where):
+            values, gone = place.values_in(concerned), measured(concerned, settings.table_path)
         if settings.hard:  # what was deleted before may be what is to leave no copy now
             marked = {entry.key for entry in place.table.catalog.partitions if entry.deletes is not None}
             values = tuple(dict.fromkeys((*values, *place.values_of(marked))))
@@ -124,7 +131,8 @@ def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> Cha
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         assigned = _assignments(place, settings.assignments)
         placed = placed_rows(place, settings.where) if may_mark(place, settings) else None
-        found = None if placed is None else placed.found()
+        with computed("--where", settings.where):
+            found = None if placed is None else placed.found()
     if found is not None and not found:
         return ChangeReport(settings.table_path)
     if placed is None or found is None or deleted_share(place, found) > settings.rewrite_share:
@@ -146,7 +154,8 @@ def _update_by_rewriting(
 ) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
         concerned = matching(place, settings.where)
-        values, gone = place.values_in(concerned), measured(concerned, settings.table_path)
+        with computed("--where", settings.where):
+            values, gone = place.values_in(concerned), measured(concerned, settings.table_path)
     if not gone.rows:
         return ChangeReport(settings.table_path)
     entries = place.entries(values)
@@ -174,9 +183,16 @@ def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]
             )
         if column.name in found:
             raise SettingError(f"--set assigns {column.name!r} twice; leave one of them out")
-        found[column.name] = F.expr(f"({value})").cast(type_sql(column.type))
         with understood("--set", text):
+            given = F.expr(value)  # without brackets: several values in them would be a struct of all
+            (kind,) = rows.select(given).schema.fields
+            found[column.name] = given.cast(type_sql(column.type))
             _ = rows.select(found[column.name]).schema
+        if isinstance(kind.dataType, _NESTED) and "<" not in column.type:
+            raise SettingError(
+                f"--set {text!r} gives {column.name!r}, which is {column.type}, a value of type "
+                f"{kind.dataType.simpleString()}; cast it as you mean it"
+            )
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from layoutopt.catalog.checks import Content
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import quoted
+from layoutopt.model.types import is_padded, quoted
 from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -43,7 +42,6 @@ RESERVED_PREFIXES = ("_w",)
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType, VariantType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
-_PADDED = re.compile(r"(?<!var)char\(", re.IGNORECASE)
 
 
 def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: bool = True) -> DataFrame:
@@ -94,7 +92,7 @@ def _check_columns(df: DataFrame) -> None:
             raise SchemaError(
                 f"column {field.name!r} is of type {field.dataType.simpleString()}, which can't be stored; cast it"
             )
-        if _PADDED.search(str(field.metadata.get(_CHAR_METADATA, ""))):
+        if is_padded(str(field.metadata.get(_CHAR_METADATA, ""))):
             raise SchemaError(
                 f"column {field.name!r} is {field.metadata[_CHAR_METADATA]} to Spark, by the source's metadata: texts "
                 f"are compared with blanks behind them; give a source in which it is cast to STRING"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.snapshots import newest_state
 from layoutopt.errors import QueryError
 from layoutopt.foreign.opening import has_changed
 from layoutopt.model.predicates import TRUE, Filter
@@ -45,12 +45,14 @@ class Registered:
         table: the table at the snapshot that the view shows.
         handle: Spark's own record of the view, by which a view that somebody else put there is told apart.
         layouts: the views of single layouts that queries have needed so far.
+        state: of the snapshot's file, as :func:`~layoutopt.catalog.snapshots.newest_state` has it.
     """
 
     name: str
     table: Table
     handle: Any
     layouts: dict[int, LayoutViews]
+    state: object
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +181,9 @@ def current(spark: SparkSession, known: SessionTables, name: str) -> Registered 
             _forget(spark, entry)
             return None
         catalog = entry.table.catalog
-        newest = snapshot_numbers(catalog.files)[-1:]
-        if (newest and newest[0] != catalog.snapshot.number) or has_changed(catalog):
+        newest = newest_state(catalog.files)
+        is_newest = newest is None or (newest == entry.state and newest[0] == catalog.snapshot.number)
+        if not is_newest or has_changed(catalog):
             _forget(spark, entry)
             table = open_table(catalog.files.full_path(""), key=catalog.files.key)
             entry = _with_view(spark, entry.name, table)
@@ -244,7 +247,7 @@ def _with_view(spark: SparkSession, name: str, table: Table) -> Registered:
         layouts = {layout: make_layout_views(spark, table, layout) for layout in only}
         frame = SparkSession.sql(spark, f"SELECT * FROM {relation_of(spark, read, layouts)}")
     frame.createOrReplaceTempView(name)
-    return Registered(name, table, view_handle(spark, name), layouts)
+    return Registered(name, table, view_handle(spark, name), layouts, newest_state(table.catalog.files))
 
 
 def _forget(spark: SparkSession, entry: Registered) -> None:

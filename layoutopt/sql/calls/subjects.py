@@ -68,6 +68,10 @@ def cast_subject(given: Subject, to: str, context: Context) -> Subject:
         raise Unusable("coercion", f"a cast to {to} has another meaning without ANSI mode")
     if "<" in given.type or "<" in to or to.startswith("interval"):
         raise Unusable("coercion", f"a cast from {given.type} to {to} is not followed here")
+    if given.type == "string" and to == "timestamp":
+        raise Unusable(
+            "non-deterministic", "a text of a time alone, as '12:30', is a timestamp of the day it is read on"
+        )
     if to == "float" and given.type in ("int", "bigint"):
         # Spark's optimiser drops it below a cast to double, and compares the digits that it would have rounded
         raise Unusable("inexact", f"a cast from {given.type} to float rounds, or not, by where it stands")

@@ -10,7 +10,6 @@ import datetime as dt
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
@@ -21,6 +20,7 @@ from layoutopt.sql.duckdb import arrays, types
 from layoutopt.sql.duckdb.functions import PortableFunction, portable_function
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import rules
+from layoutopt.sql.types.zones import is_agreed, zone_of
 
 _DATE_UNITS = frozenset({"DAY", "WEEK", "MONTH", "YEAR"})
 _BIGINT_DIGITS = 18
@@ -384,10 +384,13 @@ def is_one_instant(local: dt.datetime, time_zone: str) -> bool:
     >>> [is_one_instant(dt.datetime(2020, 11, 1, hour, 30), "America/New_York") for hour in (0, 1, 2)]
     [True, False, True]
     """
-    if time_zone == "UTC":
-        return True
     try:
-        zone = ZoneInfo(time_zone)
-    except (KeyError, OSError, ValueError):
+        zone = zone_of(time_zone)
+    except Unusable:
         return False
-    return local.replace(tzinfo=zone).utcoffset() == local.replace(tzinfo=zone, fold=1).utcoffset()
+    if isinstance(zone, dt.timezone):
+        return zone == dt.UTC  # DuckDB knows no other offsets
+    return (
+        is_agreed(local, zone)
+        and local.replace(tzinfo=zone).utcoffset() == local.replace(tzinfo=zone, fold=1).utcoffset()
+    )

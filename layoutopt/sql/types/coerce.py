@@ -7,11 +7,11 @@ import re
 import struct
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from zoneinfo import ZoneInfo
 
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.rules import is_integer, is_number
+from layoutopt.sql.types.zones import is_agreed, zone_of
 
 Value = int | bool | float | Decimal | str | bytes | dt.date | dt.datetime
 
@@ -80,7 +80,12 @@ def _cast(value: Value, source: str, to: str, zone: str) -> Value | None:
 
 
 def _cast_timestamp(value: dt.datetime, to: str, zone: str) -> Value | None:
-    local = value.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if value.tzinfo else value
+    local = value
+    if value.tzinfo:
+        clocks = zone_of(zone)
+        local = value.astimezone(clocks).replace(tzinfo=None)
+        if not is_agreed(local, clocks):
+            return None
     return local.date() if to == "date" else _localised(local, to, zone)
 
 
@@ -89,9 +94,12 @@ def _localised(local: dt.datetime, to: str, zone: str) -> dt.datetime | None:
         return local
     if to != "timestamp":
         return None
+    clocks = zone_of(zone)
+    if not is_agreed(local, clocks):
+        return None
     # fold=0: in an overlap the earlier instant, in a gap the time moved forward, as java.time does
     try:
-        return local.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
+        return local.replace(tzinfo=clocks).astimezone(dt.UTC)
     except OverflowError:
         return None
 

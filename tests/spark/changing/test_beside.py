@@ -14,8 +14,8 @@ from layoutopt.catalog.retention.publications import Publication
 from layoutopt.catalog.snapshots import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.changing import AppendSettings, MergeSettings, OptimizeSettings, UpdateSettings
-from layoutopt.errors import CommitConflictError, ContentMismatchError, TableError
+from layoutopt.config.changing import AppendSettings, DeleteSettings, MergeSettings, OptimizeSettings, UpdateSettings
+from layoutopt.errors import CommitConflictError, ContentMismatchError, SettingError, TableError
 from layoutopt.inspect.verify import verify
 from layoutopt.publish.publishing import publish
 from layoutopt.report.changes import print_append
@@ -25,7 +25,7 @@ from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.changing.merge import merge_by
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rewrite import ChangeReport
-from layoutopt.spark.changing.rows import update_by
+from layoutopt.spark.changing.rows import delete_by, update_by
 from tests.spark.changing.living import COLUMNS, Living, Row, before_next_call, begun, made
 
 if TYPE_CHECKING:
@@ -67,6 +67,28 @@ def test_few_rows_are_written_and_nothing_else(spark: SparkSession, tmp_path: Pa
     living.check()
     assert [entry.operation for entry in history(TableFiles(living.path))] == ["load", "update", "merge"]
     assert verify(open_table(living.path)).ok
+
+
+@pytest.mark.parametrize("share", [0.1, 0])
+def test_texts_that_mean_something_else_change_nothing(spark: SparkSession, tmp_path: Path, share: float) -> None:
+    living = begun(spark, tmp_path, "sop")
+    bad = {
+        ("id = 3", "text = 'Z', kind = 9"): "is of no use here",
+        ("id = 3", "text = struct(id, kind)"): "a value of type struct<",
+        ("id = 3", "text = array('a')"): "cast it as you mean it",
+        ("rand() < 0.5", "kind = 7"): "not the same each time",
+        ("input_file_name() = ''", "kind = 7"): "not the same each time",
+        ("id = 1 / (id - id)", "kind = 7"): "fails on a row",
+        ("cast(concat(text, 'x') AS int) = 1", "kind = 7"): "fails on a row",
+    }
+    for (where, text), why in bad.items():
+        with pytest.raises(SettingError, match=why):
+            updated(living, where, share, text)
+    for where in ("rand() < 0.5", "id = 1 / (id - id)"):
+        with pytest.raises(SettingError, match="--where"):
+            delete_by(spark, DeleteSettings(table_path=living.path, where=where, rewrite_share=share))
+    living.check()
+    assert len(history(TableFiles(living.path))) == 1
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,22 @@ def test_a_few_files_asked_for_together_have_a_view_of_their_own(
         disable(spark)
         unregister(spark, "few")
     assert {view.name for view in spark.catalog.listTables()} == before
+
+
+def test_a_table_that_was_made_again_is_the_new_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Its newest snapshot has the same number."""
+    session = spark.newSession()
+    build(tmp_path / "t", some_rows(100), building(SCHEMA, CONDITIONS))
+    register(session, "again", str(tmp_path / "t"))
+    enable(session)
+    try:
+        assert session.sql("SELECT count(*) FROM again").first() == (100,)
+        shutil.rmtree(tmp_path / "t")
+        build(tmp_path / "t", some_rows(200), building(SCHEMA, CONDITIONS))
+        assert session.sql("SELECT count(*), max(id) FROM again").first() == (200, 199)
+    finally:
+        disable(session)
+        unregister(session, "again")
 
 
 @pytest.mark.left_to_spark
