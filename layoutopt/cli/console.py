@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from layoutopt.config.fields import Positional, VerbSettings, key_of
+from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
 from layoutopt.config.reading import make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import giving
 from layoutopt.errors import LayoutoptError, recovered
@@ -202,7 +202,7 @@ def _flag(name: str, field: FieldInfo, by_place: bool) -> inspect.Parameter:
     key = key_of(name, field)
     text = f"{field.description}{_default_text(field)}"
     info: Any
-    if by_place and any(isinstance(mark, Positional) for mark in field.metadata):
+    if by_place and is_positional(field):
         info = typer.Argument(help=text, metavar=key.upper().replace("-", "_"), show_default=False)
     elif _type(field) is bool:
         info = typer.Option(f"--{key}/--no-{key}", help=text, show_default=False)
@@ -264,7 +264,7 @@ def _metavar(field: FieldInfo) -> str:
     kind = _kind(field.annotation)
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
-    if typing.get_origin(kind) is tuple:
+    if typing.get_origin(kind) is tuple and has_commas(field):
         return "A,B,..."
     return {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
 

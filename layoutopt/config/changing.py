@@ -28,7 +28,9 @@ class AppendSettings(VerbSettings):
     table_path: TablePath
     source: Source
     batch_id: Text | None = Field(
-        None, description="names the rows: a batch is appended once [default: a digest of the source's files]"
+        None,
+        description="names the rows: a batch is appended once [default: by the paths, sizes and times of the "
+        "source's files, not by what they hold: name batches whose files may be copied or written again]",
     )
     keep_apart: bool = Field(
         False,

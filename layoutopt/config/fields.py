@@ -39,6 +39,11 @@ def _split_outside_brackets(value: object) -> object:
     return tuple(part.strip() for text in texts for part in split_parts(str(text)) if part.strip())
 
 
+def _one_or_several(value: object) -> object:
+    """A single text may stand for a list of it."""
+    return (value,) if isinstance(value, str) else value
+
+
 def _filled(value: object) -> object:
     if isinstance(value, str) and not value.strip():
         raise ValueError("is empty")
@@ -102,7 +107,7 @@ Text = Annotated[str, BeforeValidator(_filled)]
 NewFile = Annotated[Path, AfterValidator(_writable)]
 """A file to be written; its folder has to be there."""
 TimeZone = Annotated[Text, AfterValidator(_checked_zone)]
-Texts = Annotated[tuple[Text, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_one_or_several)]
 """One text or several, each as it is, commas and all."""
 
 
@@ -139,6 +144,16 @@ class VerbSettings(BaseModel):
     """The settings of one verb. Keys that are no setting are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+
+def is_positional(field: FieldInfo) -> bool:
+    """Whether the command line takes a setting by its place."""
+    return any(isinstance(mark, Positional) for mark in field.metadata)
+
+
+def has_commas(field: FieldInfo) -> bool:
+    """Whether a setting of several values may be written as one text with commas."""
+    return not any(isinstance(mark, BeforeValidator) and mark.func is _one_or_several for mark in field.metadata)
 
 
 def key_of(name: str, field: FieldInfo) -> str:

@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from layoutopt.config.fields import Positional, VerbSettings, key_of
+from layoutopt.config.fields import VerbSettings, is_positional, key_of
 from layoutopt.config.verbs import VERBS
 from layoutopt.errors import SettingError
 
@@ -139,8 +139,8 @@ def _sentence(kind: type[VerbSettings], error: Any, where: str) -> str:
     field = kind.model_fields.get(place)
     key = key_of(place, field) if field else place.replace("_", "-")
     if error["type"] == "missing":
-        placed = field is not None and any(isinstance(each, Positional) for each in field.metadata)
-        how = f"as {key.upper()} after the command" if placed else f"as --{key}"
+        placed = field is not None and is_positional(field)
+        how = f"after the command (as --{key} to a script of jobs/)" if placed else f"as --{key}"
         return f"{key!r} is missing{where}; give it {how}, or in the configuration"
     if error["type"] == "extra_forbidden":
         return f"{key!r} is no setting{where}; the settings are {', '.join(map(str, kind.model_fields))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from layoutopt.catalog.retention.vacuum import VACUUM_POINTS, vacuum
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError
+from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError, TableError
 from tests.catalog.crash import check_contents, commit, read
 from tests.catalog.loads import SmallLoad
 
@@ -48,6 +49,20 @@ def age(files: TableFiles, which: Callable[[str], bool], days: float) -> None:
 def data_of(files: TableFiles) -> set[tuple[str, str]]:
     """The partitions and loads that have data files."""
     return {(file.path.split("/")[1], file.path.split("/")[2]) for file in files.walk("data")}
+
+
+def test_a_full_disk_is_told(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = {file.path for file in files.walk("")}
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(TableError, match=r"table' is full: make room"):
+        vacuum(files, 1, NOTHING)
+    with pytest.raises(OSError, match="No space left") as caught:
+        files.write_new("_layoutopt/x", b"")
+    assert caught.value.filename == files.full_path("_layoutopt/x")
+    assert {file.path for file in files.walk("")} == before
 
 
 def test_what_only_old_snapshots_need_goes(files: TableFiles) -> None:

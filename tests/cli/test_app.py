@@ -124,7 +124,7 @@ def test_without_arguments_the_verbs_are_listed(capsys: pytest.CaptureFixture[st
     ("words", "named"),
     [
         (["analyse"], "analyse"),
-        (["analyze"], "'log' is missing; give it as LOG after the command"),
+        (["analyze"], "'log' is missing; give it after the command"),
         (["analyze", "x.sql", "--schema", "s", "--num-features", "0"], "num-features = '0'"),
         (["analyze", "x.sql", "--schema", "s", "--num-features", "many"], "many"),
         (["analyze", "x.sql", "--colour", "red"], "--colour"),

@@ -187,6 +187,17 @@ class TestPathsOfSomethingElse:
             assert str(target) in refused(BAD_USAGE, words[0], target, *words[1:])
 
 
+@pytest.mark.parametrize("verb", ["append", "load"])
+def test_a_folder_whose_rows_have_not_come(shop: Path, refused: Say, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "late").mkdir()
+    plan = ["--plan", str(shop / "plan.json")] if verb == "load" else []
+    words = (shop / "table", tmp_path / "late") if verb == "append" else (tmp_path / "late", shop / "table", *plan)
+    with unchanged(shop / "table"):
+        said = refused(BAD_USAGE, verb, *words)
+    assert str(tmp_path / "late") in said
+    assert "no Parquet file with columns" in said
+
+
 class TestTruncatedSources:
     @pytest.fixture(params=["footer", "page"])
     def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:

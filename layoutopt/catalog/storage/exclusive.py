@@ -41,8 +41,8 @@ def create_local(target: Path, data: bytes) -> None:
             ) from error
         _sync_folder(target.parent)
     except OSError as error:
-        if error.filename == str(temporary):
-            error.filename = str(target)  # nobody knows the other
+        if error.filename in (None, str(temporary)):  # writing names no file, and nobody knows the other
+            error.filename = str(target)
         raise
     finally:
         with suppress(OSError):  # on a read-only mount even a file that is not there can't be removed

@@ -20,6 +20,7 @@ _BROKEN_FILE = re.compile(
 _UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
 _ONE_NAME = re.compile(r"COLUMN_ALREADY_EXISTS")
 _UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RECOGNIZED|NOT_SUPPORTED)")
+_NO_COLUMNS = re.compile(r"UNABLE_TO_INFER_SCHEMA")
 _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
 _NO_SPACE = re.compile(r"No space left on device")
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
@@ -72,6 +73,10 @@ def translated(text: str, source: str) -> LayoutoptError | None:
         return SchemaError(f"{source} has two columns that are one to Spark: names differ in case; rename one")
     if _UNREAD_TYPE.search(text):
         return SchemaError(f"{source} has a column of a type that Spark does not read; cast it or leave it out")
+    if _NO_COLUMNS.search(text):
+        return SourceError(
+            f"the source {source} has no Parquet file with columns; check the path, or wait until its rows have come"
+        )
     if _MISSING.search(text):
         return SourceError(f"the source {source} does not exist or lost a file; check the path")
     if _BROKEN_FILE.search(text):
