@@ -185,7 +185,7 @@ def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]
             raise SettingError(f"--set assigns {column.name!r} twice; leave one of them out")
         with understood("--set", text):
             given = F.expr(value)  # without brackets: several values in them would be a struct of all
-            (kind,) = rows.select(given).schema.fields
+            kind, *_ = rows.select(given).schema.fields  # of several the cast is refused
             found[column.name] = given.cast(type_sql(column.type))
             _ = rows.select(found[column.name]).schema
         if isinstance(kind.dataType, _NESTED) and "<" not in column.type:

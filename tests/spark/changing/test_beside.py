@@ -75,6 +75,8 @@ def test_texts_that_mean_something_else_change_nothing(spark: SparkSession, tmp_
     bad = {
         ("id = 3", "text = 'Z', kind = 9"): "is of no use here",
         ("id = 3", "text = struct(id, kind)"): "a value of type struct<",
+        ("id = 3", "text = *"): "is of no use here",
+        ("id = 3", "text = stack(1, 'a', 'b')"): "is of no use here",
         ("id = 3", "text = array('a')"): "cast it as you mean it",
         ("rand() < 0.5", "kind = 7"): "not the same each time",
         ("input_file_name() = ''", "kind = 7"): "not the same each time",
