@@ -58,7 +58,7 @@ def test_a_table_that_was_made_again_is_the_new_one(spark: SparkSession, tmp_pat
     try:
         assert session.sql("SELECT count(*) FROM again").first() == (100,)
         shutil.rmtree(tmp_path / "t")
-        build(tmp_path / "t", some_rows(200), building(SCHEMA, CONDITIONS))
+        build(tmp_path / "t", some_rows(200), building(SCHEMA, CONDITIONS, partition_by="year"))  # in other files
         assert session.sql("SELECT count(*), max(id) FROM again").first() == (200, 199)
     finally:
         disable(session)
