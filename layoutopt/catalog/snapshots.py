@@ -32,14 +32,19 @@ def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
     return tuple(sorted(number for number in numbers if number is not None))
 
 
-def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
-    """The highest snapshot's number, size and time of change; None where there is none.
+def snapshot_states(files: TableFiles) -> dict[int, tuple[int, float | None]]:
+    """The sizes and times of change of all snapshots' files, by number.
 
-    A table that was removed and loaded again has the same numbers, but not these three.
+    They tell a table from one of the same numbers that was there before.
     """
-    if files.local_root is None:  # one listing has all of it
-        found = ((snapshot_number(file.path.rpartition("/")[2]), file) for file in files.walk(SNAPSHOTS))
-        return max(((number, file.size, file.modified) for number, file in found if number is not None), default=None)
+    found = ((snapshot_number(file.path.rpartition("/")[2]), file) for file in files.walk(SNAPSHOTS))
+    return {number: (file.size, file.modified) for number, file in found if number is not None}
+
+
+def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
+    """The highest snapshot's number, and what :func:`snapshot_states` has of it; None where there is none."""
+    if files.local_root is None:  # one listing has all of it; on a disk one file is asked about
+        return max(((number, *state) for number, state in snapshot_states(files).items()), default=None)
     numbers = snapshot_numbers(files)
     if not numbers:
         return None

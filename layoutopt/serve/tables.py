@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Final
 
-from layoutopt.catalog.paths import MARKER, SNAPSHOTS, snapshot_number
-from layoutopt.catalog.snapshots import check_is_table
+from layoutopt.catalog.paths import MARKER
+from layoutopt.catalog.snapshots import check_is_table, snapshot_states
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import (
@@ -89,12 +89,7 @@ class ServedTable:
 
     def snapshots(self) -> dict[int, object]:
         """Its snapshots, each with what tells it from one of the same number of a table that was there before."""
-        found: dict[int, object] = {}
-        for file in TableFiles(self.root).walk(SNAPSHOTS):
-            number = snapshot_number(file.path.rpartition("/")[2])
-            if number is not None:
-                found[number] = (file.size, file.modified)
-        return found
+        return {**snapshot_states(TableFiles(self.root))}
 
     def shown(self, number: int | None = None) -> tuple[Shown, ...]:
         """The tables that show a snapshot, the newest by default: one, or one for each layout.

@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
 from layoutopt.sql.dialect import Spark4, parse_statement
+from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.zones import zone_of
 
 _MOMENTS = re.compile(
@@ -64,12 +65,12 @@ def bound_text(
 
 
 def _moment(timestamp: str | None, time_zone: str) -> dt.datetime | None:
-    """The wall clock of a session at that time."""
+    """The wall clock of a session at that time; None where it is not known."""
     try:
         moment = dt.datetime.fromisoformat(timestamp or "")
-    except ValueError:
+        return moment if moment.tzinfo is None else moment.astimezone(zone_of(time_zone)).replace(tzinfo=None)
+    except (ValueError, Unusable):
         return None
-    return moment if moment.tzinfo is None else moment.astimezone(zone_of(time_zone)).replace(tzinfo=None)
 
 
 def _at(node: exp.Expr, moment: dt.datetime) -> exp.Expr:

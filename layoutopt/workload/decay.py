@@ -12,6 +12,7 @@ import numpy as np
 from layoutopt.errors import LogError
 from layoutopt.model.arrays import Floats
 from layoutopt.model.query import Query
+from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.zones import zone_of
 
 FORGOTTEN: Final = 20.0
@@ -44,9 +45,12 @@ def times_of(queries: Sequence[Query], time_zone: str = "UTC") -> Floats:
     """When each query ran, in seconds since 1970, ``float64[n_queries]``.
 
     Raises:
-        LogError: a statement has no time, or one that can't be read.
+        LogError: a statement has no time, or one that can't be read; or the zone's clocks are not known.
     """
-    zone = zone_of(time_zone)
+    try:
+        zone = zone_of(time_zone)
+    except Unusable as error:
+        raise LogError(f"{error}, so times without one can't be read; name a region, as Europe/Prague") from error
     return np.array([_seconds(query, zone) for query in queries], dtype=np.float64)
 
 

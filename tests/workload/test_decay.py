@@ -46,6 +46,11 @@ def test_statements_without_a_time_are_refused(when: str | None, said: str) -> N
         decayed([asked(0), Query(7, "t", ("a",), Filter.of(TRUE), timestamp=when)], dt.timedelta(days=1))
 
 
+def test_zones_of_which_no_clocks_are_known_are_refused() -> None:
+    with pytest.raises(LogError, match="'PST' are not known"):
+        times_of([], "PST")
+
+
 def test_analyze_finds_the_features_of_late(tmp_path: Path) -> None:
     log, features = tmp_path / "log.jsonl", tmp_path / "features.json"
     lines = [("kind = 1", "2026-01-01")] * 300 + [("price = 2", "2026-11-20")] * 20

@@ -8,6 +8,7 @@ first; only then files. A crash anywhere leaves garbage, never a snapshot that l
 
 from __future__ import annotations
 
+import errno
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -41,7 +42,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import named_indexes
 from layoutopt.catalog.storage.listing import StoredFile
 from layoutopt.catalog.table import read_checked
-from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError
+from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError, TableError
 
 OPERATION = "vacuum"
 VACUUM_POINTS = ("planned", "before-snapshot", "snapshot-created", "snapshot-removed", "file-removed", "finished")
@@ -163,7 +164,7 @@ def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     latest = latest_snapshot(files)
     if latest is None:
         raise NotATableError(f"the table at {files.root!r} was never loaded; there is nothing to vacuum")
-    horizon = files.now(CATALOG) - older_than.total_seconds()
+    horizon = _now(files) - older_than.total_seconds()
     # Listed before snapshots are read: whatever is committed after that has files of its own, or is young.
     stored = [*files.walk(CATALOG), *files.walk(DATA)]
     kept = _kept(files, stored, latest, retain, horizon)
@@ -178,6 +179,19 @@ def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     expired = tuple(number for number in numbers if number < oldest and number not in wanted)
     young = len(garbage) - len(old)
     return _Removal(latest, expired, _tombstones(old, named), tuple(old), young, horizon, wanted, published, notes)
+
+
+def _now(files: TableFiles) -> float:
+    """The time as :meth:`TableFiles.now` tells it; raises as that, and TableError on a full disk."""
+    try:
+        return files.now(CATALOG)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise TableError(
+            f"the disk of {files.root!r} is full: make room for a few kilobytes, in which it is written down what is "
+            "removed, then run this again"
+        ) from error
 
 
 def _published(stored: Iterable[StoredFile], horizon: float) -> tuple[frozenset[int], tuple[str, ...]]:

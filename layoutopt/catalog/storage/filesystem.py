@@ -20,7 +20,6 @@ FileExistsError, and no reader ever sees half a file. How, by store:
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -49,7 +48,7 @@ from layoutopt.catalog.storage.local_store import LocalStore, absolute, is_url, 
 from layoutopt.catalog.storage.ranges import FetchedFile, Range
 from layoutopt.catalog.storage.traffic import Traffic
 from layoutopt.catalog.storage.trimmed_footers import Template
-from layoutopt.errors import CatalogError, SettingError, TableError
+from layoutopt.errors import CatalogError, SettingError
 
 if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
@@ -289,19 +288,10 @@ class TableFiles(KeyedFiles):
 
         Raises:
             OSError: the store can't be written to.
-            TableError: the disk is full.
             CatalogError: it does not say when files were changed.
         """
         name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            self.write_new(name, b"now")
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise TableError(
-                f"the disk of {self.root!r} is full: make room for a few kilobytes, in which it is written down what "
-                "is removed, then run this again"
-            ) from error
+        self.write_new(name, b"now")
         try:
             changed = modified_of(self._store[0].info(self._full(name)))
         finally:

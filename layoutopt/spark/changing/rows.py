@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.deletes import DELETE
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.changing import DeleteSettings, UpdateSettings
@@ -37,6 +38,7 @@ from layoutopt.spark.changing.concerned import (
     placed_rows,
     understood,
 )
+from layoutopt.spark.changing.found import FoundIn, Placed
 from layoutopt.spark.changing.marking import deleted_share, mark_deleted
 from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewrite
@@ -83,9 +85,7 @@ def delete_by(
 def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
-        placed = placed_rows(place, settings.where) if may_mark(place, settings) and not settings.hard else None
-        with computed("--where", settings.where):
-            found = None if placed is None else placed.found()
+        _, found = _found(place, settings.where) if may_mark(place, settings) and not settings.hard else (None, None)
     if found is not None and not found:
         return ChangeReport(settings.table_path)
     if found is not None and deleted_share(place, found) <= settings.rewrite_share:
@@ -97,9 +97,7 @@ def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> Cha
 def _delete_by_rewriting(place: Place, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     spark = place.spark
     with watch.stage("all", "looking for rows to delete"):
-        concerned = matching(place, settings.where)
-        with computed("--where", settings.where):
-            values, gone = place.values_in(concerned), measured(concerned, settings.table_path)
+        _, values, gone = _concerned(place, settings.where)
         if settings.hard:  # what was deleted before may be what is to leave no copy now
             marked = {entry.key for entry in place.table.catalog.partitions if entry.deletes is not None}
             values = tuple(dict.fromkeys((*values, *place.values_of(marked))))
@@ -130,9 +128,7 @@ def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> Cha
     with watch.stage("all", "looking for rows to update"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
         assigned = _assignments(place, settings.assignments)
-        placed = placed_rows(place, settings.where) if may_mark(place, settings) else None
-        with computed("--where", settings.where):
-            found = None if placed is None else placed.found()
+        placed, found = _found(place, settings.where) if may_mark(place, settings) else (None, None)
     if found is not None and not found:
         return ChangeReport(settings.table_path)
     if placed is None or found is None or deleted_share(place, found) > settings.rewrite_share:
@@ -153,9 +149,7 @@ def _update_by_rewriting(
     place: Place, settings: UpdateSettings, assigned: Mapping[str, SparkColumn], watch: Stages
 ) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
-        concerned = matching(place, settings.where)
-        with computed("--where", settings.where):
-            values, gone = place.values_in(concerned), measured(concerned, settings.table_path)
+        concerned, values, gone = _concerned(place, settings.where)
     if not gone.rows:
         return ChangeReport(settings.table_path)
     entries = place.entries(values)
@@ -165,6 +159,20 @@ def _update_by_rewriting(
     rows = _assigned(all_rows, assigned, holds(settings.where))
     done = rewrite(place, "update", values, rows, changed_content(entries, gone, come), watch)
     return ChangeReport(settings.table_path, updated=gone.rows, load=done)
+
+
+def _found(place: Place, where: str) -> tuple[Placed | None, list[FoundIn] | None]:
+    """The rows that meet a condition and where they are; None for both where one scan can't tell their places."""
+    placed = placed_rows(place, where)
+    with computed("--where", where):
+        return placed, None if placed is None else placed.found()
+
+
+def _concerned(place: Place, where: str) -> tuple[DataFrame, tuple[PlainValue, ...], Content]:
+    """The rows that meet a condition, the partitions' values that they have, and what they hold."""
+    rows = matching(place, where)
+    with computed("--where", where):
+        return rows, place.values_in(rows), measured(rows, place.path)
 
 
 def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]:

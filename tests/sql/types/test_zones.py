@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema
+from layoutopt.sql.bound import bound_text
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.scans import scans_of
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant
@@ -75,3 +76,9 @@ def test_clocks_are_javas_where_they_are_used(spark: SparkSession) -> None:
 def test_unknown_zones_are_said_so() -> None:
     with pytest.raises(Unusable, match="'PST'"):
         zone_of("PST")
+
+
+def test_statements_of_such_zones_are_not_bound_to_a_time() -> None:
+    sql = "SELECT ts FROM t WHERE ts > current_date"
+    assert bound_text(sql, "spark", "2026-11-27T10:00:00+00:00", (), "PST") == (sql, "spark")
+    assert bound_text(sql, "spark", "2026-11-27T10:00:00+00:00", (), "UTC") != (sql, "spark")
