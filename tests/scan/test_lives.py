@@ -147,9 +147,10 @@ class Lives(RuleBasedStateMachine):
     def reload(self, scheme: int, year: int, count: int) -> None:
         """Other rows come in the place of a partition's."""
         new = {id: 0 for id in self.new(3 * count) if GENERATIONS[0]["year"][id].as_py() == year}
-        gone = self.of_year(year)
-        self.put(new, scheme)
-        self.rows = self.rows.without(set(gone) - new.keys())
+        if new:  # a long life has used up the ids
+            gone = self.of_year(year)
+            self.put(new, scheme)
+            self.rows = self.rows.without(gone)
 
     @rule(scheme=schemes, count=st.integers(1, 6), point=st.sampled_from(CRASH_POINTS), again=st.booleans())
     def append_killed(self, scheme: int, count: int, point: str, again: bool) -> None:
