@@ -52,7 +52,7 @@ quick-tests: install
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope -m "not long and not slow and not spark"
 
 test: install  ## all fast tests and doctests
-	LAYOUTOPT_EXAMPLES=0.3 $(BIN)/pytest -q -n 2 --dist loadscope
+	LAYOUTOPT_EXAMPLES=0.2 $(BIN)/pytest -q -n 2 --dist loadscope
 
 test-long: install  ## the tests that take minutes, and more examples of all that generate some
 	$(BIN)/pytest -q -m "long or not spark"

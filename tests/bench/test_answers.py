@@ -62,11 +62,13 @@ every_template = pytest.mark.parametrize(
 every_method = pytest.mark.parametrize("case", ["gsop", *long_too("sop")], indirect=True)
 
 
+@pytest.mark.long
 @every_template
 def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_arrow())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "template"), CASES["gsop"], indirect=["case"])
 def test_spark_answers_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow(), most=1)
@@ -78,6 +80,7 @@ def test_spark_answers_every_query_as_the_source(case: Case, template: str, spar
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow())
 
 
+@pytest.mark.long
 @every_method
 def test_the_command_prints_the_answer(case: Case, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     # With one row at least, or nothing would be compared.
@@ -89,6 +92,7 @@ def test_the_command_prints_the_answer(case: Case, spark: SparkSession, capsys: 
         assert sorted([str(value) for value in row] for row in printed) == wanted
 
 
+@pytest.mark.long
 @every_method
 def test_most_is_skipped_by_every_mechanism(case: Case, source: str) -> None:
     write_log(case.queries, case.folder / "test.jsonl")

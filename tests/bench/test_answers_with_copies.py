@@ -66,6 +66,7 @@ def made(spark: SparkSession, tpch: TpchData, tmp_path_factory: pytest.TempPathF
     return cache(make)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case",
     ["small", *(pytest.param(name, marks=pytest.mark.long) for name in MAKINGS if name.startswith("gsop-r"))],
@@ -86,6 +87,7 @@ def test_the_table_has_copies_that_unseen_queries_read(case: Case) -> None:
     assert verify(case.table).problems == ()
 
 
+@pytest.mark.long
 @cases(MAKINGS)
 def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) -> None:
     assert len(case.of(template)) == QUERIES + 1
@@ -93,11 +95,13 @@ def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) ->
     check(case, template, lambda sql: case.table.scan(sql).to_arrow())
 
 
+@pytest.mark.long
 @cases(["small"], templates=1)
 def test_spark_answers_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow(), most=2)
 
 
+@pytest.mark.long
 @cases([name for name in MAKINGS if name != "small"])
 def test_spark_answers_every_query_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow())

@@ -46,6 +46,7 @@ def test_rows_are_the_same_each_time_and_in_order() -> None:
     assert len(set(rows["part"].to_pylist())) == 8
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_every_engine_is_timed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def here(app: str) -> Iterator[object]:

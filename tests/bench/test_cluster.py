@@ -47,6 +47,7 @@ def test_contents_differ_by_blocks_and_values_not_by_loads(tmp_path: Path) -> No
     assert len(set(contents.values())) == 3
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_load_has_the_same_content_again(spark: SparkSession, tmp_path: Path) -> None:
     source = simple_rows(spark)

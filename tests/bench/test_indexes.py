@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from layoutopt.bench.indexes import index_figures
 from layoutopt.indexes.registry import BUILT_IN
 
 
+@pytest.mark.long
 def test_every_type_skips_what_can_be_skipped() -> None:
     figures = index_figures(blocks=20, block_rows=500)
     assert {figure.index.split(":")[1] for figure in figures} == set(BUILT_IN)

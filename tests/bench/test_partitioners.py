@@ -14,6 +14,7 @@ from layoutopt.errors import SettingError
 from layoutopt.partitioning.registry import DEFAULT, WARD
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_partitioners_are_compared_on_the_vectors_of_a_stream(bench: Bench) -> None:
     said: list[str] = []

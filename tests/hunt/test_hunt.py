@@ -40,6 +40,7 @@ def check(tally: Tally, cases: int) -> None:
     assert tally.skipping >= LEAST_SKIPPING * tally.total
 
 
+@pytest.mark.long
 def test_hunt(spark: SparkSession) -> None:
     first, _, last = os.environ.get("HUNT_SEEDS", "0-99").partition("-")
     hunt = Hunt(spark, Switches.of_environment(), texts=TEXTS, batches=1)

@@ -30,7 +30,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.sql.scans import scans_of
-from tests.effort import examples
+from tests.effort import examples, long_too
 from tests.indexes.columns import POOLS, literals_of
 from tests.indexes.elements import ELEMENT_TYPES, FORMS, arrays, as_arrow, contains, rows_of
 
@@ -187,7 +187,7 @@ KEYS: dict[str, list[Any]] = {"m": ["", "é", "k", "zz"], "mi": [-2, 0, 1, 40]}
 places_of_keys = st.dictionaries(st.integers(0, 2), st.sampled_from([None, 0, 2, 3]), max_size=3)
 
 
-@pytest.mark.parametrize("name", ["m", "mi"])
+@pytest.mark.parametrize("name", ["m", *long_too("mi")])
 @given(data=st.data(), rows=st.lists(st.one_of(st.none(), places_of_keys), min_size=1, max_size=10),
        place=st.integers(0, 3), value=st.sampled_from([0, 2, 5]))  # fmt: skip
 @settings(max_examples=examples(100))

@@ -90,6 +90,7 @@ def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: P
     assert chosen == pytest.approx(found[1.4])
 
 
+@pytest.mark.long
 def test_plans_that_share_what_they_find_are_those_made_alone(
     spark: SparkSession, source: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +171,7 @@ def test_answers_are_those_of_the_source(spark: SparkSession, source: DataFrame,
 AS_WRITTEN = {"search": "text", "local_features": "count", "weights": "subsumed", "slices": False}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "settings"),
     [("gsop-r", AS_WRITTEN), *long_too(("gsop-selective", {}), ("gsop-fullcopy", {"copies": 3}))],
@@ -187,6 +189,7 @@ def test_the_ways_of_the_text_make_tables_too(
     assert rows_of(table.sql("SELECT * FROM t")) == rows_of(source.toArrow())
 
 
+@pytest.mark.long
 def test_budgets_of_bytes_are_kept_in_bytes(spark: SparkSession, source: DataFrame) -> None:
     plan = planned(spark, source, storage_budgets=(1.15,), budget_unit="bytes")
     assert plan.predicted["storage_bytes"] <= 1.15

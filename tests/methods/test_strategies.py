@@ -126,6 +126,7 @@ def test_the_same_rows_in_another_order_make_the_same_scheme(spark: SparkSession
     assert replace(other, predicted={}, reads=()) == replace(first, predicted={}, reads=())
 
 
+@pytest.mark.long
 def test_a_workload_without_queries_makes_a_plan(spark: SparkSession) -> None:
     source = simple_rows(spark)
     schema = schema_of(source)
@@ -148,6 +149,7 @@ def test_every_column_of_every_row_comes_back(spark: SparkSession, source: DataF
     assert as_text(spark_sql(spark, table, "SELECT * FROM t")) == as_text(source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *long_too(1, 2, 3)])
 def test_random_columns_and_conditions_answer_as_the_source_does(
     spark: SparkSession, source: DataFrame, table: Table, seed: int
@@ -237,6 +239,7 @@ def swapped_in_task(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterato
         yield from write_task.write_segment(job, batches)
 
 
+@pytest.mark.long
 def test_tids_swapped_in_a_task_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +268,7 @@ def test_a_table_by_cuts_of_every_type_comes_back_whole(spark: SparkSession, sou
     assert sum(each["blocks"] for each in skipped.values()) > 0
 
 
+@pytest.mark.long
 def test_cuts_without_a_query_are_equal_blocks(spark: SparkSession, source: DataFrame, tmp_path: Path) -> None:
     silent = replace(families(source), queries=())
     plan = make_plan(spark, source, silent, PlanRequest(method="cuts", block_rows=30))

@@ -269,7 +269,7 @@ class ManyLives(Lives):
 
 
 TestLives = pytest.mark.slow(pytest.mark.unshadowed("every answer is compared with the model's")(Lives.TestCase))
-TestLives.settings = settings(max_examples=examples(50), stateful_step_count=20)  # later steps of a life cost more
+TestLives.settings = settings(max_examples=examples(75), stateful_step_count=20)  # later steps of a life cost more
 """300 steps in `make test`."""
 
 TestManyLives = pytest.mark.long(ManyLives.TestCase)

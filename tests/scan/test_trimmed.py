@@ -84,6 +84,7 @@ def test_deleted_rows_stay_deleted(table: Table) -> None:
     assert same(changed.sql(SQL).to_pylist(), expected(SQL, kept(some_rows(), gone)))
 
 
+@pytest.mark.long
 @settings(max_examples=examples(40))
 @given(buildings(), conditions, st.integers(0, 3), st.sampled_from(["id", "id, price, kind", "score, seen, day", "*"]))
 def test_whatever_the_layouts_the_same_rows_are_read(plan: Building, condition: str, seed: int, what: str) -> None:

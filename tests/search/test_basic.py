@@ -56,6 +56,7 @@ def test_each_full_copy_is_for_one_family() -> None:
     assert search.full_copies(1).cost > found.cost
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_full_copies_of_many_families_take_a_bounded_number_of_partitionings() -> None:
     """Hardly two queries read the same columns: pairs of families are thousands, pairs of a few clusters are not."""

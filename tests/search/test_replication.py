@@ -109,6 +109,7 @@ def test_classes_are_told_apart_in_what_a_layout_serves() -> None:
     assert {layout.serves for layout in scheme.layouts} == {(1, 2, 3, 4, 5), (0, 6, 7, 8)}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_families_are_searched_as_few() -> None:
     problem = random_problem(4, n_columns=8, n_queries=32)

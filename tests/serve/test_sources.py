@@ -107,6 +107,7 @@ def test_generated_filters(folders: list[Folder], which: int, filter: Any) -> No
     folders[which].check(filter)
 
 
+@pytest.mark.long
 def test_files_are_left_out(folders: list[Folder]) -> None:
     some = [
         ice.EqualTo("s", "é"), ice.EqualTo("big", 2**62), ice.LessThan("price", 0), ice.EqualTo("raw", b"a"),

@@ -51,6 +51,7 @@ def test_tables_asked_for_last_are_kept(tmp_path: Path, kept: WeakSet[Any], monk
     assert len(served.names()) == 3
 
 
+@pytest.mark.long
 def test_a_source_is_kept_while_it_is_there(tmp_path: Path, kept: WeakSet[Any]) -> None:
     """What clients were told of its columns holds for as long."""
     write(tmp_path / "rows" / "a.parquet", pa.table({"id": [1]}))

@@ -119,6 +119,7 @@ def by_id(rows: pa.Table, columns: list[str]) -> str:
     return str(rows.select(columns).sort_by("id").to_pydict())
 
 
+@pytest.mark.long
 def test_what_is_shown_has_the_rows_of_the_sources(walked: Walked) -> None:
     shown = {"delta": DeltaTable(walked.delta).to_pyarrow_table(), "iceberg": walked.iceberg.scan().to_arrow()}
     for format, rows in walked.sources.items():
@@ -134,12 +135,14 @@ def test_advice_is_given_for_both(walked: Walked, capsys: pytest.CaptureFixture[
     assert "Recommended" in Path("advice.html").read_text()
 
 
+@pytest.mark.long
 @settings(max_examples=examples(100))
 @given(filters(COMPARABLE))
 def test_readers_of_delta_answer_as_the_source(walked: Walked, filter: Filter) -> None:
     check_delta(walked.connection, walked.delta, walked.sources["delta"], walked.files["delta"], filter)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(100))
 @given(filters(COMPARABLE).filter(is_plain))
 def test_readers_of_iceberg_answer_as_the_source(walked: Walked, filter: Filter) -> None:

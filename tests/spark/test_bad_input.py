@@ -22,6 +22,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
+from tests.effort import long_too
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +110,7 @@ def unchanged(table: Path) -> Iterator[None]:
 
 
 class TestLogs:
-    @pytest.mark.parametrize(("name", "text"), [("e.sql", ""), ("e.sql", "-- nothing\n"), ("e.jsonl", "\n")])
+    @pytest.mark.parametrize(("name", "text"), [("e.sql", ""), *long_too(("e.sql", "-- nothing\n"), ("e.jsonl", "\n"))])
     def test_an_empty_log(self, shop: Path, refused: Say, tmp_path: Path, name: str, text: str) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
         target = tmp_path / "features.json"
@@ -235,7 +236,7 @@ class TestFullDisks:
             said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json", "--replace")
         assert "No space left on device" in said
 
-    @pytest.mark.parametrize("folder", ["plans", "blocks", "snapshots"])
+    @pytest.mark.parametrize("folder", ["blocks", *long_too("plans", "snapshots")])
     def test_in_the_commit(self, shop: Path, refused: Say, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
         write_new = TableFiles.write_new
 
@@ -255,6 +256,7 @@ class TestFullDisks:
         words = [str(shop / "source"), str(shop / "table"), "--plan", str(shop / "plan.json"), "--replace"]
         assert main(["load", *words]) == DONE
 
+    @pytest.mark.long
     def test_of_a_real_one(self, shop: Path, refused: Say, small_disk: Path, tmp_path: Path) -> None:
         table = small_disk / "table"
         shutil.copytree(shop / "table", table)

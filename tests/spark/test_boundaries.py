@@ -198,6 +198,7 @@ def check(session: SparkSession, tables: Sequence[Table], conditions: Sequence[s
     return truth
 
 
+@pytest.mark.long
 def test_decimals_beyond_bigint(session: SparkSession, single_rows: list[Table], ansi: bool) -> None:
     truth = projected(session, BEYOND)
     assert len(truth) == len(BEYOND)

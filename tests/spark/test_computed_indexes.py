@@ -111,6 +111,7 @@ def answers(session: SparkSession, path: Path, *sources: Path) -> dict[str, int]
     return {text: scan.skipped_by["index"].blocks for text, scan in zip(ASKED, ls.last_scans(session), strict=True)}
 
 
+@pytest.mark.long
 def test_expressions_and_functions_of_users_skip_by_their_indexes(session: SparkSession, tmp_path: Path) -> None:
     path, first, late = tmp_path / "t", tmp_path / "first", tmp_path / "late"
     rows(session).coalesce(1).write.parquet(str(first))

@@ -164,6 +164,7 @@ def test_an_encrypted_table_that_is_changed_at_random(spark: SparkSession, tmp_p
     assert b"price" not in b"".join(file.read_bytes() for file in (tmp_path / "table").rglob("*") if file.is_file())
 
 
+@pytest.mark.long
 def test_sessions_skip_in_it(spark: SparkSession, loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELSEWHERE", "c3" * 16)
     monkeypatch.delenv("LIVING_KEY")

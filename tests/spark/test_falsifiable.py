@@ -107,7 +107,7 @@ def share_skipped(
 
 
 def test_no_condition_skips_a_block_that_spark_finds_a_row_in(spark: SparkSession, tmp_path: Path) -> None:
-    share = check(spark, tmp_path, examples(33_334), seed=1)  # 10,000 in `make test`
+    share = check(spark, tmp_path, examples(50_000), seed=1)  # 10,000 in `make test`
     assert share > 0.3  # each block is narrow in one column of twelve
 
 
@@ -149,7 +149,7 @@ def test_what_follows_for_pieces_is_what_spark_computes(spark: SparkSession) -> 
 
 
 def test_no_index_skips_a_block_that_spark_finds_a_row_in(spark: SparkSession, tmp_path: Path) -> None:
-    assert check_indexed(spark, tmp_path, examples(2_000), seed=1) > 0.9
+    assert check_indexed(spark, tmp_path, examples(3_000), seed=1) > 0.9
 
 
 @pytest.mark.long

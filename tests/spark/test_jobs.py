@@ -102,6 +102,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 # Tasks of the driver's own process are retried, too, if asked for: an executor takes half a minute more.
+@pytest.mark.long
 @pytest.mark.parametrize("master", ["local[2,2]", *long_too("local-cluster[1,1,1024]")])
 def test_a_load_whose_tasks_are_retried_leaves_no_duplicate(place: Path, tmp_path: Path, master: str) -> None:
     marks, table, job = tmp_path / "marks", str(tmp_path / "table"), str(ROOT / "jobs" / "load.py")

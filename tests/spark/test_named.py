@@ -184,6 +184,7 @@ def test_names_that_are_sure_skip(sql: str, expected: dict[str, Answer], enabled
     assert skips(enabled, sql)
 
 
+@pytest.mark.long
 def test_generated_names(source: SparkSession, enabled: SparkSession) -> None:
     assert check(source, enabled, seed=3, count=BATCH) > 0.3
 

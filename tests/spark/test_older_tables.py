@@ -24,6 +24,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import open_source
 from layoutopt.spark.loading.against_source import compare_with_source
 from layoutopt.spark.loading.loads import load_by
+from tests.effort import long_too
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +103,7 @@ def test_its_files_are_sound_and_its_source_tells_what_was_lost(
     assert ("source-missing" in capsys.readouterr().out) == is_lossy(place)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["load", "reload"])
+@pytest.mark.parametrize("again", [True, *long_too(False)], ids=["reload", "load"])
 def test_a_partition_is_loaded_again_and_not_twice(spark: SparkSession, place: Path, again: bool) -> None:
     rows = open_table(str(place / "table")).rows
     settings = LoadSettings(

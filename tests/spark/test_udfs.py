@@ -93,6 +93,7 @@ def table(spark: SparkSession, folder: Path, udfs: tuple[Udf, ...], document: Fe
     return str(folder / "table")
 
 
+@pytest.mark.long
 def test_features_of_functions_skip_in_spark(
     session: SparkSession, folder: Path, table: str, udfs: tuple[Udf, ...]
 ) -> None:

@@ -155,6 +155,7 @@ def test_blocks_that_changed_places_are_found(table: Path) -> None:
     assert ("block-column", file.name) in found(table)
 
 
+@pytest.mark.long
 def test_blocks_that_changed_places_under_their_numbers_are_found(table: Path) -> None:
     file = victim(table)
 

@@ -45,6 +45,7 @@ def test_what_it_needs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "no.sql' can't be read" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_methods_are_compared_on_the_newest_queries(spark: SparkSession, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_a_partition_comes_each_day_and_ages(world: World) -> None:
         assert (run.loads[day][ages >= 0].sum(axis=1) > 0).all()
 
 
+@pytest.mark.long
 def test_one_seed_gives_one_result_and_a_picture(tmp_path: Path) -> None:
     once, again = (run_drift(3, prices=(10.0,), streams=["seasonal"]) for _ in range(2))
     assert once == again

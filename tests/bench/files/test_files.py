@@ -131,6 +131,7 @@ def test_row_groups_that_count_as_not_read_may_as_well_be_destroyed(tmp_path: Pa
     assert sorted(scan.to_arrow()["id"].to_pylist()) == wanted != []
 
 
+@pytest.mark.long
 def test_a_table_under_many_names_is_planned_as_it_is_itself(table: Table, tmp_path: Path) -> None:
     files = len(list((_root(table) / "data").rglob("*.parquet")))
     assert multiply(_root(table), tmp_path / "many", files + 1) == 2 * files

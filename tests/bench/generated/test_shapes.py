@@ -47,6 +47,7 @@ def counts(written: Path, table: str, texts: Sequence[str]) -> list[int]:
     return list(row)
 
 
+@pytest.mark.long
 def test_stars_have_the_stated_shape(written: Path, stars: tuple[list[str], list[str]]) -> None:
     table = pq.read_table(written / star.TABLE)
     assert (table.num_columns, table.num_rows) == (453, ROWS)
@@ -73,6 +74,7 @@ def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path, stars: t
     assert 0 < sum(found) < 0.3 * ROWS * len(found)
 
 
+@pytest.mark.long
 def test_the_access_log_has_the_stated_shape(written: Path) -> None:
     table = pq.read_table(written / access_log.TABLE)
     assert (table.num_columns, table.num_rows) == (104, ROWS)

@@ -138,6 +138,7 @@ def test_a_figure_that_fails_is_told_and_the_others_are_run(
     assert "the disk is full" in (tmp_path / "results" / "index.html").read_text()
 
 
+@pytest.mark.long
 def test_products_of_other_code_are_marked(run_some: Run, tmp_path: Path) -> None:
     run_some()
     record = tmp_path / "sf0.1" / "experiments" / ".4.1.json.made"

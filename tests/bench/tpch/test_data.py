@@ -58,6 +58,7 @@ def test_the_denormalised_table_has_every_line_item_once_in_order(data: TpchData
     assert wide.column("o_year").to_pylist() == [date.year for date in dates]
 
 
+@pytest.mark.long
 @needs_generator
 @pytest.mark.spark
 def test_runs_of_orders_make_the_same_table(

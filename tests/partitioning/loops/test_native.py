@@ -49,6 +49,7 @@ def test_nothing_is_kept_of_a_zip_where_there_is_no_home(tmp_path: Path) -> None
     assert twice_in_a_process(tmp_path / "loop.zip", HOME=str(tmp_path / "home")) == "42"
 
 
+@pytest.mark.long
 def test_what_was_kept_and_cut_short_is_compiled_anew(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(TWICE)
     for suffix in (None, ".nbi", ".nbc"):

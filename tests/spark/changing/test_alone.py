@@ -105,6 +105,7 @@ def apart(spark: SparkSession, tmp_path: Path, loaded: str) -> Apart:
     return Apart(spark, tmp_path, loaded)
 
 
+@pytest.mark.long
 def test_a_layout_written_alone_is_read_where_it_skips_more_and_leaves_the_others_as_they_were(apart: Apart) -> None:
     before = Catalog.open(apart.path)
     (blocks,) = (table for _, table in before.block_tables())
@@ -204,6 +205,7 @@ def test_values_that_came_from_another_place_are_refused(apart: Apart, monkeypat
     apart.check()
 
 
+@pytest.mark.long
 def test_every_type_is_proved_at_its_place(spark: SparkSession, tmp_path: Path) -> None:
     rows = every_type(spark, 200)
     schema = schema_of(rows)
@@ -224,6 +226,7 @@ def test_every_type_is_proved_at_its_place(spark: SparkSession, tmp_path: Path) 
     assert verify(open_table(path)).ok
 
 
+@pytest.mark.long
 def test_a_partition_with_deleted_rows_is_left(spark: SparkSession, tmp_path: Path) -> None:
     living = begun(spark, tmp_path, "gsop")
     living.delete("kind = 2")
@@ -233,6 +236,7 @@ def test_a_partition_with_deleted_rows_is_left(spark: SparkSession, tmp_path: Pa
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["gsop", pytest.param("gsop-r", marks=pytest.mark.long)])
 def test_a_table_lives_on_after_layouts_were_written_alone(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     living, choice = begun(spark, tmp_path, scheme), random.Random(3)
@@ -295,6 +299,7 @@ class Drifted:
         )
 
 
+@pytest.mark.long
 def test_a_budget_is_spent_on_the_layouts_that_gain_most(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

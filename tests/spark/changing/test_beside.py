@@ -69,6 +69,7 @@ def test_few_rows_are_written_and_nothing_else(spark: SparkSession, tmp_path: Pa
     assert verify(open_table(living.path)).ok
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.1, 0])
 def test_texts_that_mean_something_else_change_nothing(spark: SparkSession, tmp_path: Path, share: float) -> None:
     living = begun(spark, tmp_path, "sop")
@@ -108,6 +109,7 @@ def test_what_is_written_anew_all_the_same(spark: SparkSession, tmp_path: Path) 
     assert merged(living, [made(3)]).marked is None
 
 
+@pytest.mark.long
 def test_rows_that_the_second_reading_loses_are_no_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +133,7 @@ def test_rows_that_the_second_reading_loses_are_no_commit(
     assert TableFiles(living.path).list("_layoutopt/deletes") == ()
 
 
+@pytest.mark.long
 def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     living = begun(spark, tmp_path, "gsop-r")
     monkeypatch.setattr("layoutopt.spark.loading.load.count_chunks", None)  # nobody counts rows that are known

@@ -46,6 +46,7 @@ def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
     return comparable([tuple(row) for row in frame.select(*NAMES).collect()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["sop", pytest.param("gsop-r", marks=pytest.mark.long)])
 def test_every_reader_of_spark_leaves_deleted_rows_out(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     living = begun(spark, tmp_path, scheme)

@@ -123,6 +123,7 @@ def test_what_is_lost_is_regained_within_budgets_and_then_there_is_nothing_to_do
     assert open_table(changed.table).sql("SELECT count(DISTINCT text) AS n FROM t").to_pylist() == [{"n": ROWS}]
 
 
+@pytest.mark.long
 def test_partitions_that_nobody_asks_for_are_left(changed: Changed) -> None:
     dry = changed.optimize(log=changed.log("late", coming(2), only="day >= 3"), dry_run=True)
     assert dry.chosen == ("3",)
@@ -130,6 +131,7 @@ def test_partitions_that_nobody_asks_for_are_left(changed: Changed) -> None:
     assert dry.curve[-1][0] < 0.3
 
 
+@pytest.mark.long
 def test_auto_waits_until_as_much_was_lost_as_writing_costs(
     changed: Changed, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,6 +169,7 @@ def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
     living.check()
 
 
+@pytest.mark.long
 def test_a_hard_delete_leaves_no_copy_in_what_is_published(living: Living) -> None:
     source = living.source([(4711, 1, 0, 0.5, "needle")])
     append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
@@ -193,6 +194,7 @@ def files_with(root: str, text: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_loads_and_changes_know_of_each_other(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +214,7 @@ def test_loads_and_changes_know_of_each_other(
         load_by(spark, settings)
 
 
+@pytest.mark.long
 def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(living: Living) -> None:
     assert status(Catalog.open(living.path)).advice is None
     living.append(12)
@@ -235,6 +238,7 @@ def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(living: Livi
     living.check()
 
 
+@pytest.mark.long
 def test_partitions_of_older_plans_are_written_by_the_newest(living: Living) -> None:
     plan = Plan.loads((living.root / "plan.json").read_bytes())
     (living.root / "plan.json").write_bytes(replace(plan, seed=7).dumps())
@@ -247,6 +251,7 @@ def test_partitions_of_older_plans_are_written_by_the_newest(living: Living) -> 
     living.check()
 
 
+@pytest.mark.long
 def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.CaptureFixture[str]) -> None:
     path, source = living.path, living.source(living.new_rows(3))
     changes = [(1, 1, 4, 1.0, "x", "U"), (2, 1, 4, 1.0, "x", "D")]

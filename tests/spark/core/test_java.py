@@ -24,6 +24,7 @@ def started(mode: str, memory: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_a_session_starts_without_a_word() -> None:
     quiet = started("quiet", "1g")
     assert (quiet.stdout, quiet.stderr) == ("3\n", "")

@@ -65,6 +65,7 @@ def test_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
     assert read(spark, f"delta:{tmp_path / 't'}") == []
 
 
+@pytest.mark.long
 def test_loading_one_version_and_appending_the_next(spark: SparkSession, tmp_path: Path) -> None:
     path, table = str(tmp_path / "t"), str(tmp_path / "laid-out")
     rows = pa.table({"id": [1, 2, 3], "kind": [0, 1, 2], "day": ["a", "a", "b"]})

@@ -53,6 +53,7 @@ def read(path: Path, more: str = "", **environment: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("more", "said"), [("", []), *long_too((COUNT, ["300 in all"]))], ids=["SQL", "a data source"])
 def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path, more: str, said: list[str]) -> None:
     other = tmp_path / "python3"

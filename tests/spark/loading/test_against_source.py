@@ -136,6 +136,7 @@ LOST = [None, "", "😀\x1b[2J"]
 MORE_LOST = [[None], ["null", "", "😀\x1b[2J"], [None, "null", "a=b"], [v for v in VALUES if v]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [LOST, *long_too(*MORE_LOST)])
 def test_partitions_that_a_load_lost_are_named(spark: SparkSession, tmp_path: Path, lost: list[str | None]) -> None:
     whole = source(spark)
@@ -197,6 +198,7 @@ def test_values_that_two_rows_swapped_are_found(spark: SparkSession, table: Tabl
     assert found(swapped, table) == [("source-differs", message)]
 
 
+@pytest.mark.long
 def test_rows_that_are_there_twice_are_found(spark: SparkSession, table: Table) -> None:
     whole = source(spark)
     more = whole.union(whole.where("p <=> NULL AND id = 1"))
@@ -205,6 +207,7 @@ def test_rows_that_are_there_twice_are_found(spark: SparkSession, table: Table) 
     assert [check for check, _ in found(twice, table)] == ["source-differs"]
 
 
+@pytest.mark.long
 def test_rows_in_another_partition_are_found(spark: SparkSession, table: Table) -> None:
     moved = source(spark).withColumn("p", spark_expr("if(p IS NULL AND id = 0, 'null', p)"))
     assert [check for check, _ in found(moved, table)] == ["source-differs", "source-differs"]
@@ -212,6 +215,7 @@ def test_rows_in_another_partition_are_found(spark: SparkSession, table: Table) 
     assert [check for check, _ in found(exchanged, table)] == ["source-differs", "source-differs"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["gsop-r", *long_too("sop", "gsop")])
 def test_tables_without_partitions(spark: SparkSession, tmp_path: Path, method: str) -> None:
     whole = source(spark)
@@ -223,6 +227,7 @@ def test_tables_without_partitions(spark: SparkSession, tmp_path: Path, method: 
     assert [check for check, _ in found(whole.where("false"), table)] == ["source-extra"]
 
 
+@pytest.mark.long
 def test_instants_that_clocks_show_twice_are_two_partitions(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
@@ -266,6 +271,7 @@ def test_a_session_of_another_meaning_is_refused(spark: SparkSession, table: Tab
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.long
 def test_a_comparison_that_leaves_rows_out_says_so(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,7 @@ def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **m
 
 @pytest.mark.parametrize(
     ("partition_by", "several"),
-    [(None, True), ("year", False), ("text", False), *long_too(("year", True), ("day", False))],
+    [(None, True), ("year", False), *long_too(("text", False), ("year", True), ("day", False))],
 )
 def test_tables_are_the_same_as_by_spark(
     spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None, several: bool
@@ -183,6 +183,7 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     assert len(job.tasks) == (len(segments) if by_segment else 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition_by", [None, *long_too("year")])
 def test_files_may_be_read_in_splits(
     spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None
@@ -191,6 +192,7 @@ def test_files_may_be_read_in_splits(
         check_both(spark, source, tmp_path, a_plan(rows, partition_by))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partition_by", ["year", *long_too(None)])
 def test_a_session_may_have_another_zone(
     spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None
@@ -209,6 +211,7 @@ def test_a_source_that_became_empty_is_left_to_spark(spark: SparkSession, source
         by_arrow.cut_job(rows, a_plan(rows, None), ())
 
 
+@pytest.mark.long
 def test_one_partition_of_folders_is_read_by_its_files_alone(
     spark: SparkSession, in_folders: str, tmp_path: Path
 ) -> None:
@@ -225,9 +228,11 @@ def renamed(rows: DataFrame) -> DataFrame:
     [
         ("rows of files are left out", written, {"partitions": ["year=1995"]}),
         ("a plan spells a column otherwise", lambda rows, path: written(renamed(rows), path), {}),
-        ("rows are computed", lambda rows, path: rows, {}),
         ("files have other columns", lambda rows, path: _files_of_two_schemas(rows, path), {}),
-        ("a file's name is no plain one", lambda rows, path: written(rows, path.with_name("a b")), {}),
+        *long_too(
+            ("rows are computed", lambda rows, path: rows, {}),
+            ("a file's name is no plain one", lambda rows, path: written(rows, path.with_name("a b")), {}),
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -257,6 +262,7 @@ def _files_of_two_schemas(rows: DataFrame, path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_features_of_functions_are_found_in_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     rows = few_rows(spark)
     source = written(rows, tmp_path / "source")
@@ -281,8 +287,7 @@ def with_features(plan: Plan, *conditions: str) -> Plan:
     [
         ("fewer rows", None),
         ("other counts", "year"),
-        ("other values", None),
-        *long_too(("fewer rows", "year"), ("other counts", None), ("other values", "year")),
+        *long_too(("other values", None), ("fewer rows", "year"), ("other counts", None), ("other values", "year")),
     ],
 )
 def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
@@ -326,6 +331,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, rows: DataFrame, source: s
         loaded(spark, str(copy), tmp_path / "table", plan)
 
 
+@pytest.mark.long
 def test_rows_that_lie_scattered_are_left_to_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_input_order_keeps_the_source_and_measures_unions_too(spark: SparkSessio
     assert blocks.words.tolist() == [[15]] * 8
 
 
+@pytest.mark.long
 def test_sort_order_puts_null_first(spark: SparkSession, tmp_path: Path) -> None:
     source = every_type(spark, 200)
     schema = schema_of(source)
@@ -190,6 +191,7 @@ def test_copies_hold_only_their_rows_and_masters_the_rest_apart(spark: SparkSess
     assert not absent.known[(blocks.layout == 0) & (blocks.part == 1)].any()
 
 
+@pytest.mark.long
 def test_files_are_closed_when_they_are_large_enough(spark: SparkSession, tmp_path: Path) -> None:
     """The blocks and their order are the same, whatever share a file."""
     source = simple_rows(spark)
@@ -235,6 +237,7 @@ def note_task(folder: Path, point: str) -> None:
     (folder / f"{context.partitionId()}-{os.urandom(4).hex()}").touch()
 
 
+@pytest.mark.long
 def test_a_partition_with_50_times_the_rows_is_many_tasks_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
     """No task waits for all the rows of the large one, and none has more of them than a segment may."""
     source = spark.range(1020, numPartitions=4).selectExpr(
@@ -253,6 +256,7 @@ def test_a_partition_with_50_times_the_rows_is_many_tasks_like_any_other(spark: 
     assert len(tasks) == len(set(tasks)) == 1 + len(files["large"])
 
 
+@pytest.mark.long
 def test_columns_may_have_the_names_that_a_load_might_want(spark: SparkSession, tmp_path: Path) -> None:
     names = ("_rows", "_value", "_low", "_metadata", "_key", "_count")
     source = simple_rows(spark).selectExpr("*", *(f"id AS {name}" for name in names))
@@ -305,6 +309,7 @@ def test_an_empty_source_makes_an_empty_table(spark: SparkSession, tmp_path: Pat
     assert Catalog.open(str(tmp_path / "t")).snapshot.rows == 0
 
 
+@pytest.mark.long
 def test_rare_vectors_are_joined_and_the_report_says_so(spark: SparkSession, tmp_path: Path) -> None:
     source = simple_rows(spark)
     report = load(spark, source, tmp_path / "t", plan_of(simple_document(source), max_vectors=2))
@@ -467,6 +472,7 @@ def test_of_two_loaders_of_one_partition_one_succeeds(spark: SparkSession, by_da
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 1
 
 
+@pytest.mark.long
 def test_hive_style_folders(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_to_dataset(simple_rows(spark).toArrow(), tmp_path / "s", partition_cols=["day"])
     found = spark.read.parquet(str(tmp_path / "s"))

@@ -141,6 +141,7 @@ def test_a_partition_is_loaded_once_however_often_it_is_asked_for(place: Path, a
     assert Log(place / "log.jsonl").events("load")[1]["already"] == [DAYS[1]]
 
 
+@pytest.mark.long
 def test_a_range_resumes_where_it_stopped(
     place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def days_since_1970(text: str) -> int:
     return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days
 
 
+@pytest.mark.long
 def test_a_range_is_of_values_and_may_be_open(place: Path, ask: Callable[..., LoadsReport]) -> None:
     assert ask(first=DAYS[2]).partitions == (DAYS[2],)
     assert ask(last=DAYS[0]).partitions == (DAYS[0],)
@@ -186,6 +188,7 @@ def test_a_day_that_has_not_come_is_a_failure_that_may_pass(place: Path, ask: Ca
     assert ask(partition=("2026-11-21",), allow_empty=True).already == ("2026-11-21",)
 
 
+@pytest.mark.long
 def test_an_empty_partition_is_filled_without_asking(place: Path, ask: Callable[..., LoadsReport]) -> None:
     ask(partition=("2026-11-21",), allow_empty=True)
     write_files(place / "source" / "dt=2026-11-21", day_rows(5))
@@ -231,6 +234,7 @@ def test_a_whole_source_is_one_commit_of_what_is_missing(place: Path, ask: Calla
     assert len(ids(place)) == 120
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("first_is_loaded")
 def test_a_load_that_was_given_up_but_committed_is_found_done(
     place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
@@ -271,6 +275,7 @@ def test_somebody_elses_other_rows_are_a_conflict(
 class TestPlans:
     """Partitions keep the plan that they were loaded by."""
 
+    @pytest.mark.long
     @pytest.mark.usefixtures("first_is_loaded")
     def test_a_new_plan_for_new_partitions_and_for_those_reloaded(
         self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]
@@ -336,6 +341,7 @@ class TestPlans:
             ask(plan=place / "new.json", partition=(DAYS[1],))
 
 
+@pytest.mark.long
 def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSession, tmp_path: Path) -> None:
     """One folder alone would make Spark guess another type of the partition column."""
     for code in ("01", "A 1"):
@@ -348,6 +354,7 @@ def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSessio
         assert report.loads[0].rows == 40
 
 
+@pytest.mark.long
 def test_a_single_file_is_a_source_too(place: Path, ask: Callable[..., LoadsReport]) -> None:
     rows = day_rows(1)
     days = [dt.date(2026, 11, 18 if kind == 1 else 19) for kind in rows["kind"].to_pylist()]
@@ -395,6 +402,7 @@ def interrupting(word: str, times: int = 1) -> Callable[[str], None]:
     return say
 
 
+@pytest.mark.long
 def test_an_interrupted_load_says_what_was_committed(spark: SparkSession, place: Path) -> None:
     given = {"source": str(place / "source"), "table": str(place / "table"), "plan": place / "plan.json"}
     settings = make_settings(LoadSettings, given | {"partition": [f"dt={DAYS[0]}", f"dt={DAYS[1]}"]})

@@ -26,6 +26,7 @@ ESTIMATED = ("bytes_scanned", "skipped_by", "indicators")
 ABSENT = ("layouts", "footer_bytes", "predicted_seconds")  # which name the plan, and know of files
 
 
+@pytest.mark.long
 def test_a_rehearsal_scans_what_the_loaded_table_scans(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from layoutopt.sources.folders import parquet_files
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning import layouts_tried
 from layoutopt.spark.planning.advising import advise, rows_of
+from tests.effort import long_too
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,9 +97,10 @@ def advised(spark: SparkSession, source: str, log: Path, **asked: object) -> Adv
 @pytest.mark.parametrize(
     ("make", "partition_by", "asked", "engines"),
     [
-        (parquet, "year", ("redshift", "ducklake"), {"redshift", "ducklake"}),
         (delta, "year", (), {"spark-delta", "databricks"}),
-        (iceberg, None, (), {"iceberg"}),
+        *long_too(
+            (parquet, "year", ("redshift", "ducklake"), {"redshift", "ducklake"}), (iceberg, None, (), {"iceberg"})
+        ),
     ],
 )
 def test_a_table_of_any_format_is_advised_on_and_left_alone(

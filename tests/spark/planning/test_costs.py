@@ -50,6 +50,7 @@ def test_no_rows_count_cells() -> None:
     assert np.array_equal(unit.cell, [1, 1])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("cost", "predicted"), [("bytes", "bytes_fraction"), *long_too(("cells", "cells_and_tids_fraction"))]

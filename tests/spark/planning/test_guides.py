@@ -100,6 +100,7 @@ def test_guides_without_a_choice_are_refused() -> None:
         check_request(PlanRequest(guides="dates"))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_what_guides_one_layout_is_chosen_and_kept_in_the_plan(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(rows(), tmp_path / "rows.parquet")

@@ -141,6 +141,7 @@ def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.
     assert chosen == max(asked, key=lambda trial: trial.score).settings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("found", "planned"),
     [((("kind",),), ("kind",)), (((),), ("none",)), ((("kind",), ("day",)), ("auto",)), ((), ("auto",))],
@@ -274,6 +275,7 @@ class TestPlanBest:
         assert Plan.loads(plan.dumps()) == plan
         assert plan_best(spark, asked, log).dumps() == plan.dumps()
 
+    @pytest.mark.long
     def test_auto_by_time_says_what_it_went_by(
         self,
         spark: SparkSession,
@@ -305,6 +307,7 @@ class TestPlanBest:
             with pytest.raises(SettingError, match=r"--objective"):
                 plan_best(spark, asked.model_copy(update=wrong), log)
 
+    @pytest.mark.long
     def test_tuning_plans_by_the_best_parameters_and_draws_them(
         self, spark: SparkSession, source: Path, log: FeaturesDocument, tmp_path: Path
     ) -> None:
@@ -338,6 +341,7 @@ class TestPlanBest:
         assert said[0].startswith("the log's 3 queries are too few to choose by: sop")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: SparkSession) -> None:
     rows_of_source = simple_rows(spark, 400)
@@ -356,6 +360,7 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
     assert all(one.stored > 0 for one in apart)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("partition_by", ["day", *long_too(None)])
 def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partition_by: str | None) -> None:

@@ -48,6 +48,7 @@ def of_values(spark: SparkSession, source: Path, column: str, values: list[objec
     return document(schema, [is_value(schema, column, "=", value) for value in values])
 
 
+@pytest.mark.long
 def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
     log = of_values(spark, source, "text", [sha1(b"%d" % i).hexdigest() for i in range(3, 6000, 147)])
     plan = planned(spark, source, log, index_budget="30%", index="day:value-list")
@@ -58,6 +59,7 @@ def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source:
     assert planned(spark, source, log).indexes == ()
 
 
+@pytest.mark.long
 def test_elements_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
     schema = schema_of(spark.read.parquet(str(source)))
     words = Col("words", "array<string>")

@@ -120,6 +120,7 @@ def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
     return FeatureSet(tuple(feature_of(condition, schema) for condition in conditions))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("partition_by", "folders"), [("day", ("day",)), *long_too((None, ()), ("year", ()), ("year", ("year",)))]
 )
@@ -162,6 +163,7 @@ def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path:
         assert one.query_weights.tolist() == other.query_weights.tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("partition_by", "folders", "segment_rows"),
     [("day", ("day",), 60), *long_too((None, (), 90), ("day", ("day",), 1000), ("day", (), 1000), ("day", (), 40))],
@@ -198,6 +200,7 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     assert by_arrow == make_plan(spark, source, of, request)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "candidates", [("range", "predicate-sort", "sop", "cuts", "gsop"), *long_too((automatic.CANDIDATES,))]
 )
@@ -229,6 +232,7 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     assert [smallest.name in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
 
+@pytest.mark.long
 def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
     spark: SparkSession, source_of: SourceOf, plan_of_600: Callable[[], Plan], tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ class TestMakePlan:
         source = simple_rows(spark)
         assert make_plan(spark, source, simple_document(source), BY_DAY).dumps() == plan.dumps()
 
+    @pytest.mark.long
     def test_the_same_rows_in_another_order_make_the_same_scheme(self, spark: SparkSession) -> None:
         """But for the order of rows within blocks, chosen by what it saves beside the source's, and the bytes."""
         source = simple_rows(spark)
@@ -68,6 +69,7 @@ class TestMakePlan:
         )
         assert replace(first, predicted={}, reads=()) == replace(other, predicted={}, reads=())
 
+    @pytest.mark.long
     def test_queries_that_a_partition_excludes_weigh_nothing_there(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         schema = schema_of(source)
@@ -75,6 +77,7 @@ class TestMakePlan:
         plan = make_plan(spark, source, outside, PlanRequest(partition_by="day", block_rows=20))
         assert plan.predicted["rows_scanned_fraction"] == 0
 
+    @pytest.mark.long
     def test_features_beyond_max_vectors_guide_no_blocking_lightest_first_and_named(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         said: list[str] = []
@@ -94,6 +97,7 @@ class TestMakePlan:
         assert plan.scheme.layouts[0].features == (3,)
         assert [feature.weight for feature in plan.features] == [1.0, 2.0, 3.0, 4.0]
 
+    @pytest.mark.long
     def test_one_layout_is_not_guided_by_ranges_of_excluded_columns(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         schema = schema_of(source)
@@ -106,6 +110,7 @@ class TestMakePlan:
         assert (0, 1) in [layout.features for layout in groups.scheme.layouts]
         assert make_plan(spark, source, both, PlanRequest(block_rows=20)).scheme.layouts[0].features == (0, 1)
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("least", "guides"), [(0, (0, 1)), (1, (0,))])
     def test_columns_that_do_not_go_apart_are_blocked_as_they_are_read_least(
         self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, least: int, guides: tuple[int, ...]

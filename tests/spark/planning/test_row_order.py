@@ -224,6 +224,7 @@ class TestPlans:
         assert self.orders(spark, source, partition_by=None) != ()
         assert self.orders(spark, source.where("id < 0"), method="input-order", row_order=("auto",)) == ()
 
+    @pytest.mark.long
     def test_columns_may_be_named(self, spark: SparkSession) -> None:
         source = shops(spark)
         assert self.orders(spark, source, method="gsop-single", row_order=("SHOP", "price")) == ("shop", "price")
@@ -242,6 +243,7 @@ class TestPlans:
         assert Plan.loads(plan.dumps()) == plan
         return tuple(name for layout in plan.scheme.layouts for name in layout.row_order)
 
+    @pytest.mark.long
     def test_answers_over_several_layouts_sorted_otherwise(self, spark: SparkSession, tmp_path: Path) -> None:
         source = every_type(spark, 300).cache()
         schema = schema_of(source)

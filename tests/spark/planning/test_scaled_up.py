@@ -75,6 +75,7 @@ def test_nothing_said_of_what_was_tried_leaves_what_was_measured() -> None:
     assert scaled_up(TRIED, READ[[1, 3]], rough, FAMILIES) == pytest.approx(READ[[1, 3]].sum(axis=0))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_queries_of_one_partition_each_are_foretold_wherever_they_are(spark: SparkSession, tmp_path: Path) -> None:
     """Of ten partitions six are rehearsed, so that four queries' own are not."""

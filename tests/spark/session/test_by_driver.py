@@ -113,6 +113,7 @@ def test_answers_are_the_same_and_no_task_reads_a_file(session: SparkSession) ->
     assert session.sql(nothing).toArrow().num_rows == 0
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_who_does_not_want_that_leaves_it_to_tasks(session: SparkSession) -> None:
     skipping.enable(session, by_driver=False)

@@ -86,6 +86,7 @@ def test_a_wrong_catalog_is_found(enabled: SparkSession, forged: Table) -> None:
         )
 
 
+@pytest.mark.long
 def test_the_data_source_skips_nothing_by_it(spark: SparkSession, forged: Table) -> None:
     """What Spark filters, of all rows; a decision under no condition has nothing that a forged catalog could hide."""
     register_format(spark)

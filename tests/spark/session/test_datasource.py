@@ -9,6 +9,7 @@ import pytest
 
 from layoutopt.scan.table import Table
 from layoutopt.spark.session.datasource import register_format
+from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -49,7 +50,7 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("pushdown", ["false", "true"])
+@pytest.mark.parametrize("pushdown", ["true", *long_too("false")])
 def test_no_use_of_a_loaded_table_reads_what_another_left(session: SparkSession, table: Table, pushdown: str) -> None:
     """Spark 4.3.0 has one plan for all uses of what was loaded once: the last pushed condition's."""
     other = new_session(session, {**UNCOMPILED, "spark.sql.python.filterPushdown.enabled": pushdown})

@@ -19,6 +19,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.conditions import blocks_of
 from layoutopt.spark.session.read import read_to_dataframe, scan_to_dataframe, spark_sql
+from tests.effort import long_too
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -51,7 +52,7 @@ def rows() -> pa.Table:
     return some_rows()
 
 
-@pytest.fixture(scope="module", params=["sop", "gsop", "gsop-r"])
+@pytest.fixture(scope="module", params=["sop", "gsop-r", *long_too("gsop")])
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
     layouts = {"sop": None, "gsop": GROUPS, "gsop-r": OVERLAPPING}[request.param]
     plan = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", segment_rows=60)
