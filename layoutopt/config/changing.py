@@ -75,7 +75,9 @@ class MergeSettings(VerbSettings):
     table_path: TablePath
     source: Source
     on: Names = Field(
-        min_length=1, description="the columns that tell rows apart; no two rows of the source agree in them"
+        min_length=1,
+        description="the columns that tell rows apart: no two rows of the source agree in them, and all rows of the "
+        "table that agree with one of the source give their place to that one",
     )
     delete_when: Text | None = Field(
         None, description="the source's rows that delete theirs, a condition that may ask columns of the source alone"

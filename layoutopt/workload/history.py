@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
+from layoutopt.errors import LogError
 from layoutopt.workload.entries import LogEntry, one_statement
 from layoutopt.workload.records import DAMAGED, Record
 from layoutopt.workload.spark_events import text_of_execution
@@ -28,13 +29,18 @@ def entries_of(records: Iterable[Record], name: str, weigh: Weigh = "runs") -> I
     Args:
         records: as :func:`layoutopt.workload.records.records_of` reads them.
         name: of the system, see :data:`~layoutopt.workload.systems.SYSTEMS`.
-        weigh: what a statement weighs. One of a history without bytes weighs 1.
+        weigh: what a statement weighs; one that does not say its bytes weighs as much as the mean of those that do.
+
+    Raises:
+        LogError: bytes are to be weighed, and no statement says how many it scanned.
     """
     system = SYSTEMS[name]
     whole = [_joined(group, system) for group in _statements(records, system)]
     sizes = [_number(_first(record, system.scanned)) for record in whole]
     known = [size for size in sizes if size]
-    mean = sum(known) / len(known) if weigh == "bytes" and known else 0.0
+    if weigh == "bytes" and not known:
+        raise LogError("no statement of the log says how many bytes it scanned; leave --weigh out")
+    mean = sum(known) / len(known) if weigh == "bytes" else 0.0
     for number, (record, size) in enumerate(zip(whole, sizes, strict=True)):
         yield _entry(number, record, system, size / mean if mean and size else 1.0)
 

@@ -59,7 +59,8 @@ def read_log(
         weigh: what a statement of a history weighs.
 
     Raises:
-        LogError: the file can't be read, is of another kind, has no such column, or holds no record at all.
+        LogError: the file can't be read, is of another kind, has no such column, says no bytes that are to be weighed, or
+            holds no record at all.
         SettingError: unknown dialect.
     """
     path = Path(path)
@@ -69,6 +70,8 @@ def read_log(
         if found is not None:
             yield from entries_of(records_of(path), found, weigh)
             return
+    if weigh == "bytes":
+        raise LogError(f"the log {str(path)!r} is no system's history, which says what it scanned; leave --weigh out")
     known = (*extensions.names("log_formats", _READERS), *_RECORDS)
     if suffix not in known:
         listed = f"{', '.join(known[:-1])} or {known[-1]}"

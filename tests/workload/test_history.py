@@ -106,6 +106,14 @@ def test_statements_may_weigh_what_they_scanned(tmp_path: Path, system: str) -> 
     assert {entry.count for entry in read_log(path)} == {1.0}
 
 
+def test_who_says_no_bytes_is_not_weighed_by_them(tmp_path: Path) -> None:
+    plain = tmp_path / "queries.sql"
+    plain.write_text("SELECT 1 FROM events WHERE kind = 'k1';", encoding="utf-8")
+    for path in (plain, HISTORIES["duckdb"](tmp_path)):
+        with pytest.raises(LogError, match="leave --weigh out"):
+            list(read_log(path, weigh="bytes"))
+
+
 def test_time_and_user_are_kept(tmp_path: Path) -> None:
     for system in ("snowflake", "bigquery", "databricks", "trino", "athena", "duckdb"):
         entry = next(iter(read_log(HISTORIES[system](tmp_path))))
