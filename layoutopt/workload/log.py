@@ -59,8 +59,8 @@ def read_log(
         weigh: what a statement of a history weighs.
 
     Raises:
-        LogError: the file can't be read, is of another kind, has no such column, says no bytes that are to be weighed, or
-            holds no record at all.
+        LogError: the file can't be read, is of another kind, has no such column, holds no record at all, or says no
+            bytes, which are to be weighed.
         SettingError: unknown dialect.
     """
     path = Path(path)
@@ -70,17 +70,9 @@ def read_log(
         if found is not None:
             yield from entries_of(records_of(path), found, weigh)
             return
+    _check_is_log(path)
     if weigh == "bytes":
         raise LogError(f"the log {str(path)!r} is no system's history, which says what it scanned; leave --weigh out")
-    known = (*extensions.names("log_formats", _READERS), *_RECORDS)
-    if suffix not in known:
-        listed = f"{', '.join(known[:-1])} or {known[-1]}"
-        if path.is_dir():
-            raise LogError(f"the log {str(path)!r} is a folder; name one {listed} file")
-        raise LogError(
-            f"the log {str(path)!r} is no {listed} file; rename or convert it, or say --from spark-events if it is "
-            "an event log of Spark's"
-        )
     empty = True
     try:
         if suffix in _RECORDS:
@@ -101,6 +93,18 @@ def read_log(
         raise LogError(f"the log {str(path)!r} is no CSV file ({error}); export it again") from error
     if empty:
         raise LogError(f"the log {str(path)!r} holds no query; give one with at least one statement")
+
+
+def _check_is_log(path: Path) -> None:
+    known = (*extensions.names("log_formats", _READERS), *_RECORDS)
+    if path.suffix.casefold() not in known:
+        listed = f"{', '.join(known[:-1])} or {known[-1]}"
+        if path.is_dir():
+            raise LogError(f"the log {str(path)!r} is a folder; name one {listed} file")
+        raise LogError(
+            f"the log {str(path)!r} is no {listed} file; rename or convert it, or say --from spark-events if it is "
+            "an event log of Spark's"
+        )
 
 
 def _history_of(path: Path, asked: str | None) -> str | None:
