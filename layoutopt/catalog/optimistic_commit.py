@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.paths import load_folder, load_of, snapshot_path
+from layoutopt.catalog.paths import MARKER, load_folder, load_of, snapshot_path
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot
 from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -79,17 +79,40 @@ def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[Snapshot,
     """The snapshots after ``base``, ascending; all of them for None.
 
     Raises:
-        CatalogError: one is damaged, or some are no longer there: nobody knows what happened since, not even whether
-            the change was made. (No conflict: of a refused load the files may be removed, of this one not.)
+        CatalogError: one is damaged, or some are no longer there, or the table is another one by now: nobody knows what
+            happened since, not even whether the change was made. (No conflict: of a refused load the files may be
+            removed, of this one not.)
     """
     first = 0 if base is None else base.number + 1
-    numbers = [number for number in snapshot_numbers(files) if number >= first]
+    there = snapshot_numbers(files)
+    numbers = [number for number in there if number >= first]
+    _check_is_the_table(files, base, there, numbers)
     if numbers and numbers != list(range(first, first + len(numbers))):
         raise CatalogError(
             f"the table {files.root!r} no longer has every snapshot from {first} to {numbers[-1]}, so nothing planned "
             "on an earlier one can be committed; look at the table, and load again if it needs it"
         )
     return tuple(read_snapshot(files, number) for number in numbers)
+
+
+def _check_is_the_table(files: TableFiles, base: Snapshot | None, there: Sequence[int], since: Sequence[int]) -> None:
+    """Refuse a table that was removed, put back from a copy or made again since the base: it may have lost anything.
+
+    A vacuum may have removed the base, but then there are later ones.
+    """
+    same = files.exists(MARKER)
+    if same and base is not None:
+        if base.number in there:
+            found = read_snapshot(files, base.number)
+            same = (found.load_id, found.created_at) == (base.load_id, base.created_at)
+        else:
+            same = bool(since)
+    if not same:
+        planned = "nothing" if base is None else f"snapshot {base.number}"
+        raise CatalogError(
+            f"the table {files.root!r} was removed or replaced meanwhile (what was to be committed follows {planned} of "
+            "it); nothing was committed, so look at the table, then start again"
+        )
 
 
 def find_change(history: Sequence[Snapshot], load_id: str) -> Snapshot | None:
