@@ -110,7 +110,7 @@ def _check_is_the_table(files: TableFiles, base: Snapshot | None, there: Sequenc
     if not same:
         planned = "nothing" if base is None else f"snapshot {base.number}"
         raise CatalogError(
-            f"the table {files.root!r} was removed or replaced meanwhile (what was to be committed follows {planned} of "
+            f"the table {files.root!r} was removed or replaced meanwhile (this was to follow {planned} of "
             "it); nothing was committed, so look at the table, then start again"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,6 +143,27 @@ def test_of_loaders_of_one_partition_the_later_is_refused(files: TableFiles, yea
     with pytest.raises(CommitConflictError, match=r"1994.*early"):
         interleaved(files, SmallLoad("late", years), SmallLoad("early", (1994,)))
     assert state(files) == {"1994": "early"}
+
+
+@pytest.mark.parametrize("replaced", ["removed", "older", "remade"])
+def test_nothing_is_committed_into_a_table_that_was_replaced_meanwhile(files: TableFiles, replaced: str) -> None:
+    root = Path(files.root)
+    SmallLoad("l0", (1993,)).commit(files, None)
+    shutil.copytree(root, root.with_name("copy"))
+    base = SmallLoad("l1", (1994,)).commit(files, latest_snapshot(files))
+
+    def at(point: str) -> None:
+        if point == "blocks-written":
+            shutil.rmtree(root)
+            if replaced != "removed":
+                shutil.copytree(root.with_name("copy"), root)
+            if replaced == "remade":
+                SmallLoad("other", (1996,)).commit(files, latest_snapshot(files))
+
+    with pytest.raises(CatalogError, match="removed or replaced meanwhile"):
+        SmallLoad("l2", (1995,)).commit(files, base, at=at)
+    if replaced != "removed":
+        assert state(files) == {"1993": "l0"} | ({"1996": "other"} if replaced == "remade" else {})
 
 
 def test_two_first_loads_of_one_partition_conflict_too(files: TableFiles) -> None:
