@@ -125,14 +125,16 @@ def _local_files(root: Path) -> Iterator[tuple[str, str]]:
         return
     if not root.is_dir():
         raise SourceError(f"there is nothing at {str(root)!r}; name a folder of Parquet, or a table")
-    seen: set[tuple[int, int]] = set()
+    above: dict[str, frozenset[tuple[int, int]]] = {}  # of each folder those around it
     for folder, inside, names in os.walk(root, onerror=_unlisted, followlinks=True):
         status = Path(folder).stat()
-        if (status.st_dev, status.st_ino) in seen:  # a link back to a folder above
+        around = above.pop(str(Path(folder)), frozenset())
+        if (status.st_dev, status.st_ino) in around:  # a link back
             inside.clear()
             continue
-        seen.add((status.st_dev, status.st_ino))
         inside[:] = [name for name in inside if is_shown(name)]
+        around |= {(status.st_dev, status.st_ino)}
+        above |= {str(Path(folder, name)): around for name in inside}
         for name in names:
             path = Path(folder, name)
             if _is_data(str(path)):

@@ -73,6 +73,18 @@ def test_another_content_of_the_same_size_and_time_is_seen(folder: Path, tmp_pat
     assert opened(tmp_path / "indexes").sql("SELECT n FROM t WHERE n = 1003").num_rows == 1
 
 
+def test_a_folder_with_two_names_is_read_twice_and_one_with_itself_in_it_once(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "day=1").mkdir(parents=True)
+    plain(source / "day=1" / "a.parquet", numbers(0))
+    (source / "day=2").symlink_to("day=1")
+    (source / "day=1" / "back=1").symlink_to(source)
+    index(source, tmp_path / "indexes", ["n:value-list"])
+    table = open_table(str(tmp_path / "indexes"))
+    found = table.sql(f"SELECT day, count(*) AS n FROM {table.name} GROUP BY day ORDER BY day").to_pylist()
+    assert [row["day"] for row in found] == [1, 2]
+
+
 def test_a_second_indexing_measures_nothing(folder: Path, tmp_path: Path) -> None:
     first = index(folder, tmp_path / "indexes", ["n:bloom"])
     written = sorted((tmp_path / "indexes").rglob("*"))
