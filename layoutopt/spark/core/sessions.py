@@ -166,6 +166,7 @@ _EVALUATED: Final = {
     "spark.sql.legacy.noCharPaddingInPredicate": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.path.enabled": "false",  # SET PATH may put functions of the session's before Spark's own
     "spark.sql.readSideCharPadding": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
