@@ -40,6 +40,8 @@ def like_condition(node: exp.Expr, truth: bool, context: Context, escape: str = 
     text, pattern = _text_and_pattern(node, context)
     if pattern is None:
         return FALSE
+    if "\ufffd" in pattern:
+        raise Unusable("inexact", f"{node.sql('spark')} also finds bytes that are no UTF-8, which bounds are not of")
     if isinstance(node, exp.ILike):
         if not pattern.isascii():
             raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
