@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import Final
 
 import sqlglot
 from sqlglot import exp
@@ -23,6 +24,20 @@ _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle
 _CLASS = re.compile(r" for <class '[^']*'>")  # sqlglot's own, of which nobody else knows
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
+_UNITS: Final = frozenset(
+    {"YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MM", "MON", "WEEK", "DAY", "DD", "HOUR", "MINUTE", "SECOND"}
+    | {"MILLISECOND", "MICROSECOND"}
+)
+"""Spark's units of ``trunc`` and ``date_trunc``; of others the value is NULL."""
+_OPERANDS: Final = frozenset(
+    {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.VAR, TokenType.IDENTIFIER}
+)
+_NO_NAMES: Final = frozenset(
+    {"SELECT", "DISTINCT", "ALL", "FROM", "WHERE", "ON", "AND", "OR", "NOT", "HAVING", "QUALIFY", "BY", "CASE", "WHEN"}
+    | {"THEN", "ELSE", "BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "DIV", "LIMIT", "OFFSET", "VALUES"}
+    | {"INTERVAL", "ESCAPE", "SET"}
+)
+"""Keywords that no name can be where an expression may follow."""
 
 
 class Spark4(Spark):
@@ -88,6 +103,7 @@ def _statement(sql: str, dialect: str) -> exp.Expr:
     tree = _parse(sql, source)
     _refuse_pipes(sql, source)
     if isinstance(source, Spark4):
+        _refuse_misread(source.tokenize(sql))
         _refuse_other_precedence(tree)
         _refuse_other_names(tree)
         return tree
@@ -156,6 +172,54 @@ def _refuse_pipes(sql: str, dialect: Dialect) -> None:
     """Pipes are applied one after the other; sqlglot makes one SELECT of them, in which WHERE comes before LIMIT."""
     if "|>" in sql and any(token.token_type is TokenType.PIPE_GT for token in dialect.tokenize(sql)):
         raise StatementError("unsupported", "the text has pipes (|>), whose order is not followed")
+
+
+def _refuse_misread(tokens: Sequence[Token]) -> None:
+    """Refuse texts of which sqlglot drops something that Spark goes by.
+
+    A plus sign before a number makes of it an expression, whose type in arithmetic of decimals is another. The units of
+    ``trunc`` and ``date_trunc`` are replaced: abbreviations that Spark does not have by those that it has, and columns
+    by units of their names.
+
+    Raises:
+        StatementError: ``unsupported``.
+    """
+    for place, token in enumerate(tokens):
+        if token.token_type is TokenType.PLUS and (place == 0 or not _may_be_operand(tokens[place - 1])):
+            raise StatementError("unsupported", "the text has a plus sign that adds nothing; leave it out")
+        name = token.text.upper()
+        if name in ("TRUNC", "DATE_TRUNC") and place + 1 < len(tokens):
+            opens = tokens[place + 1].token_type is TokenType.L_PAREN
+            if opens and not _is_unit(_arguments(tokens[place + 2 :]), last=name == "TRUNC"):
+                raise StatementError("unsupported", f"{name} has a unit that is none of Spark's, or no text")
+
+
+def _may_be_operand(token: Token) -> bool:
+    """Whether a value may end there: names may be those of keywords."""
+    return token.token_type in _OPERANDS or (token.text.isidentifier() and token.text.upper() not in _NO_NAMES)
+
+
+def _arguments(tokens: Sequence[Token]) -> list[list[Token]]:
+    """What stands between the commas up to the closing bracket."""
+    arguments: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
+            depth += 1
+        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET):
+            depth -= 1
+            if depth < 0:
+                break
+        if depth == 0 and token.token_type is TokenType.COMMA:
+            arguments.append([])
+        else:
+            arguments[-1].append(token)
+    return arguments
+
+
+def _is_unit(arguments: Sequence[Sequence[Token]], last: bool) -> bool:
+    unit = arguments[-1 if last else 0]
+    return len(unit) == 1 and unit[0].token_type is TokenType.STRING and unit[0].text.upper() in _UNITS
 
 
 def _refuse_other_precedence(tree: exp.Expr) -> None:

@@ -8,6 +8,7 @@ import pytest
 import sqlglot
 
 from layoutopt.sql.dialect import is_readable, parse_statement
+from layoutopt.sql.problems import StatementError
 
 COMMAND = "CALL system.rewrite('t')"
 """What sqlglot knows no grammar for: it takes it for a command, and says so in its log."""
@@ -51,3 +52,22 @@ def test_variables_of_lambdas_are_found_in_any_case_and_before_columns(text: str
     found = parse_statement(f"SELECT {text}")
     assert found == sqlglot.parse_one(f"SELECT {meant}", read="spark")
     assert {column.name for column in found.find_all(sqlglot.exp.Column)} <= {"xs", "ID", "i", "ss"}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["x = +5", "x / +1024 = 1", "x BETWEEN +1 AND 2", "trunc(d, 'Q') IS NULL", "trunc(d, month) = d", "x + +1 = 2",
+     "date_trunc('D', ts) = ts", "DATE_TRUNC(year, ts) = ts", "trunc(coalesce(d, e), concat('mo', 'nth')) = d"],
+)  # fmt: skip
+def test_what_a_tree_no_longer_says_is_refused(condition: str) -> None:
+    with pytest.raises(StatementError, match=r"plus sign|unit"):
+        parse_statement(f"SELECT 1 FROM t WHERE {condition}")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["x + 5 = 2", "date + 1 > d", "f(x) + 1 = a[0] + 2", "'1' + 1 = `a b` + 1", "trunc(coalesce(d, e), 'mon') = d",
+     "date_trunc('QUARTER', ts) = ts", "trunc = 1 AND date_trunc > 2", "x = 1e+5", "end + 1 = 2"],
+)  # fmt: skip
+def test_what_it_says_is_read(condition: str) -> None:
+    assert parse_statement(f"SELECT 1 FROM t WHERE {condition}")

@@ -13,6 +13,7 @@ from layoutopt.sql.calls.subjects import Context, Operand, Reader, Subject, cons
 from layoutopt.sql.functions import TRY_ARITHMETIC
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant
+from layoutopt.sql.types.fold import type_beside_decimal
 from layoutopt.sql.types.rules import (
     INTEGER_DIGITS,
     arithmetic_type,
@@ -51,7 +52,7 @@ def arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
         raise Unusable("can-fail", f"{node.sql('spark')} is followed for numbers of other types only")
     if any(map(is_floating, kinds)):
         return _called(node, [typed(each, "double", context) for each in (left, right)], "double")
-    kind = arithmetic_type(_SIGNS[type(node)], _digits_of(left), _digits_of(right))
+    kind = arithmetic_type(_SIGNS[type(node)], _type_of(node.this, left), _type_of(node.expression, right))
     return _called(node, [_as_it_is(each) for each in (left, right)], kind)
 
 
@@ -63,11 +64,8 @@ def _as_it_is(given: Operand) -> Expr:
     return const(given) if isinstance(given, TypedConstant) else explicit_cast(given)
 
 
-def _digits_of(given: Operand) -> str:
-    """The type that Spark takes a side of decimal arithmetic as: a whole number that is written down by its digits."""
-    if isinstance(given, TypedConstant) and is_integer(given.type) and isinstance(given.value, int):
-        return decimal_type(len(str(abs(given.value))), 0)
-    return given.type
+def _type_of(node: exp.Expr, given: Operand) -> str:
+    return type_beside_decimal(node, given) if isinstance(given, TypedConstant) else given.type
 
 
 def negative(node: exp.Expr, context: Context, read: Reader) -> Subject:

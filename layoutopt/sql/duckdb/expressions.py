@@ -181,6 +181,8 @@ class ExpressionTyper(ABC):
         names = [self.type_of(operand) for operand in _operands(node)]
         if isinstance(node, exp.In) and node.args.get("query") is not None:
             names.append(self._subquery(node.args["query"]))
+            if names[-1] == "float" != names[0]:
+                raise refuse(f"comparing a {names[0]} with a float of a subquery")
         for operand in _operands(node):
             self._coerce(operand, names)
         common = "void"
@@ -255,6 +257,8 @@ class ExpressionTyper(ABC):
             if unified is None:
                 return None
             common = unified
+        if common != "float" and any(self.type_of(value) == "float" for value in values):
+            return None  # DuckDB takes them all in single precision
         return common
 
     # Functions

@@ -137,13 +137,31 @@ _EXACTLY: dict[type[exp.Expr], tuple[str, Callable[[Decimal, Decimal], Decimal]]
 }
 
 
+def type_beside_decimal(node: exp.Expr, constant: TypedConstant) -> str:
+    """The type that a constant has to Spark as a side of decimal arithmetic.
+
+    A whole number that is written down has the digits that it has; one that is computed, those of its type.
+
+    >>> node = exp.Literal.number(1024)
+    >>> type_beside_decimal(node, number("1024")), type_beside_decimal(exp.cast(node, "int"), number("1024"))
+    ('decimal(4,0)', 'int')
+    """
+    written = node.unnest()
+    if isinstance(written, exp.Neg):
+        written = written.this
+    if is_integer(constant.type) and isinstance(constant.value, int) and isinstance(written, exp.Literal):
+        return decimal_type(len(str(abs(constant.value))), 0)
+    return constant.type
+
+
 def _decimal_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
     first, second = Decimal(left.value), Decimal(right.value)  # type: ignore[arg-type]
+    types = type_beside_decimal(node.this, left), type_beside_decimal(node.expression, right)
     if type(node) in _EXACTLY:
         sign, compute = _EXACTLY[type(node)]
-        return TypedConstant(compute(first, second), arithmetic_type(sign, left.type, right.type))
+        return TypedConstant(compute(first, second), arithmetic_type(sign, *types))
     if isinstance(node, exp.Div) and second:
-        (p1, s1), (p2, s2) = exact_digits(left.type) or (0, 0), exact_digits(right.type) or (0, 0)
+        (p1, s1), (p2, s2) = exact_digits(types[0]) or (0, 0), exact_digits(types[1]) or (0, 0)
         scale = max(6, s1 + p2 + 1)
         kind = decimal_type(p1 - s1 + s2 + scale, scale)
         quotient = EXACT.divide(first, second).quantize(Decimal(1).scaleb(-scale), context=EXACT)

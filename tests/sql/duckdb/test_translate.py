@@ -85,6 +85,10 @@ PORTABLE = [
 ]
 
 NOT_PORTABLE = [
+    ("SELECT id FROM t WHERE coalesce(f, 0.1) = 0.1", "coalesce"),
+    ("SELECT if(id > 1, f, 16777217) AS x FROM t", "if("),
+    ("SELECT CASE WHEN id > 1 THEN f ELSE g END AS x FROM t", "case"),
+    ("SELECT id FROM t WHERE price IN (SELECT f FROM t)", "a float of a subquery"),
     ("SELECT id FROM t WHERE b < 9223372036854775808", "comparing a whole number with 9223372036854775808"),
     ("SELECT (id + 0 >= -9223372036854775809) IS NULL FROM t", "comparing a whole number"),
     ("SELECT id FROM t WHERE sm BETWEEN 0 AND 9223372036854775807.5", "comparing a whole number"),

@@ -47,7 +47,10 @@ def folded(text: str, zone: str = "UTC") -> TypedConstant:
         ("0.06 - 0.01", Decimal("0.05"), "decimal(3,2)"),
         ("1.5 * 2.5", Decimal("3.75"), "decimal(5,2)"),
         ("1.0 / 8.0", Decimal("0.125000"), "decimal(8,6)"),
-        ("2 + 0.5", Decimal("2.5"), "decimal(12,1)"),
+        ("2 + 0.5", Decimal("2.5"), "decimal(3,1)"),
+        ("-2 + 0.5", Decimal("-1.5"), "decimal(3,1)"),
+        ("1 * 2 + 0.5", Decimal("2.5"), "decimal(12,1)"),
+        ("cast(2 AS int) + 0.5", Decimal("2.5"), "decimal(12,1)"),
         ("0.1D + 0.2D", 0.1 + 0.2, "double"),
         ("cast('12' AS int)", 12, "int"),
         ("cast(' 12 ' AS bigint)", 12, "bigint"),
@@ -154,3 +157,10 @@ def test_types_without_a_common_one(left: str, right: str) -> None:
 
 def test_nulls_are_cast_to_anything() -> None:
     assert cast_constant(TypedConstant(None, "void"), "date", "UTC") == TypedConstant(None, "date")
+
+
+def test_a_quotient_that_spark_rounds_is_not_folded() -> None:
+    """Spark takes 1024 beside a decimal for one of four digits, and the quotient for one of six places."""
+    with pytest.raises(Unusable, match="not computed exactly"):
+        folded("1.0 / 1024")
+    assert folded("1.0 / cast(1024 AS int)").value == Decimal("0.000976562500")
