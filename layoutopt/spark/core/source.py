@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
 RESERVED_PREFIXES = ("_w",)
+_PATTERN = re.compile(r"[\[\]{}*?]")
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType, VariantType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
@@ -67,10 +69,17 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
         with translate_spark_errors(repr(str(source))):
             df = snapshot_rows(spark, snapshot)
     else:
+        _check_is_no_pattern(str(source))
         with translate_spark_errors(repr(str(source))):
             df = parquet_reader(spark, merged=merged).parquet(str(source))
     _check_columns(df)
     return df
+
+
+def _check_is_no_pattern(path: str) -> None:
+    """Refuse a file or folder of this machine whose name Spark reads as a pattern: it would take others for it."""
+    if _PATTERN.search(path) and Path(path).exists():
+        raise SourceError(f"Spark reads the name {path!r} as a pattern, which may mean other files; rename it")
 
 
 def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:
