@@ -36,6 +36,7 @@ from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.spark.core.variants import binaries
+from layoutopt.sql.folder_columns import is_shown
 from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
@@ -70,6 +71,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
             df = snapshot_rows(spark, snapshot)
     else:
         _check_is_no_pattern(str(source))
+        _check_no_file_is_empty(Path(source))
         with translate_spark_errors(repr(str(source))):
             df = parquet_reader(spark, merged=merged).parquet(str(source))
     _check_columns(df)
@@ -80,6 +82,13 @@ def _check_is_no_pattern(path: str) -> None:
     """Refuse a file or folder of this machine whose name Spark reads as a pattern: it would take others for it."""
     if _PATTERN.search(path) and Path(path).exists():
         raise SourceError(f"Spark reads the name {path!r} as a pattern, which may mean other files; rename it")
+
+
+def _check_no_file_is_empty(path: Path) -> None:
+    """Refuse a local folder with a file without a byte, as a copy that died leaves it: Spark reads past it."""
+    for file in path.rglob("*.parquet"):
+        if all(map(is_shown, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
+            raise SourceError(f"the file {str(file)!r} is truncated or no Parquet; write the source again")
 
 
 def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:

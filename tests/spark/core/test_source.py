@@ -18,3 +18,12 @@ def test_a_name_that_spark_would_take_for_a_pattern_is_refused(tmp_path: Path, n
     no_session: Any = None
     with pytest.raises(SourceError, match="as a pattern, which may mean other files; rename it"):
         open_source(no_session, str(tmp_path / name))
+
+
+def test_a_file_without_a_byte_is_no_file_without_rows(tmp_path: Path) -> None:
+    """Spark reads past it, so that a batch whose copy died would count as appended."""
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "b.parquet").touch()
+    no_session: Any = None
+    with pytest.raises(SourceError, match=r"b\.parquet' is truncated"):
+        open_source(no_session, str(tmp_path))
