@@ -142,6 +142,7 @@ READ_WHOLE = {
     "spark.sql.legacy.typeCoercion.datetimeToString.enabled": ("true", "day > '1500-1-9'"),
     "spark.sql.parser.escapedStringLiterals": ("true", r"s = '\u0035'"),
     "spark.sql.parser.quotedRegexColumnNames": ("true", "`k` = 3"),
+    "spark.sql.path.enabled": ("true", "k = 3"),
     "spark.sql.timestampType": ("TIMESTAMP_NTZ", "at = TIMESTAMP'1970-01-01'"),
 }
 
@@ -172,6 +173,7 @@ MEASURED_ELSEWHERE = {
     "spark.sql.legacy.noCharPaddingInPredicate": "true",
     "spark.sql.parser.escapedStringLiterals": "true",
     "spark.sql.parser.quotedRegexColumnNames": "true",
+    "spark.sql.path.enabled": "true",
     "spark.sql.readSideCharPadding": "false",
     "spark.sql.timestampType": "TIMESTAMP_NTZ",
     "spark.sql.ansi.enabled": "false",
