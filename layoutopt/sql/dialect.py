@@ -18,16 +18,14 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.errors import SettingError
+from layoutopt.sql.functions import DATE_TRUNC_UNITS
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
 _CLASS = re.compile(r" for <class '[^']*'>")  # sqlglot's own, of which nobody else knows
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
-_UNITS: Final = frozenset(
-    {"YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MM", "MON", "WEEK", "DAY", "DD", "HOUR", "MINUTE", "SECOND"}
-    | {"MILLISECOND", "MICROSECOND"}
-)
+_UNITS: Final = DATE_TRUNC_UNITS | {"MILLISECOND", "MICROSECOND"}
 """Spark's units of ``trunc`` and ``date_trunc``; of others the value is NULL."""
 _OPERANDS: Final = frozenset(
     {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.VAR, TokenType.IDENTIFIER}
@@ -103,7 +101,8 @@ def _statement(sql: str, dialect: str) -> exp.Expr:
     tree = _parse(sql, source)
     _refuse_pipes(sql, source)
     if isinstance(source, Spark4):
-        _refuse_misread(source.tokenize(sql))
+        if "+" in sql or "trunc" in sql.casefold():  # most texts need no second reading
+            _refuse_misread(source.tokenize(sql))
         _refuse_other_precedence(tree)
         _refuse_other_names(tree)
         return tree
