@@ -18,9 +18,9 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.direct.cut_rows import Split, middle_of
 from layoutopt.direct.plain_parquet import check_columns, coded_partitions, local_root, open_plain, shown_in
 from layoutopt.direct.processes import Tasks
-from layoutopt.errors import NeedsSparkError
+from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.model.schema import Schema
-from layoutopt.sql.folder_columns import AS_SPARK, folder_columns, values_in_folders
+from layoutopt.sql.folder_columns import folder_columns, values_in_folders
 
 # What is no pattern to Spark, and is spelled in one way as a URI.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
@@ -79,7 +79,10 @@ def local_files(source: str, schema: Schema, partition_by: str | None) -> tuple[
 
 def _in_folders(folders: Sequence[Path], schema: Schema, partition_by: str | None) -> Iterator[LocalFile]:
     said = [values_in_folders(f"{folder.name}/") for folder in folders]
-    columns = folder_columns(said, AS_SPARK)
+    try:
+        columns = folder_columns(said)
+    except SourceError as error:
+        raise NeedsSparkError("a folder's value may be of a type that is not guessed here") from error
     if len(columns) != 1 or any(len(each) != 1 for each in said) or partition_by is None:
         raise NeedsSparkError("folders tell of other columns than of one that the table is partitioned by")
     (column,) = columns

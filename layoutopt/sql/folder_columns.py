@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final
 from urllib.parse import unquote
 
+from layoutopt.errors import SourceError
 from layoutopt.model.schema import Column
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DOUBLE_TO_SPARK: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIMESTAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
-
-Guesses: TypeAlias = Sequence[tuple[str, Callable[[str], bool]]]
-"""Types, the first of which takes the values of a column that all are of it, and whether a text is of the type."""
+_FORMS: Final = tuple((type, re.compile(form)) for type, form in (
+    ("int", r"-?[0-9]{1,18}"),  # or bigint
+    ("double", r"-?[0-9]{0,99}\.[0-9]{1,99}"),
+    ("date", r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    ("timestamp", r"[0-9]{4}-[0-9]{2}-[0-9]{2} ([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"),
+))  # fmt: skip
+_OTHER_FORMS: Final = re.compile(
+    r"\s*[+-]?(NaN|Infinity|0[xX][0-9a-fA-F.]+[pP][+-]?[0-9]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?\s*"
+    r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?"
+    r"|-?([0-9]{5,}|0000|(?<=-)[0-9]{4})-[0-9]{2}-[0-9]{2}( [0-9:.]*)?|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9:.]*"
+)
+"""Of what Spark may take for decimals, other doubles, times, or days and moments."""
+_COMMON: Final = {
+    frozenset({"int", "bigint"}): "bigint", frozenset({"int", "double"}): "double",
+    frozenset({"date", "timestamp"}): "timestamp",
+}  # fmt: skip
+"""Types of which Spark makes one; values of any others are texts together, as those of bigint and double are."""
 
 
 def values_in_folders(path: str) -> dict[str, str | None]:
@@ -41,50 +51,14 @@ def is_shown(name: str) -> bool:
     return not name.startswith(".") and (not name.startswith("_") or "=" in name)
 
 
-def _in_bits(bits: int) -> Callable[[str], bool]:
-    def reads(text: str) -> bool:
-        return bool(_INTEGER.fullmatch(text)) and -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1)
-
-    return reads
-
-
-def _is_double(text: str) -> bool:
-    plain = text.replace(".", "", 1).lstrip("+-")
-    return plain.isascii() and plain.isdecimal()
-
-
-def _is_double_to_spark(text: str) -> bool:
-    return _DOUBLE_TO_SPARK.fullmatch(text) is not None
-
-
-def _is_date(text: str) -> bool:
-    with suppress(ValueError):
-        return bool(_DATE.fullmatch(text)) and dt.date.fromisoformat(text) is not None
-    return False
-
-
-def _is_moment(text: str) -> bool:
-    return _is_date(text) or _TIMESTAMP.fullmatch(text) is not None
-
-
-SIMPLE: Final[Guesses] = (
-    ("int", _in_bits(32)), ("bigint", _in_bits(64)), ("double", _is_double), ("date", _is_date),
-)  # fmt: skip
-"""Of values that are read without a time zone."""
-
-AS_SPARK: Final[Guesses] = (
-    ("int", _in_bits(32)), ("bigint", _in_bits(64)), ("double", _is_double_to_spark), ("date", _is_date),
-    ("timestamp", _is_moment),
-)  # fmt: skip
-"""What Spark guesses."""
-
-
-def folder_columns(values: Iterable[Mapping[str, str | None]], guesses: Guesses = SIMPLE) -> tuple[Column, ...]:
-    """The columns that folders say, each of the first type that fits all of its values; else they are texts.
+def folder_columns(values: Iterable[Mapping[str, str | None]]) -> tuple[Column, ...]:
+    """The columns that folders say, each of the type that Spark guesses.
 
     Args:
         values: of each file, as :func:`values_in_folders` gives them.
-        guesses: the types.
+
+    Raises:
+        SourceError: a value may be of a type that is not followed here, so that two of Spark's would be one.
 
     >>> folder_columns([{"n": "01", "day": "2024-01-01"}, {"n": None, "day": "2024-01-02"}])
     (Column(name='n', type='int', nullable=True), Column(name='day', type='date', nullable=True))
@@ -93,8 +67,32 @@ def folder_columns(values: Iterable[Mapping[str, str | None]], guesses: Guesses 
     for said in values:
         for name, value in said.items():
             texts.setdefault(name, set()).update([] if value is None else [value])
-    return tuple(Column(name, _guessed(found, guesses)) for name, found in texts.items())
+    return tuple(Column(name, _guessed(name, found)) for name, found in texts.items())
 
 
-def _guessed(texts: set[str], guesses: Guesses) -> str:
-    return next((type for type, reads in guesses if texts and all(map(reads, texts))), "string")
+def _guessed(name: str, texts: set[str]) -> str:
+    types = {_type_of(text): text for text in sorted(texts)}
+    if "string" in types or not types:
+        return "string"
+    if None in types:
+        raise SourceError(
+            f"the folder '{name}={types[None]}' has a value that Spark may take for another number or time than is "
+            "read here; store the column in the files"
+        )
+    found = frozenset(type for type in types if type is not None)
+    return next(iter(found)) if len(found) == 1 else _COMMON.get(found, "string")
+
+
+def _type_of(text: str) -> str | None:
+    """The type of one value; None where Spark's may be another one than those that are followed."""
+    form = next((type for type, form in _FORMS if form.fullmatch(text)), None)
+    if form == "int":
+        return "int" if -(2**31) <= int(text) < 2**31 else "bigint"
+    if form in ("date", "timestamp"):
+        if text.startswith("0000"):  # no year of Python's
+            return None
+        try:
+            dt.datetime.fromisoformat(text)
+        except ValueError:
+            return "string"
+    return form or (None if _OTHER_FORMS.fullmatch(text) else "string")

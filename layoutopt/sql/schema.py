@@ -16,7 +16,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, VARIANT
 from layoutopt.sql.collations import Collations, collations_of, variants_of
 from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
-from layoutopt.sql.folder_columns import AS_SPARK, folder_columns, values_in_folders
+from layoutopt.sql.folder_columns import folder_columns, values_in_folders
 from layoutopt.sql.problems import StatementError
 
 _ARROW_TYPES = {
@@ -193,7 +193,7 @@ def _parquet_schema(path: Path) -> Schema:
 def _columns_of_folders(root: Path, files: Sequence[Path]) -> tuple[Column, ...]:
     """The columns that Spark takes from the names of folders; none where files lie below folders of different names."""
     said = [values_in_folders(file.relative_to(root).as_posix()) for file in files]
-    return folder_columns(said, AS_SPARK) if len(set(map(tuple, said))) == 1 else ()
+    return folder_columns(said) if len(set(map(tuple, said))) == 1 else ()
 
 
 def _type_of(field: pa.Field, collations: Collations) -> str:
