@@ -215,6 +215,7 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
     known = {**({} if latest is None else latest.files), **digests}
     named = {path for entry in partitions for path in (*entry.catalog_files, plan_path(entry.plan))}
+    named |= set() if partitions else {plan_path(load.plan.digest)}
     return Snapshot(
         number=next_number(latest),
         parent=None if latest is None else latest.number,
@@ -239,12 +240,13 @@ def _operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
 
 
 def _plans_after(load: _Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
-    """The plans that came to the table, once the load is there; none where there was never another."""
+    """The plans that came to the table, once the load is there; none where partitions name the only one."""
     known = () if latest is None or load.whole_table else latest.plans_in_order
-    if load.entries and load.plan.digest not in known:
+    if (load.entries or not partitions) and load.plan.digest not in known:
         known = (*known, load.plan.digest)
     kept = {*known[-_MOST_PLANS:], *(entry.plan for entry in partitions)}
-    return tuple(digest for digest in known if digest in kept) if len(known) > 1 else ()
+    noted = len(known) > 1 or not partitions
+    return tuple(digest for digest in known if digest in kept) if noted else ()
 
 
 def _batches_after(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Annotated, ClassVar
 
 from layoutopt.catalog.fields import Count, Digest, LoadId, PartitionKey, SafePath, Text, UtcTime
+from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.versions import FORMAT, OLDEST_SUPPORTED
 from layoutopt.model.records import As, Form, Record
 from layoutopt.model.schema import Schema
@@ -179,6 +180,14 @@ class Snapshot(Record):
             first[entry.plan] = min(entry.load_id, first.get(entry.plan, entry.load_id))
         unnoted = first.keys() - set(self.plans)
         return (*sorted(unnoted, key=lambda digest: (first[digest], digest)), *self.plans)
+
+    @property
+    def plans_read(self) -> tuple[str, ...]:
+        """The digests of the plans that a reader needs: those of the partitions; where there are none, the newest."""
+        named = {entry.plan for entry in self.partitions} or {
+            digest for digest in self.plans[-1:] if plan_path(digest) in self.files
+        }
+        return tuple(sorted(named))
 
     @cached_property
     def by_key(self) -> Mapping[str, tuple[PartitionEntry, ...]]:

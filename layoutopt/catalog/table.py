@@ -64,8 +64,7 @@ class Catalog:
         files = TableFiles(root, read_through, key=key)
         check_is_table(files)
         found = chosen_snapshot(files, snapshot, as_of)
-        digests = sorted({entry.plan for entry in found.partitions})
-        return cls(files, found, {digest: read_plan(files, found, digest) for digest in digests})
+        return cls(files, found, {digest: read_plan(files, found, digest) for digest in found.plans_read})
 
     @classmethod
     def open_partitions(cls, files: TableFiles, snapshot: int, keys: Collection[str]) -> Catalog:
@@ -76,8 +75,7 @@ class Catalog:
         """
         found = read_snapshot(files, snapshot)
         part = replace(found, partitions=tuple(entry for entry in found.partitions if entry.key in keys))
-        digests = sorted({entry.plan for entry in part.partitions})
-        return cls(files, part, {digest: read_plan(files, found, digest) for digest in digests})
+        return cls(files, part, {digest: read_plan(files, found, digest) for digest in part.plans_read})
 
     @classmethod
     def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:

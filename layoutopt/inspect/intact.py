@@ -54,7 +54,7 @@ def open_intact(
     chosen = chosen_snapshot(files, snapshot, as_of)
     damaged = _damaged_snapshots(files, chosen.number)
     plans = {}
-    for digest in sorted({entry.plan for entry in chosen.partitions}):
+    for digest in chosen.plans_read:
         try:
             plans[digest] = read_plan(files, chosen, digest)
         except CatalogError as error:
@@ -70,7 +70,7 @@ def open_intact(
         except CatalogError as error:
             named = [path for path in entry.catalog_files if files.full_path(path) in str(error)]
             damaged[named[-1] if named else entry.blocks_file] = str(error)
-    used = {entry.plan: plans[entry.plan] for entry in whole}
+    used = {entry.plan: plans[entry.plan] for entry in whole} if chosen.partitions else plans
     left = Catalog(files, replace(chosen, partitions=tuple(whole)), used)
     return Table(left), tuple(Problem("catalog", path, message) for path, message in damaged.items())
 

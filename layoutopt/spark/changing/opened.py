@@ -69,12 +69,12 @@ def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
     """A table at its newest snapshot, and its newest plan.
 
     Raises:
-        NotATableError: there is no table, or none with a partition.
+        NotATableError: there is no table, or none that names a plan.
         SettingError: the session's settings or functions are not those of the table's plans.
     """
     table = open_own_table(path, udfs=tuple(declared(spark).values()))
-    if not table.catalog.partitions:
-        raise NotATableError(f"the table at {path!r} has no partition yet; run `layoutopt load` first")
+    if not table.catalog.plans:
+        raise NotATableError(f"the table at {path!r} names no plan yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():
         check_plan(spark, plan, "the table")
     return table, current_plan(table.catalog)

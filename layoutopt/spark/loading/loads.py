@@ -238,7 +238,7 @@ def _newest(settings: LoadSettings) -> Table | None:
 
 
 def _plan(settings: LoadSettings, table: Table | None) -> Plan:
-    if settings.plan is None and table is not None and table.catalog.partitions:
+    if settings.plan is None and table is not None and table.catalog.plans:
         return current_plan(table.catalog)
     plan = read_plan(settings.plan or DEFAULT_PLAN)
     if table is not None:

@@ -20,6 +20,7 @@ from layoutopt.catalog.checks import Content
 from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.config.changing import AppendSettings
 from layoutopt.errors import (
     BoundError,
     CommitConflictError,
@@ -35,6 +36,7 @@ from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import open_table
+from layoutopt.spark.changing.append import append_by
 from layoutopt.spark.core.segments import with_segments
 from layoutopt.spark.core.source import content_of, schema_of
 from layoutopt.spark.loading.load import load
@@ -304,9 +306,17 @@ def test_loading_a_partition_again_replaces_it_alone(spark: SparkSession, by_day
 
 def test_an_empty_source_makes_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
     source = simple_rows(spark)
-    report = load(spark, source.where("id < 0"), tmp_path / "t", plan_of(simple_document(source)))
+    plan = plan_of(simple_document(source))
+    report = load(spark, source.where("id < 0"), tmp_path / "t", plan)
     assert (report.rows, report.blocks) == (0, 0)
-    assert Catalog.open(str(tmp_path / "t")).snapshot.rows == 0
+    table = open_table(str(tmp_path / "t"))
+    assert (table.name, table.rows, table.settings) == (plan.table, 0, plan.settings)
+    assert table.sql(f"SELECT count(*) AS n FROM {plan.table} WHERE id > 3").to_pylist() == [{"n": 0}]
+    source.where("id < 10").coalesce(1).write.parquet(str(tmp_path / "late"))
+    append_by(spark, AppendSettings(table_path=str(tmp_path / "t"), source=str(tmp_path / "late")))
+    snapshot = Catalog.open(str(tmp_path / "t")).snapshot
+    assert (snapshot.rows, snapshot.plans) == (10, ())
+    assert verify(open_table(str(tmp_path / "t"))).ok
 
 
 @pytest.mark.long
