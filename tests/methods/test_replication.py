@@ -144,6 +144,7 @@ def test_queries_read_the_copies_that_are_for_them(source: DataFrame, table: Tab
     assert read & copies
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *long_too(1, 2)])
 def test_answers_are_those_of_the_source(spark: SparkSession, source: DataFrame, table: Table, seed: int) -> None:
     texts = random_queries(source.columns, examples(10), seed)

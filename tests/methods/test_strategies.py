@@ -256,6 +256,7 @@ def test_tids_swapped_in_a_task_are_refused(
     assert verify(open_table(str(tmp_path / "t"))).ok
 
 
+@pytest.mark.long
 def test_a_table_by_cuts_of_every_type_comes_back_whole(spark: SparkSession, source: DataFrame, tmp_path: Path) -> None:
     plan = planned(spark, source, "cuts", segment_rows=60)
     (layout,) = plan.scheme.layouts

@@ -95,6 +95,7 @@ NOT_ANSI = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_without_ansi_answers_are_sparks_and_features_measured_with_it_are_not_used(
     spark: SparkSession, table: Table
 ) -> None:

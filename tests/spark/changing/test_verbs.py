@@ -110,6 +110,7 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
     assert main(["delete", f"{path}-2", "--where", "id = 1"]) == BAD_USAGE
 
 
+@pytest.mark.long
 def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that skipped a row too many would find too few rows to delete, or to update."""
     honest = concerned.matching

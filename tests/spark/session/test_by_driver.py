@@ -123,6 +123,7 @@ def test_who_does_not_want_that_leaves_it_to_tasks(session: SparkSession) -> Non
     assert "ExistingRDD" in plan_text(session, SQL)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "sql",

@@ -65,6 +65,7 @@ def test_a_table_that_was_made_again_is_the_new_one(spark: SparkSession, tmp_pat
         unregister(session, "again")
 
 
+@pytest.mark.long
 @pytest.mark.left_to_spark
 @pytest.mark.parametrize(
     ("patched", "parts"),
