@@ -136,7 +136,7 @@ def _sections(path: str | Path) -> dict[str, dict[str, Any]]:
 
 def _sentence(kind: type[VerbSettings], error: Any, where: str) -> str:
     place = str(error["loc"][0]) if error["loc"] else "?"
-    field = kind.model_fields.get(place)
+    field = next((field for name, field in kind.model_fields.items() if place in (name, field.alias)), None)
     key = key_of(place, field) if field else place.replace("_", "-")
     if error["type"] == "missing":
         placed = field is not None and is_positional(field)

@@ -109,6 +109,11 @@ def test_a_missing_setting_is_named(tmp_path: Path) -> None:
         make_settings(PlanSettings, read_values(conf(tmp_path, "[plan]\nseed = 1"), PlanSettings))
 
 
+def test_a_missing_argument_is_said_to_come_after_the_command(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"'table' is missing; give it after the command \(as --table to a script"):
+        make_settings(VerifySettings, read_values(conf(tmp_path, "[verify]\nsample = 0.1"), VerifySettings))
+
+
 def test_an_unknown_setting_is_named() -> None:
     with pytest.raises(SettingError, match="'colour' is no setting"):
         make_settings(PlanSettings, {"source": "rows", "colour": 1})

@@ -16,12 +16,14 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import datasource as ds
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from layoutopt.errors import SettingError
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema, schema_ddl
+from layoutopt.model.types import VARIANT
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
 from layoutopt.scan.table import Table, open_table
@@ -70,7 +72,7 @@ class LayoutoptSource(ds.DataSource):
     def reader(self, schema: StructType) -> LayoutoptReader:
         """What reads the columns of a schema."""
         table = self._table()
-        return LayoutoptReader(table, table.schema.select(schema.names).columns)
+        return LayoutoptReader(table, table.schema.select(schema.names).columns, schema)
 
     def _table(self) -> Table:
         path, snapshot = self.options.get("path"), self.options.get("snapshot")
@@ -112,12 +114,12 @@ class SegmentsPartition(ds.InputPartition):
 class LayoutoptReader(ds.DataSourceReader):
     """Reads some columns of all rows."""
 
-    def __init__(self, table: Table, columns: Sequence[Column]) -> None:
+    def __init__(self, table: Table, columns: Sequence[Column], schema: StructType) -> None:
         self._table: Table | None = table
         self._segments: list[SegmentRead] = []
         self._files = table.catalog.data.for_tasks()
         self._columns = tuple(columns)
-
+        self._schema = schema
         if isinstance(self._files, SourceFiles):  # whose listing, held in memory, does not travel
             self._segments, self._table = by_file(_segments_of(table, columns)), None
 
@@ -135,7 +137,22 @@ class LayoutoptReader(ds.DataSourceReader):
             DataFileError: a data file is missing or damaged.
         """
         assert isinstance(partition, SegmentsPartition)
-        yield from read_segments(self._files, partition.segments, self._columns)
+        batches = read_segments(self._files, partition.segments, self._columns)
+        if any(VARIANT in column.type for column in self._columns):
+            marked = to_arrow_schema(self._schema, timezone="UTC")
+            batches = (pa.record_batch(_Under(marked, batch)) for batch in batches)
+        yield from batches
+
+
+@dataclass(frozen=True)
+class _Under:
+    """A batch under another schema, by which Spark knows variants: names and buffers are the same."""
+
+    schema: pa.Schema
+    batch: pa.RecordBatch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self.schema.__arrow_c_schema__(), self.batch.__arrow_c_array__()[1]
 
 
 def _segments_of(table: Table, columns: Sequence[Column]) -> list[SegmentRead]:
