@@ -25,20 +25,42 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from airflow.sdk import CronDataIntervalTimetable, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+Value = TypeVar("Value")
+
+
+def read(name: str, default: str, meant: str, of: Callable[[str], Value]) -> Value:
+    """The value of a variable; a bad one is named, since Airflow shows no more than the error of a DAG's import."""
+    text = os.environ.get(name, default)
+    try:
+        return of(text)
+    except ValueError as error:
+        raise ValueError(f"the variable {name} is {text!r}, not {meant} ({error})") from error
+
+
+def tries_and_seconds(text: str) -> tuple[int, int]:
+    """Two numbers with a comma between them."""
+    tries, seconds = text.split(",")
+    return int(tries), int(seconds)
+
+
 CONF = os.environ.get("LAYOUTOPT_CONF", "layoutopt.toml")
 PARTITION = os.environ.get("LAYOUTOPT_PARTITION", "dt")
-SUBMIT = shlex.split(os.environ.get("LAYOUTOPT_SUBMIT", "spark-submit"))
+SUBMIT = read("LAYOUTOPT_SUBMIT", "spark-submit", "a command", shlex.split)
 JOBS = Path(os.environ.get("LAYOUTOPT_JOBS", Path(__file__).parent))
-COMMAND = shlex.split(os.environ.get("LAYOUTOPT_COMMAND", "layoutopt"))
-START = datetime.fromisoformat(os.environ.get("LAYOUTOPT_START", "2026-01-01") + "T00:00:00+00:00")
-PARALLEL = int(os.environ.get("LAYOUTOPT_PARALLEL", "2"))
-RETRIES, WAIT = (int(number) for number in os.environ.get("LAYOUTOPT_RETRIES", "3,300").split(","))
+COMMAND = read("LAYOUTOPT_COMMAND", "layoutopt", "a command", shlex.split)
+START = read(
+    "LAYOUTOPT_START", "2026-01-01", "a date as 2026-01-01", lambda day: datetime.fromisoformat(f"{day}T00:00:00+00:00")
+)
+PARALLEL = read("LAYOUTOPT_PARALLEL", "2", "a number", int)
+RETRIES, WAIT = read("LAYOUTOPT_RETRIES", "3,300", "two numbers as 3,300", tries_and_seconds)
 
 FOR_GOOD = (2, 3)
 """Exit codes of bad usage or input, and of somebody else's rows in the partition: another try would fail too."""
