@@ -160,6 +160,16 @@ class BoundError(TableError):
     """A bound would be exceeded; the message names the setting."""
 
 
+def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The Ctrl-C that led to an error, None where there was none.
+
+    Spark's own clean-up of a query that is interrupted fails, and what it raises hides the interruption.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 _CARRIED = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 
 

@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
 from layoutopt.config.reading import make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import giving
-from layoutopt.errors import LayoutoptError, recovered
+from layoutopt.errors import LayoutoptError, interrupt_behind, recovered
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
@@ -172,9 +172,14 @@ def add_verb(
             try:
                 with giving(reference):
                     body(make_settings(kind, values), Session(conf, as_json, wanted, debug, functions))
-            except KeyboardInterrupt as error:
+            except (LayoutoptError, typer.Exit):
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                pressed = interrupt_behind(error)
+                if pressed is None:
+                    raise
                 # Left to typer it would end without a word.
-                raise _InterruptedError(interruption(error)) from error
+                raise _InterruptedError(interruption(pressed)) from error
 
         flags = [_flag(name, field, by_place) for name, field in kind.model_fields.items()]
         run.__signature__ = inspect.Signature([*flags, *_common_flags()])  # type: ignore[attr-defined]  # what typer reads

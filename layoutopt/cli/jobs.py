@@ -11,7 +11,7 @@ import typer
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, interruption, run_app
 from layoutopt.cli.opening import start_spark
 from layoutopt.config.fields import VerbSettings
-from layoutopt.errors import LayoutoptError
+from layoutopt.errors import LayoutoptError, interrupt_behind
 from layoutopt.events import STDERR, EventLog
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def run_job(
         spark = start_spark(session, f"layoutopt-{name}", **of)
         try:
             body(spark, settings)
-        except (LayoutoptError, KeyboardInterrupt) as error:
-            if tell is say:
+        except (Exception, KeyboardInterrupt) as error:
+            pressed = None if isinstance(error, LayoutoptError) else interrupt_behind(error)
+            if tell is say or not (pressed or isinstance(error, LayoutoptError)):
                 raise
-            tell(str(error) if isinstance(error, LayoutoptError) else interruption(error))
+            tell(interruption(pressed) if pressed else str(error))
             raise typer.Exit(getattr(error, "exit_code", INTERRUPTED)) from error
         finally:
             spark.stop()

@@ -190,6 +190,21 @@ def test_an_interrupted_verb_says_so(capsys: pytest.CaptureFixture[str], args: t
     assert capsys.readouterr().err == f"layoutopt: {': '.join(['interrupted', *args])}\n"
 
 
+def test_what_fails_because_of_an_interruption_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    other = typer.Typer(pretty_exceptions_enable=False)
+
+    @add_verb(other, VERBS["files"], example="layoutopt fail")
+    def fail(settings: VerbSettings, session: Session) -> None:
+        """Be interrupted, as Spark's client is: its clean-up fails too."""
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("An error occurred while calling o926.getResult")
+
+    assert run_app(other, ["t"]) == INTERRUPTED
+    assert capsys.readouterr().err == "layoutopt: interrupted\n"
+
+
 def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_app(failing(ZeroDivisionError("by zero")), ["--debug"]) == FAILED
     assert "Traceback" in capsys.readouterr().err

@@ -155,13 +155,18 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     assert said == "layoutopt: /data/table/0.json: No space left on device; check the path and the disk\n"
 
 
+@pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("target", ["-", None])
 def test_with_events_on_stderr_all_that_a_job_says_is_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str | None, hidden: bool
 ) -> None:
     def body(spark: SparkSession, settings: LoadSettings) -> None:
         teller(settings.log_json)("half done")
-        raise KeyboardInterrupt("nothing was committed")
+        try:
+            raise KeyboardInterrupt("nothing was committed")
+        finally:
+            if hidden:
+                raise RuntimeError("Spark's client could not clean up")
 
     monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: SimpleNamespace(stop=lambda: None))
     words = ["--source", "s", "--table", "t", *(["--log-json", target] if target else [])]

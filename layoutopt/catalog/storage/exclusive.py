@@ -24,29 +24,39 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 def create_local(target: Path, data: bytes) -> None:
     """On a local disk: written beside its target, synced, and linked to its name, which fails where that is taken."""
     _make_folders(target.parent)
-    temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+    for attempt in range(_MOST_RACES):
+        temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
-            os.link(temporary, target)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _link(temporary, target)
+            _sync_folder(target.parent)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            raise CatalogError(
-                f"the disk of {str(target)!r} has no hard links ({error.strerror}), so no file can be created "
-                "exclusively there; put the table on another"
-            ) from error
-        _sync_folder(target.parent)
+            # A vacuum of short patience takes it for a file that a crash left.
+            if isinstance(error, FileNotFoundError) and target.parent.is_dir() and attempt < _MOST_RACES - 1:
+                continue
+            if error.filename in (None, str(temporary)):  # writing names no file, and nobody knows the other
+                error.filename = str(target)
+            raise
+        else:
+            return
+        finally:
+            with suppress(OSError):  # on a read-only mount even a file that is not there can't be removed
+                temporary.unlink()
+
+
+def _link(temporary: Path, target: Path) -> None:
+    try:
+        os.link(temporary, target)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # writing names no file, and nobody knows the other
-            error.filename = str(target)
-        raise
-    finally:
-        with suppress(OSError):  # on a read-only mount even a file that is not there can't be removed
-            temporary.unlink()
+        if error.errno not in _NO_LINKS:
+            raise
+        raise CatalogError(
+            f"the disk of {str(target)!r} has no hard links ({error.strerror}), so no file can be created "
+            "exclusively there; put the table on another"
+        ) from error
 
 
 def replace_local(target: Path, data: bytes) -> None:

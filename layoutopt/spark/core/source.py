@@ -150,7 +150,7 @@ def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFram
     for column in schema.columns:
         has = found.get(column.name)
         if has is None:
-            raise SchemaError(f"the source lacks the column {column.name!r} of {what}; add it or plan again")
+            raise SchemaError(f"the source lacks the column {column.name!r} of {what}; add it (as NULL) or plan again")
         if has.type != column.type:
             raise SchemaError(
                 f"column {column.name!r} is {has.type} in the source but {column.type} in {what}; cast it, or analyze "

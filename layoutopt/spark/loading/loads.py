@@ -28,6 +28,7 @@ from layoutopt.errors import (
     NotATableError,
     PlanError,
     SettingError,
+    interrupt_behind,
 )
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.status import current_plan
@@ -176,7 +177,9 @@ def load_by(
     except LayoutoptError as error:
         _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
         raise
-    except KeyboardInterrupt as error:
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupt_behind(error) is None:
+            raise
         raise KeyboardInterrupt(_committed_since(before, settings)) from error
     result = LoadsReport(
         settings.table_path,

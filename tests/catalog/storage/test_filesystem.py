@@ -134,6 +134,26 @@ def test_an_unknown_kind_of_store_is_a_bad_setting() -> None:
         TableFiles("nosuch://bucket/t").exists("")
 
 
+def test_a_file_that_a_vacuum_takes_for_garbage_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+    taken: list[Path] = []
+
+    def swept(source: Path, target: Path) -> None:
+        if len(taken) < 2:
+            taken.append(source)
+            source.unlink()
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", swept)
+    TableFiles(str(tmp_path)).write_new("sub/f", b"x")
+    assert len(taken) == 2
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "sub").iterdir()] == [("f", b"x")]
+    with pytest.raises(FileExistsError):
+        TableFiles(str(tmp_path)).write_new("sub/f", b"y")
+
+
 def test_a_driver_that_can_not_create_exclusively_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def pipe_file(self: MemoryFileSystem, path: str, value: bytes, **kwargs: Any) -> None:
         raise AssertionError("it would overwrite")
