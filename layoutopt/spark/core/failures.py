@@ -6,18 +6,23 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SettingError, SourceError, TableError, recovered
+from layoutopt.model.types import split_parts
 from layoutopt.spark.core.workers import WITHOUT_US
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
+_FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
 )
 _UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
+_STRUCT = re.compile(r'^"STRUCT<(.*)>"', re.MULTILINE)
+_OTHER_TYPE = re.compile(r"Parquet column \[(.*?)\]\. Expected Spark type (.*?), actual Parquet type (\w+)")
 _ONE_NAME = re.compile(r"COLUMN_ALREADY_EXISTS")
 _UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RECOGNIZED|NOT_SUPPORTED)")
 _NO_COLUMNS = re.compile(r"UNABLE_TO_INFER_SCHEMA")
@@ -68,7 +73,7 @@ def translated(text: str, source: str) -> LayoutoptError | None:
     if _NANOSECONDS.search(text):
         return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
     if _UNMERGEABLE.search(text):
-        return SchemaError(f"the files of {source} have a column in different types; write them again with one type")
+        return SchemaError(f"the files of {source} have {_differing(text)}; write them again with one type")
     if _ONE_NAME.search(text):
         return SchemaError(f"{source} has two columns that are one to Spark: names differ in case; rename one")
     if _UNREAD_TYPE.search(text):
@@ -79,10 +84,34 @@ def translated(text: str, source: str) -> LayoutoptError | None:
         )
     if _MISSING.search(text):
         return SourceError(f"the source {source} does not exist or lost a file; check the path")
+    return _unread_file(text, source)
+
+
+def _unread_file(text: str, source: str) -> LayoutoptError | None:
+    file = _FILE_READ.search(text) or _FILE.search(text)
+    other = _OTHER_TYPE.search(text)
+    if other is not None:
+        return SchemaError(
+            f"the file {file[1] if file else source} has the column {other[1]!r} as {other[3]} where others have "
+            f"{other[2]}; write them again with one type"
+        )
     if _BROKEN_FILE.search(text):
-        file = _FILE.search(text)
-        return SourceError(f"the file {file[1] if file else source} is truncated or no Parquet; write the source again")
+        return SourceError(
+            f"the file {file[1] if file else source} is truncated or no Parquet; write it again, or move it elsewhere"
+        )
     return None
+
+
+def _differing(text: str) -> str:
+    """The column of which two files' schemas in Spark's message have different types, as words."""
+    schemas = [
+        dict(part.strip().partition(": ")[::2] for part in split_parts(found[1])) for found in _STRUCT.finditer(text)
+    ]
+    for first, second in pairwise(schemas):
+        for name, type in first.items():
+            if second.get(name, type) != type:
+                return f"the column {name} as {type} and as {second[name]}"
+    return "a column in different types"
 
 
 def _disk_full() -> TableError:
