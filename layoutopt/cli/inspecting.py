@@ -12,7 +12,7 @@ from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.opening import analysed, calibration_of, open_at, start_spark
 from layoutopt.config.keeping import DriftSettings, StatusSettings
 from layoutopt.config.settings import EvaluateSettings, VerifySettings
-from layoutopt.errors import ContentMismatchError, DataFileError, SettingError
+from layoutopt.errors import ContentMismatchError, DataFileError, QueryError, SettingError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -128,6 +128,7 @@ def _audit(settings: VerifySettings, log: str, session: Session) -> None:
 
     Raises:
         DataFileError: one does.
+        QueryError: none of them can be looked at.
     """
     from layoutopt.inspect.audit import audit
     from layoutopt.report.inspections import print_audit
@@ -137,12 +138,15 @@ def _audit(settings: VerifySettings, log: str, session: Session) -> None:
     with session.working("auditing") as work:
         report = audit(table, found.queries, settings.dialect, work.step)
     session.show(report.to_json(), lambda console: print_audit(console, report))
-    if not report.ok:
+    if report.losses:
         raise DataFileError(
             f"{len(report.losses)} blocks of {settings.table_path!r} are skipped though queries ask for rows in them, "
             f"the first by {report.losses[0].mechanism}: block {report.losses[0].block} of {report.losses[0].file!r}; "
             "load that partition again"
         )
+    if not report.ok:
+        why = f": {report.unaudited[0][1]}" if report.unaudited else ""
+        raise QueryError(f"no query of {log!r} could be audited, so nothing is proved{why}")
 
 
 @add_verb(verbs, StatusSettings, example="layoutopt status tables/events --json")

@@ -212,7 +212,7 @@ class _Found:
 def _found(source: str, type_of: Callable[[str], pa.DataType]) -> _Found:
     listing = list_source(source)
     if not listing.files:
-        raise SourceError(f"{source!r} has no file yet; index it when it has rows")
+        raise SourceError(f"{source!r} has no file; index or refresh it when it has rows")
     time.sleep(_TICK)  # what is read now was written before, or has another mark than the one just listed
     files = source_files(listing.files, listing.schema)
     footers, schema = read_footers(files, listing.files), listing.schema

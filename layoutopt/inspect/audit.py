@@ -64,8 +64,8 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no query loses a row."""
-        return not self.losses
+        """Whether some query was audited, and none loses a row."""
+        return not self.losses and bool(self.by_text or self.by_filter)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON."""

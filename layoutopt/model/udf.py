@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import wraps
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any, Final
 
 from layoutopt.errors import QueryError, SettingError, carried
@@ -165,7 +165,8 @@ def udf(
         implies: a condition that is TRUE wherever the function is: a text for a boolean function, for others one for
             each operator that it is compared by, where ``:value`` is what it is compared with.
         version: a text that changes whenever the function gives other values. Left out, any change of the file that it
-            is defined in counts as one; what it imports is not looked at.
+            is defined in counts as one, and any of what it holds of a function that made it; what it imports is not
+            looked at. Of one that was typed in, its own text and the functions and values that it names count.
 
     Raises:
         SettingError: a name, type or condition that can't be, or a function without source and version.
@@ -234,14 +235,67 @@ def by_name(declared: Sequence[Udf]) -> Udfs:
 
 
 def _digest(function: Callable[..., Any], returns: str, version: str | None) -> str:
-    code = f"version {version}" if version is not None else _source_of(function)
+    code = f"version {version}" if version is not None else _source_of(function) + _held_by(function)
     return sha256(f"{function.__qualname__}\n{returns}\n{code}".encode()).hexdigest()[:16]
+
+
+def _held_by(function: Callable[..., Any], above: tuple[object, ...] = ()) -> str:
+    """What a function goes by that its source does not tell; empty for most.
+
+    That is what a function that was made by another holds of it, and what one that was typed in names besides itself:
+    other cells of a notebook may give that other values.
+
+    Raises:
+        SettingError: something of that can't be told by a text.
+    """
+    found: dict[str, object] = {}
+    if "<locals>" in function.__qualname__:
+        parameters = inspect.signature(function).parameters.values()
+        found |= {f"{each.name}=": each.default for each in parameters if each.default is not each.empty}
+        found |= inspect.getclosurevars(function).nonlocals
+    if _file_of(function) is None:
+        known = function.__globals__
+        found |= {name: known[name] for name in _names_in(function.__code__) if name in known}
+    told = (f"\n{name} {_told(value, function, (*above, function))}" for name, value in sorted(found.items()))
+    return "".join(told)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (_names_in(each) for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _told(value: object, function: Callable[..., Any], above: tuple[object, ...]) -> str:
+    """A value as a text that is another one for any other value."""
+    if isinstance(value, list | tuple | set | frozenset):
+        told = [_told(each, function, above) for each in value]
+        return f"{type(value).__name__}({', '.join(told if isinstance(value, list | tuple) else sorted(told))})"
+    if type(value) is dict:
+        return _told([*value.items()], function, above)
+    if value is None or type(value) in (bool, int, float, str, bytes, Decimal, dt.date, dt.datetime, re.Pattern):
+        return repr(value)
+    if isinstance(value, Udf):
+        return value.digest
+    if inspect.isfunction(value) and (_file_of(value) is None or "<locals>" in value.__qualname__):
+        return "" if value in above else _source_of(value) + _held_by(value, above)
+    if inspect.isfunction(value) or inspect.isbuiltin(value) or inspect.isclass(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    if inspect.ismodule(value):
+        return value.__name__
+    raise SettingError(
+        f"the function {function.__name__} goes by {value!r:.80}, of which no change can be seen; write "
+        "@layoutopt.udf(..., version='1')"
+    )
+
+
+def _file_of(function: Callable[..., Any]) -> str | None:
+    """The file of the module that a function is of; None for what was typed in."""
+    return getattr(sys.modules.get(function.__module__), "__file__", None)
 
 
 def _source_of(function: Callable[..., Any]) -> str:
     """The text of the function's file; of the function alone where it was typed in."""
-    module = sys.modules.get(function.__module__)
-    path = getattr(module, "__file__", None)
+    path = _file_of(function)
     try:
         return Path(path).read_text(encoding="utf-8") if path else inspect.getsource(function)
     except (OSError, TypeError, UnicodeDecodeError) as error:

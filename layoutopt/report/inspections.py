@@ -95,7 +95,10 @@ def print_audit(console: Console, report: AuditReport) -> None:
     """Print what was proved of a log's queries, and which of them lose rows."""
     audited = report.by_text + report.by_filter
     proofs = ", ".join(f"{count:,} by {mechanism}" for mechanism, count in report.proved.items())
-    verdict = "no query loses a row" if report.ok else f"{len(report.losses)} blocks are skipped wrongly"
+    if report.losses:
+        verdict = f"{len(report.losses)} blocks are skipped wrongly"
+    else:
+        verdict = "no query loses a row" if report.ok else "nothing was proved, since no query could be audited"
     console.print(Text(f"{report.table}, snapshot {report.snapshot}: {verdict}"))
     console.print(
         f"{audited:,} of {report.queries:,} queries audited over {report.rows:,} rows; skips proved: {proofs}"

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from functools import partial, wraps
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from layoutopt.errors import LayoutoptError, QueryError, recovered
 from layoutopt.model.schema import Column
@@ -113,6 +113,8 @@ def _answering(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
 
 _DATABASES: Final[dict[tuple[int, str], duckdb.DuckDBPyConnection]] = {}
 _OPENING: Final = threading.Lock()
+_FLOATING: Final = {"FLOAT": pa.float32(), "DOUBLE": pa.float64()}
+"""Types of results that may be NaN, which DuckDB takes for NULL where a function gives it for one row."""
 
 
 def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
@@ -156,10 +158,24 @@ def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures
 def _define(connection: duckdb.DuckDBPyConnection, function: PortableFunction) -> None:
     """Makes a function known to the connection's whole database, once: its name says which code and types it has."""
     handling = FunctionNullHandling.SPECIAL  # the function sees NULL, as in Spark
+    call: Callable[..., Any] = function.udf.checked()
+    kind = PythonUDFType.NATIVE
+    if function.returns in _FLOATING:
+        call, kind = _on_arrays(call, _FLOATING[function.returns]), PythonUDFType.ARROW
     with _OPENING, suppress(duckdb.CatalogException, duckdb.NotImplementedException):
         connection.create_function(
-            function.name, function.udf.checked(), [*function.parameters], function.returns, null_handling=handling
+            function.name, call, [*function.parameters], function.returns, null_handling=handling, type=kind
         )
+
+
+def _on_arrays(function: Callable[..., Any], type: pa.DataType) -> Callable[..., pa.Array]:
+    """A function of values as one of columns, whose NaN DuckDB keeps; NaN of a function of values is NULL to it."""
+
+    @wraps(function)  # DuckDB counts the parameters
+    def of_columns(*columns: pa.ChunkedArray) -> pa.Array:
+        return pa.array(list(map(function, *(column.to_pylist() for column in columns))), type)
+
+    return of_columns
 
 
 def _plainly_named(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:

@@ -148,6 +148,17 @@ def test_the_command_line_names_the_block(
     assert main(["verify", str(honest), "--queries", str(tmp_path / "none.sql")]) == BAD_USAGE
 
 
+def test_where_no_query_can_be_audited_nothing_is_proved(
+    tmp_path: Path, rows: pa.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log.sql").write_text("SELECT id FROM t WHERE rand() < 0.5 AND id < 3;\n", encoding="utf-8")
+    build(tmp_path / "t", rows, building(SCHEMA, CONDITIONS))
+    assert main(["verify", str(tmp_path / "t"), "--queries", str(tmp_path / "log.sql")]) != DONE
+    said = capsys.readouterr()
+    assert "nothing was proved, since no query could be audited" in " ".join(said.out.split())
+    assert "could be audited, so nothing is proved" in said.err
+
+
 def test_rows_are_judged_by_the_text_not_by_the_analysis(tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows, building(SCHEMA, CONDITIONS, blocking=lambda part, _: part["id"].to_numpy() // 30))
     (query,) = logged(["SELECT id FROM t WHERE id >= 100"])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import linecache
+import re
+import sys
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -43,6 +47,63 @@ def test_a_declared_function_keeps_what_it_declares() -> None:
 
     assert as_udf(Half) is Half
     assert (Half.name, dict(Half.implies), Half(3)) == ("half", {"<": ":a < :value"}, 1.5)
+
+
+def above(limit: object, least: object = 0) -> Callable[..., bool]:
+    def big(a: float, least: object = least) -> bool:
+        return a > limit and a >= least  # type: ignore[operator]
+
+    return big
+
+
+def doubled() -> int:
+    return 2
+
+
+LIMITS: list[object] = [
+    1, 1.0, True, "1", b"1", None, dt.date(2026, 1, 1), (1, 2), [1, 2], (1, (2,)), {1: 2}, {2: 1}, {1, 2},
+    frozenset({1}), shout, doubled, above(1), above(2), above(above(1)), layoutopt.udf("string")(shout),
+    re.compile("a"), dt, len,
+]  # fmt: skip
+
+
+def test_functions_that_another_made_are_told_apart_by_what_they_hold() -> None:
+    digests = [udf("boolean")(above(limit)).digest for limit in LIMITS]
+    assert digests == [udf("boolean")(above(limit)).digest for limit in LIMITS]
+    assert len(set(digests)) == len(LIMITS)
+    assert udf("boolean")(above(1, least=1)).digest not in digests
+    with pytest.raises(SettingError, match=r"the function big goes by <object object.*version='1'"):
+        udf("boolean")(above(object()))
+    assert udf("boolean", version="1")(above(object())).digest == udf("boolean", version="1")(above(3)).digest
+
+
+def typed_in(monkeypatch: pytest.MonkeyPatch, *cells: str) -> Callable[..., object]:
+    """The function `f` of a notebook: its module has no file, but each cell a source."""
+    module = ModuleType("notebook")
+    monkeypatch.setitem(sys.modules, "notebook", module)
+    for number, cell in enumerate(cells):
+        name = f"<cell {number} of {hash(cells)}>"
+        linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+        exec(compile(cell, name, "exec"), vars(module))
+    found: Callable[..., object] = module.f
+    return found
+
+
+F_CELL = "def f(a):\n    return [helper(each) for each in a]\n"
+CELLS = [
+    (F_CELL, "def helper(x):\n    return x + LIMIT\n", "LIMIT = 1\n"),
+    (F_CELL, "def helper(x):\n    return x + LIMIT\n", "LIMIT = 2\n"),
+    (F_CELL, "def helper(x):\n    return x - LIMIT\n", "LIMIT = 1\n"),
+    (F_CELL, "def helper(x):\n    return f and x\n"),
+    (F_CELL, "from math import sin as helper\n"),
+    (F_CELL, "from math import cos as helper\n"),
+]
+
+
+def test_what_a_function_of_a_notebook_names_is_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = [udf("int")(typed_in(monkeypatch, *cells)).digest for cells in CELLS]
+    assert len(set(digests)) == len(CELLS)
+    assert digests == [udf("int")(typed_in(monkeypatch, "other = 1\n", *cells)).digest for cells in CELLS]
 
 
 def test_another_version_is_another_function() -> None:

@@ -235,3 +235,22 @@ def test_the_command_line_says_what_the_table_is_called(
     assert said.out == ""
     assert "'films', but the table is called 't'" in said.err
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("returns", ["float", "double"])
+def test_functions_of_users_may_give_nan(tmp_path: Path, rows: pa.Table, returns: str) -> None:
+    @layoutopt.udf(returns, version="1")
+    def half(a: float | None) -> float | None:
+        return None if a is None else a / 2
+
+    built = build(tmp_path, rows, building(SCHEMA, CONDITIONS))
+    table = layoutopt.open_table(built.catalog.files.root, udfs=[half])
+
+    def ids(condition: str) -> list[int]:
+        return sorted(table.sql(f"SELECT id FROM t WHERE {condition}")["id"].to_pylist())
+
+    assert any(score is not None and math.isnan(score) for score in rows["score"].to_pylist())
+    for condition in ("half({}) > 0.2", "NOT (half({}) < 0.2)", "half({}) IS NULL", "half({}) IS NOT NULL"):
+        assert ids(condition.format("score")) == ids(condition.replace("half({})", "score / 2")) != []
+    with pytest.raises(QueryError, match=r"half\('air'\) failed .*mend the function"):
+        ids("half(kind) > 1 AND kind = 'air'")

@@ -38,7 +38,7 @@ def portable_function(udf: Udf, parameters: Sequence[str]) -> PortableFunction |
     (('VARCHAR',), None)
     """
     found = [_type_name(each) for each in (*parameters, udf.returns)]
-    if None in found:
+    if None in found or (not parameters and udf.returns in ("float", "double")):  # which might be NaN
         return None
     *taken, returns = map(str, found)
     signature = sha256(" ".join(taken).encode()).hexdigest()[:8]
