@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from layoutopt.scan.check_switch import SWITCH, TALLY
-from tests.effort import examples
+from tests.effort import PROCESSES, examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +50,10 @@ SPARK_SETTINGS = {
 
 # Programs that tests start have sessions of their own, which are to be quick too.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+
+# Several processes of tests share the cores already: what plans by processes of its own starts none, but where a test
+# is about them.
+os.environ.setdefault(PROCESSES, "1")
 
 # Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
 os.environ.setdefault(SWITCH, "1")

@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
+PROCESSES: Final = "LOKY_MAX_CPU_COUNT"
+"""The variable by which joblib is told how many processes it may start."""
 VARIABLE: Final = "LAYOUTOPT_EXAMPLES"
 """The environment variable with the share of the examples to try, in (0, 1]."""
 

@@ -249,7 +249,7 @@ def _held_by(function: Callable[..., Any], above: tuple[object, ...] = ()) -> st
         SettingError: something of that can't be told by a text.
     """
     found: dict[str, object] = {}
-    if "<locals>" in function.__qualname__:
+    if _is_made(function):
         parameters = inspect.signature(function).parameters.values()
         found |= {f"{each.name}=": each.default for each in parameters if each.default is not each.empty}
         found |= inspect.getclosurevars(function).nonlocals
@@ -258,6 +258,11 @@ def _held_by(function: Callable[..., Any], above: tuple[object, ...] = ()) -> st
         found |= {name: known[name] for name in _names_in(function.__code__) if name in known}
     told = (f"\n{name} {_told(value, function, (*above, function))}" for name, value in sorted(found.items()))
     return "".join(told)
+
+
+def _is_made(function: Callable[..., Any]) -> bool:
+    """Whether another function made it, perhaps a decorator that gave it another name."""
+    return bool(function.__closure__) or "<locals>" in function.__qualname__
 
 
 def _names_in(code: CodeType) -> set[str]:
@@ -272,12 +277,16 @@ def _told(value: object, function: Callable[..., Any], above: tuple[object, ...]
         return f"{type(value).__name__}({', '.join(told if isinstance(value, list | tuple) else sorted(told))})"
     if type(value) is dict:
         return _told([*value.items()], function, above)
-    if value is None or type(value) in (bool, int, float, str, bytes, Decimal, dt.date, dt.datetime, re.Pattern):
+    if value is None or type(value) in (bool, int, float, str, bytes, Decimal, dt.date, dt.datetime):
         return repr(value)
+    if isinstance(value, re.Pattern):
+        return repr((value.pattern, value.flags))
     if isinstance(value, Udf):
         return value.digest
-    if inspect.isfunction(value) and (_file_of(value) is None or "<locals>" in value.__qualname__):
+    if inspect.isfunction(value) and (_file_of(value) is None or _is_made(value)):
         return "" if value in above else _source_of(value) + _held_by(value, above)
+    if inspect.isclass(value) and _file_of(value) is None:
+        return _source_of(value)
     if inspect.isfunction(value) or inspect.isbuiltin(value) or inspect.isclass(value):
         return f"{value.__module__}.{value.__qualname__}"
     if inspect.ismodule(value):
@@ -289,7 +298,7 @@ def _told(value: object, function: Callable[..., Any], above: tuple[object, ...]
 
 
 def _file_of(function: Callable[..., Any]) -> str | None:
-    """The file of the module that a function is of; None for what was typed in."""
+    """The file of the module that a function or class is of; None for what was typed in."""
     return getattr(sys.modules.get(function.__module__), "__file__", None)
 
 

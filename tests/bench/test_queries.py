@@ -41,7 +41,7 @@ TEXTS = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("engine", ["duckdb", "arrow", *long_too("spark")])
+@pytest.mark.parametrize("engine", ["duckdb", *long_too("spark")])
 def test_both_ways_of_an_engine_give_the_same_answers(engine: str, spark: SparkSession, tmp_path: Path) -> None:
     rows = some_rows()
     before = PlainFiles(TABLE, tmp_path / "before")

@@ -14,6 +14,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, Session
 from layoutopt.cli.opening import spark_if_needed
 from layoutopt.model.feature import Settings
+from tests.effort import PROCESSES
 
 ROOT = Path(__file__).parents[2]
 SPARK = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR")
@@ -38,6 +39,7 @@ def test_files_of_this_machine_are_planned_without_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[Session]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(PROCESSES)
     source = str(ROOT / "data" / "tpch_sample.parquet")
     asked = ["--schema", source, "--num-features", "4"]
     assert main(["analyze", str(ROOT / "data" / "tpch_queries.sql"), *asked]) == DONE

@@ -10,6 +10,7 @@ import pytest
 
 from layoutopt.direct.processes import Processes
 from layoutopt.errors import SourceIndexError, WorkerLostError
+from tests.effort import PROCESSES
 
 
 def power(base: int, exponent: int) -> tuple[int, int]:
@@ -44,5 +45,6 @@ def test_a_process_that_is_killed_says_so_and_others_take_its_place() -> None:
     assert [value for value, _ in Processes(2).each(2, partial(power, 2))] == [1, 2]
 
 
-def test_there_are_as_many_as_cores() -> None:
+def test_there_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PROCESSES)
     assert Processes().cores == len(os.sched_getaffinity(0))

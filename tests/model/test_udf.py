@@ -7,6 +7,7 @@ import linecache
 import re
 import sys
 from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
 
 import numpy as np
@@ -63,7 +64,7 @@ def doubled() -> int:
 LIMITS: list[object] = [
     1, 1.0, True, "1", b"1", None, dt.date(2026, 1, 1), (1, 2), [1, 2], (1, (2,)), {1: 2}, {2: 1}, {1, 2},
     frozenset({1}), shout, doubled, above(1), above(2), above(above(1)), layoutopt.udf("string")(shout),
-    re.compile("a"), dt, len,
+    re.compile("a"), re.compile("a" * 300), re.compile("a" * 301), re.compile("a", re.I), dt, len,
 ]  # fmt: skip
 
 
@@ -75,6 +76,19 @@ def test_functions_that_another_made_are_told_apart_by_what_they_hold() -> None:
     with pytest.raises(SettingError, match=r"the function big goes by <object object.*version='1'"):
         udf("boolean")(above(object()))
     assert udf("boolean", version="1")(above(object())).digest == udf("boolean", version="1")(above(3)).digest
+
+
+def test_what_a_decorator_holds_counts_too() -> None:
+    def limited(limit: int) -> Callable[..., bool]:
+        @wraps(shout)
+        def value_of(text: str) -> bool:
+            return len(shout(text)) < limit
+
+        return value_of
+
+    one, two, other = (udf("boolean")(limited(limit)) for limit in (1, 1, 2))
+    assert one.name == "shout"
+    assert one.digest == two.digest != other.digest
 
 
 def typed_in(monkeypatch: pytest.MonkeyPatch, *cells: str) -> Callable[..., object]:

@@ -157,6 +157,7 @@ def test_tables_are_compared_with_the_source_rewritten() -> None:
     assert with_ratios(unloaded, {"seconds": 4.0, "bytes": 10}) == unloaded
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_matching_rows_are_counted_by_spark_on_the_source(spark: SparkSession, tmp_path: Path) -> None:
     from layoutopt.bench.tpch.denormalise import count_matching

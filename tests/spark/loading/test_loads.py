@@ -300,6 +300,7 @@ class TestPlans:
         assert ask(plan=None, partition=(DAYS[0],), replace=True).plan == plan.digest
         assert verify(open_table(str(place / "table"))).ok
 
+    @pytest.mark.long
     @pytest.mark.usefixtures("first_is_loaded")
     def test_newer_partitions_may_have_more_columns(
         self, spark: SparkSession, place: Path, ask: Callable[..., LoadsReport]

@@ -50,6 +50,7 @@ USES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pushdown", ["true", *long_too("false")])
 def test_no_use_of_a_loaded_table_reads_what_another_left(session: SparkSession, table: Table, pushdown: str) -> None:
     """Spark 4.3.0 has one plan for all uses of what was loaded once: the last pushed condition's."""
