@@ -308,7 +308,8 @@ def test_from_a_log_to_a_table_and_back(here: Path, spark: object, capsys: pytes
         return json.loads(capsys.readouterr().out)
 
     features = said("analyze", str(data / "tpch_queries.sql"), "--schema", source, "--num-features", "8")["features"]
-    planned = said("plan", source, "--method", "sop", "--partition-by", "o_year", "--block-rows", "100")
+    words = ("--method", "sop", "--guides", "features", "--partition-by", "o_year", "--block-rows", "100")
+    planned = said("plan", source, *words)
     assert planned["features"] == [feature["filter"] for feature in features]
     rows = said("load", source, table)["rows"]
     (one,) = said("query", table, "SELECT count(*) FROM tpch WHERE l_shipmode = 'AIR'")["rows"]
