@@ -215,7 +215,7 @@ def _next_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
     known = {**({} if latest is None else latest.files), **digests}
     named = {path for entry in partitions for path in (*entry.catalog_files, plan_path(entry.plan))}
-    named |= set() if partitions else {plan_path(load.plan.digest)}
+    named = named or {plan_path(load.plan.digest)}  # an empty table keeps its plan
     return Snapshot(
         number=next_number(latest),
         parent=None if latest is None else latest.number,

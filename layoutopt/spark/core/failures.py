@@ -88,17 +88,16 @@ def translated(text: str, source: str) -> LayoutoptError | None:
 
 
 def _unread_file(text: str, source: str) -> LayoutoptError | None:
-    file = _FILE_READ.search(text) or _FILE.search(text)
+    found = _FILE_READ.search(text) or _FILE.search(text)
+    file = found[1] if found else source
     other = _OTHER_TYPE.search(text)
     if other is not None:
         return SchemaError(
-            f"the file {file[1] if file else source} has the column {other[1]!r} as {other[3]} where others have "
+            f"the file {file} has the column {other[1]!r} as {other[3]} where others have "
             f"{other[2]}; write them again with one type"
         )
     if _BROKEN_FILE.search(text):
-        return SourceError(
-            f"the file {file[1] if file else source} is truncated or no Parquet; write it again, or move it elsewhere"
-        )
+        return SourceError(f"the file {file} is truncated or no Parquet; write it again, or move it elsewhere")
     return None
 
 
