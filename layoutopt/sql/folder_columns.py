@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote
@@ -13,11 +14,12 @@ from layoutopt.model.schema import Column
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _FORMS: Final = tuple((type, re.compile(form)) for type, form in (
-    ("int", r"-?[0-9]{1,18}"),  # or bigint
+    ("int", r"-?[0-9]{1,99}"),  # or bigint
     ("double", r"-?[0-9]{0,99}\.[0-9]{1,99}"),
     ("date", r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     ("timestamp", r"[0-9]{4}-[0-9]{2}-[0-9]{2} ([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"),
 ))  # fmt: skip
+_WHOLE: Final = (("int", 32), ("bigint", 64))  # beyond, decimals
 _OTHER_FORMS: Final = re.compile(
     r"\s*[+-]?(NaN|Infinity|0[xX][0-9a-fA-F.]+[pP][+-]?[0-9]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?\s*"
     r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?"
@@ -85,9 +87,12 @@ def _guessed(name: str, texts: set[str]) -> str:
 
 def _type_of(text: str) -> str | None:
     """The type of one value; None where Spark's may be another one than those that are followed."""
+    latin = "".join(str(unicodedata.decimal(character, character)) for character in text)
+    if latin != text:  # Java reads digits of any script
+        return "string" if _type_of(latin) == "string" else None
     form = next((type for type, form in _FORMS if form.fullmatch(text)), None)
     if form == "int":
-        return "int" if -(2**31) <= int(text) < 2**31 else "bigint"
+        return next((type for type, bits in _WHOLE if -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1)), None)
     if form in ("date", "timestamp"):
         if text.startswith("0000"):  # no year of Python's
             return None

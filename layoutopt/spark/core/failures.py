@@ -97,8 +97,13 @@ def _unread_file(text: str, source: str) -> LayoutoptError | None:
             f"{other[2]}; write them again with one type"
         )
     if _BROKEN_FILE.search(text):
-        return SourceError(f"the file {file} is truncated or no Parquet; write it again, or move it elsewhere")
+        return broken_file(file)
     return None
+
+
+def broken_file(file: str) -> SourceError:
+    """The error that a file can't be read as Parquet."""
+    return SourceError(f"the file {file} is truncated or no Parquet; write it again, or move it elsewhere")
 
 
 def _differing(text: str) -> str:

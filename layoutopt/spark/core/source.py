@@ -33,7 +33,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import is_padded, quoted
 from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import source_name
-from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.failures import broken_file, translate_spark_errors
 from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.spark.core.variants import binaries
 from layoutopt.sql.folder_columns import is_shown
@@ -88,7 +88,7 @@ def _check_no_file_is_empty(path: Path) -> None:
     """Refuse a local folder with a file without a byte, as a copy that died leaves it: Spark reads past it."""
     for file in path.rglob("*.parquet"):
         if all(map(is_shown, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
-            raise SourceError(f"the file {str(file)!r} is truncated or no Parquet; write the source again")
+            raise broken_file(str(file))
 
 
 def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:
