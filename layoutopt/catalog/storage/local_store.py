@@ -32,7 +32,12 @@ def protocol_of(root: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """A local path from the root of the disk; ``~`` is the home folder; ``..`` stays, as links may precede it."""
+    """A local path from the root of the disk; ``~`` is the home folder; ``..`` stays, as links may precede it.
+
+    >>> absolute("/tables/../events"), absolute("file:/events")  # as Java writes paths of this machine
+    ('/tables/../events', '/events')
+    """
+    path = path[len("file:") :] if path.startswith("file:/") else path
     try:
         return str(Path(path).expanduser().absolute())
     except RuntimeError:  # nobody of that name has a home

@@ -53,6 +53,11 @@ class LayoutoptSource(ds.DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = options
+        if "owner" in options:  # Spark 4.3.0 makes a catalog's table so, and forgets the path
+            raise SettingError(
+                "a catalog's table of the format layoutopt would have no path; write CREATE TEMPORARY VIEW name USING "
+                "layoutopt OPTIONS (path 'TABLE')"
+            )
         known = {"path", "columns", "snapshot", "key"}
         unknown = [key for key in options if key.casefold() not in known]
         if unknown:

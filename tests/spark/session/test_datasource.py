@@ -95,3 +95,11 @@ def test_an_old_snapshot_can_be_read(session: SparkSession, tmp_path: Path) -> N
 def test_bad_options_are_refused(options: dict[str, str], says: str, session: SparkSession, table: Table) -> None:
     with pytest.raises(Exception, match=says):
         loaded(session, table, **options).collect()
+
+
+def test_a_catalog_s_table_is_refused_and_a_view_answers(session: SparkSession, table: Table) -> None:
+    using = f"USING layoutopt OPTIONS (path '{table.catalog.files.root}')"
+    with pytest.raises(Exception, match="write CREATE TEMPORARY VIEW name USING"):
+        session.sql(f"CREATE TABLE no_table {using}")
+    session.sql(f"CREATE TEMPORARY VIEW some_view {using}")
+    assert session.table("some_view").count() == 300
