@@ -1,4 +1,4 @@
-"""A hundred clients at once, while the table is written to: every answer is one snapshot's."""
+"""Many clients at once, while the table is written to: every answer is one snapshot's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from layoutopt.catalog.commit import APPEND
 from layoutopt.model.schema import Column, Schema
 from layoutopt.serve import planning
+from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.serve.serving import files_of, serving
 
@@ -25,7 +26,7 @@ def written(root: Path, first: int, load: str, operation: str | None) -> None:
     build(root, rows, building(SCHEMA, ["kind = 'b'", "x > 3"], segment_rows=3), load, operation)
 
 
-@pytest.mark.parametrize(("clients", "remembered"), [(100, planning._MOST_REMEMBERED), (20, 200)])
+@pytest.mark.parametrize(("clients", "remembered"), [(20, 200), *long_too((100, planning._MOST_REMEMBERED))])
 def test_many_clients_and_a_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: int, remembered: int
 ) -> None:
