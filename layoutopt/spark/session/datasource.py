@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -78,6 +78,14 @@ class LayoutoptSource(ds.DataSource):
         """What reads the columns of a schema."""
         table = self._table()
         return LayoutoptReader(table, table.schema.select(schema.names).columns, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse: rows are laid out by a plan, which no writer of a DataFrame has.
+
+        Raises:
+            SettingError: always.
+        """
+        raise SettingError("the format layoutopt only reads; write rows by `layoutopt load` or `layoutopt append`")
 
     def _table(self) -> Table:
         path, snapshot = self.options.get("path"), self.options.get("snapshot")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.scan.table import Table
+from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.session.datasource import register_format
 from tests.effort import long_too
 from tests.scan.builder import build, building
@@ -103,3 +103,12 @@ def test_a_catalog_s_table_is_refused_and_a_view_answers(session: SparkSession, 
         session.sql(f"CREATE TABLE no_table {using}")
     session.sql(f"CREATE TEMPORARY VIEW some_view {using}")
     assert session.table("some_view").count() == 300
+
+
+def test_nothing_is_written(session: SparkSession, table: Table) -> None:
+    before = table.catalog.snapshot.number
+    for mode in ("append", "overwrite"):
+        with pytest.raises(Exception, match="the format layoutopt only reads"):
+            loaded(session, table).write.format("layoutopt").mode(mode).save(table.catalog.files.root)
+    assert open_table(table.catalog.files.root).catalog.snapshot.number == before
+    assert loaded(session, table).count() == 300
