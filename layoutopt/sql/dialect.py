@@ -19,6 +19,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.errors import SettingError
 from layoutopt.sql.functions import DATE_TRUNC_UNITS
+from layoutopt.sql.lexing.comments import without_comments
+from layoutopt.sql.lexing.names import is_sparks
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
@@ -49,6 +51,13 @@ class Spark4(Spark):
 
         STRING_ESCAPES = ["'", "\\", '"']  # noqa: RUF012 (sqlglot's own way; the first is how strings are written)
 
+    def tokenize(self, sql: str, dialect: str | Dialect | type[Dialect] | None = None) -> list[Token]:
+        """The tokens of a text, comments being where Spark finds them."""
+        return super().tokenize(without_comments(sql), dialect)
+
+
+_FUNCTIONS: Final = frozenset({*Spark4.parser_class.FUNCTIONS, *Spark4.parser_class.FUNCTION_PARSERS})
+"""The names that sqlglot takes for functions of its own."""
 
 _PARSING: ContextVar[bool] = ContextVar("parsing", default=False)
 logging.getLogger("sqlglot").addFilter(lambda _: not _PARSING.get())
@@ -101,8 +110,7 @@ def _statement(sql: str, dialect: str) -> exp.Expr:
     tree = _parse(sql, source)
     _refuse_pipes(sql, source)
     if isinstance(source, Spark4):
-        if "+" in sql or "trunc" in sql.casefold():  # most texts need no second reading
-            _refuse_misread(source.tokenize(sql))
+        _refuse_misread(source.tokenize(sql))
         _refuse_other_precedence(tree)
         _refuse_other_names(tree)
         return tree
@@ -174,7 +182,7 @@ def _refuse_pipes(sql: str, dialect: Dialect) -> None:
 
 
 def _refuse_misread(tokens: Sequence[Token]) -> None:
-    """Refuse texts of which sqlglot drops something that Spark goes by.
+    """Refuse texts of which sqlglot drops something that Spark goes by, or takes a function for another.
 
     A plus sign before a number makes of it an expression, whose type in arithmetic of decimals is another. The units of
     ``trunc`` and ``date_trunc`` are replaced: abbreviations that Spark does not have by those that it has, and columns
@@ -186,11 +194,20 @@ def _refuse_misread(tokens: Sequence[Token]) -> None:
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.PLUS and (place == 0 or not _may_be_operand(tokens[place - 1])):
             raise StatementError("unsupported", "the text has a plus sign that adds nothing; leave it out")
-        name = token.text.upper()
-        if name in ("TRUNC", "DATE_TRUNC") and place + 1 < len(tokens):
-            opens = tokens[place + 1].token_type is TokenType.L_PAREN
-            if opens and not _is_unit(_arguments(tokens[place + 2 :]), last=name == "TRUNC"):
-                raise StatementError("unsupported", f"{name} has a unit that is none of Spark's, or no text")
+        if place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
+            _refuse_other_function(token, tokens[place + 2 :])
+
+
+def _refuse_other_function(token: Token, behind: Sequence[Token]) -> None:
+    name = token.text.upper()
+    if name in ("TRUNC", "DATE_TRUNC") and not _is_unit(_arguments(behind), last=name == "TRUNC"):
+        raise StatementError("unsupported", f"{name} has a unit that is none of Spark's, or no text")
+    known = name in _FUNCTIONS or token.token_type in Spark4.parser_class.TYPE_TOKENS
+    if known and not is_sparks(name):
+        raise StatementError(
+            "unsupported",
+            f"{token.text!r} is a function of other dialects, not of Spark's; a user's needs another name",
+        )
 
 
 def _may_be_operand(token: Token) -> bool:

@@ -60,7 +60,7 @@ class References:
         tables: the references, in the order of the text, those to common tables included.
         common: the folded names of the statement's common tables (WITH).
         explicit: whether it names every column that it takes of a table: nothing depends on which others are there.
-        view: of CREATE VIEW, the view's name; None where it is qualified.
+        view: of CREATE TEMPORARY VIEW, the view's name; None of a global one, and of one that stays.
         view_columns: the names that CREATE VIEW gives the columns; none where it leaves them.
     """
 
@@ -92,7 +92,8 @@ def references_of(sql: str) -> References:
         return References(kind, tables, common, explicit)
     name = tree.find(exp.Table)
     columns = [] if name is None or not isinstance(name.parent, exp.Schema) else name.parent.expressions
-    plain = name.name if name is not None and len(name.parts) == 1 else None
+    made = {type(each) for each in tree.find_all(exp.TemporaryProperty, exp.GlobalProperty)}
+    plain = name.name if name is not None and len(name.parts) == 1 and made == {exp.TemporaryProperty} else None
     return References(kind, tables, common, explicit, plain, tuple(column.name for column in columns))
 
 

@@ -100,6 +100,26 @@ def test_temporary_views_of_texts_skip_by_what_is_asked_of_them(session: SparkSe
     assert 0 < skipped(session) < more
 
 
+def test_a_common_table_around_a_view_is_not_read_in_it(session: SparkSession) -> None:
+    views = {
+        "v": "WITH t AS (SELECT * FROM t WHERE id > 200) SELECT id, kind FROM t",
+        "w": "SELECT id, kind FROM t WHERE id NOT IN (WITH t AS (SELECT 7 AS id) SELECT id FROM t)",
+    }
+    for name, text in views.items():
+        session.sql(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
+        found = session.sql(f"WITH t AS (SELECT 1 AS id, 'air' AS kind) SELECT count(*) FROM {name}").first()
+        assert found is not None
+        assert found[0] == session.table(name).count() > 90, name
+
+
+def test_a_global_view_is_not_the_temporary_one_of_its_name(session: SparkSession) -> None:
+    session.sql("CREATE TEMP VIEW v AS SELECT id, year FROM t")
+    session.sql("CREATE OR REPLACE GLOBAL TEMP VIEW v (year, id) AS SELECT id, year FROM t")
+    assert session.sql("SELECT * FROM v WHERE year = 1995").count() == 100
+    assert session.sql("SELECT * FROM global_temp.v WHERE id = 1995").count() == 100
+    session.sql("DROP VIEW global_temp.v")
+
+
 def test_a_view_of_a_dataframe_keeps_what_was_skipped(session: SparkSession) -> None:
     session.sql(AIR).createOrReplaceTempView("air")
     assert answer(session.sql("SELECT * FROM air")) == of_source(session, AIR)

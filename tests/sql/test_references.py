@@ -33,3 +33,11 @@ def test_all_columns_are_named(sql: str) -> None:
 )  # fmt: skip
 def test_others_depend_on_which_columns_there_are(sql: str) -> None:
     assert not references_of(sql).explicit
+
+
+@pytest.mark.parametrize(
+    ("kind", "view"),
+    [("TEMP", "v"), ("OR REPLACE TEMPORARY", "v"), ("GLOBAL TEMP", None), ("GLOBAL TEMPORARY", None), ("", None)],
+)
+def test_views_of_the_session_alone_have_a_name(kind: str, view: str | None) -> None:
+    assert references_of(f"CREATE {kind} VIEW v AS SELECT a FROM t").view == view

@@ -95,7 +95,7 @@ def _still_means(
     if not is_view(spark, name, view.handle):
         known.views.pop(name.lower(), None)
         return False
-    if view.meaning != meaning or around.common & view.reads.keys():
+    if view.meaning != meaning or around.common & view.names:
         return False
     for read, then in view.reads.items():
         if isinstance(then, TextView):

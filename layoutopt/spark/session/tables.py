@@ -20,6 +20,7 @@ from layoutopt.catalog.snapshots import newest_state
 from layoutopt.errors import QueryError
 from layoutopt.foreign.opening import has_changed
 from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.model.types import quoted
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.reads import Mentions, TableRead, remembered_mentions, split_by_deletes
 from layoutopt.scan.table import Table, open_table
@@ -65,6 +66,7 @@ class TextView:
         handle: Spark's own record of the view.
         meaning: the session's settings when it was made.
         reads: the names that it reads, folded, each with what it then was.
+        names: those by which it may read something, folded: none that mean common tables of its own alone.
     """
 
     text: str
@@ -72,6 +74,7 @@ class TextView:
     handle: Any
     meaning: object
     reads: Mapping[str, Registered | TextView]
+    names: frozenset[str]
 
 
 @dataclass(eq=False)
@@ -214,15 +217,20 @@ def note_view(spark: SparkSession, known: SessionTables, made: References, meani
     handle = view_handle(spark, made.view)
     with known.lock:
         known.views.pop(made.view.lower(), None)
-        names = {each.parts[0].lower() for each in made.tables} - made.common
+        names = {each.parts[0].lower() for each in made.tables}
         reads = {name: entry for name in names if (entry := known.tables.get(name) or known.views.get(name))}
-        if handle is None or len(reads) < len(names) or any(len(each.parts) > 1 for each in made.tables):
+        if handle is None or names - made.common - reads.keys() or any(len(each.parts) > 1 for each in made.tables):
             return
         text = handle.tableMeta().viewText()
         # in a view with a collation of its own, literals have it too
         if text.isDefined() and not handle.tableMeta().collation().isDefined():
-            view = TextView(text.get(), made.view_columns, handle, meaning, reads)
+            view = TextView(text.get(), made.view_columns, handle, meaning, reads, _read_by(spark, names, made))
             known.views[made.view.lower()] = view
+
+
+def _read_by(spark: SparkSession, names: set[str], made: References) -> frozenset[str]:
+    """The names by which a view's text may read something: a common table may be called as what it reads."""
+    return frozenset(name for name in names if name not in made.common or spark.catalog.tableExists(quoted(name)))
 
 
 def is_view(spark: SparkSession, name: str, handle: Any) -> bool:

@@ -131,6 +131,7 @@ class _FromReader:
 
     def _joined(self, source: Source, joined: Sequence[exp.Join]) -> Source:
         for join in joined:
+            _check_is_not_pivoted(join)
             using = tuple(column.name for column in join.args.get("using") or ())
             natural = (join.args.get("method") or "").upper() == "NATURAL"
             right = self._source(join.this, source)
@@ -187,6 +188,12 @@ class _FromReader:
             return _over(node, _build(node, self.statement, self.outer, self.environment), columns)
         # VALUES, table functions
         return FromItem(node.alias, names=UNKNOWN if node.args.get("pivots") else columns or UNKNOWN)
+
+
+def _check_is_not_pivoted(join: exp.Join) -> None:
+    """PIVOT and UNPIVOT are of all that stands before them in FROM; sqlglot gives them to the last table or join."""
+    if join.args.get("pivots") or join.this.args.get("pivots"):
+        raise StatementError("unsupported", "PIVOT or UNPIVOT stands after a join; put the join in a subquery")
 
 
 def _over(node: exp.Expr, block: QueryBlock, columns: tuple[str, ...], frozen: bool = False) -> FromItem:

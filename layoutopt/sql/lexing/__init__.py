@@ -1,0 +1,1 @@
+"""How Spark cuts a text into words, where sqlglot would cut it elsewhere."""
