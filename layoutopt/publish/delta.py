@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError
 
 from layoutopt.catalog.paths import load_of
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.local_store import is_url
+from layoutopt.catalog.storage.local_store import as_url, is_url
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.publish.contents import DataFile
@@ -72,7 +72,7 @@ class DeltaTarget:
                 )
             return None
         try:
-            table = DeltaTable(self._place.full_path(""))
+            table = DeltaTable(as_url(self._place.full_path("")))
             metadata, schema = table.metadata(), json.loads(table.schema().to_json())
             wanted = ["path", "partition"] if metadata.partition_columns else ["path"]
             paths = pa.table(table.get_add_actions()).select(wanted).to_pylist()
@@ -145,7 +145,7 @@ class DeltaTarget:
             ) from error
         if version and version % _CHECKPOINT_EVERY == 0:
             with suppress(DeltaError, OSError):  # it only saves readers time
-                DeltaTable(self._place.full_path("")).create_checkpoint()
+                DeltaTable(as_url(self._place.full_path(""))).create_checkpoint()
         return version
 
     def _actions(

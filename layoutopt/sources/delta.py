@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.local_store import as_url
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
@@ -43,7 +44,7 @@ def delta_snapshot(name: SourceName) -> SourceSnapshot:
         SchemaError: a column's type can't be stored.
     """
     try:
-        table = DeltaTable(name.place, version=name.version)
+        table = DeltaTable(as_url(name.place), version=name.version)
         _check_protocol(table, name)
         fields = json.loads(table.schema().to_json())["fields"]
         actions = pa.table(table.get_add_actions()).to_pylist()

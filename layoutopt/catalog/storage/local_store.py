@@ -44,6 +44,15 @@ def absolute(path: str) -> str:
         return str(Path(path).absolute())
 
 
+def as_url(path: str) -> str:
+    """A path or URL as a URL, for those who take ``%`` in paths for the beginning of a code.
+
+    >>> as_url("/tables/5%20b"), as_url("s3://bucket/events")
+    ('file:///tables/5%2520b', 's3://bucket/events')
+    """
+    return path if is_url(path) else Path(absolute(path)).as_uri()
+
+
 class LocalStore:
     """Files by their whole paths, named and behaving as in an ``fsspec`` filesystem."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from layoutopt.model.types import is_padded, quoted
 from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
+from layoutopt.spark.core.patterns import is_pattern
 from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.spark.core.variants import binaries
 from layoutopt.sql.folder_columns import is_shown
@@ -41,7 +41,6 @@ from layoutopt.writer.checksum import is_hashable
 
 ROWS = "_w_rows"  # no source has names that begin so
 RESERVED_PREFIXES = ("_w",)
-_PATTERN = re.compile(r"[\[\]{}*?]")
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType, VariantType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # what Spark keeps of the type that a text was declared as
@@ -80,7 +79,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
 
 def _check_is_no_pattern(path: str) -> None:
     """Refuse a file or folder of this machine whose name Spark reads as a pattern: it would take others for it."""
-    if _PATTERN.search(path) and Path(path).exists():
+    if is_pattern(path) and Path(path).exists():
         raise SourceError(f"Spark reads the name {path!r} as a pattern, which may mean other files; rename it")
 
 

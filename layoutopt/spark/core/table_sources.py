@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 
 from layoutopt.model.types import quoted, type_sql
 from layoutopt.sources.snapshot import SnapshotFile, SourceSnapshot, ending
+from layoutopt.spark.core.patterns import as_no_pattern
 
 FILE: Final = ("_w_uri", "_w_size", "_w_modified")
 """Columns that tell a row's file, if asked for: its URI, its bytes, and microseconds since 1970 when it was changed.
@@ -29,7 +30,6 @@ as another file.
 """
 _KEY, _FILE, _ROW, _MARK, _CONSTANT = "_w_key", "_w_file", "_w_row", "_w_mark", "_w_constant"
 _SCHEME: Final = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:/*")
-_GLOB: Final = re.compile(r"([*?\[\]{}\\])")
 
 
 def snapshot_rows(
@@ -71,7 +71,7 @@ def _rows_of(
     types = [spark.createDataFrame([], f"x {type_sql(type)}").schema[0].dataType for type in snapshot.stored_types]
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
     reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    rows = reader.schema(StructType(fields)).parquet(*(_GLOB.sub(r"\\\1", file.path) for file in files))
+    rows = reader.schema(StructType(fields)).parquet(*(as_no_pattern(file.path) for file in files))
     file = rows.metadataColumn("_metadata")
     found = rows.select(
         *(F.col(quoted(field.name)) for field in fields),

@@ -13,6 +13,7 @@ from layoutopt.catalog.entries import written_content, written_positions
 from layoutopt.errors import ContentMismatchError
 from layoutopt.scan.segments import LayoutRead, SegmentRead, file_reads
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.patterns import as_no_pattern
 from layoutopt.spark.core.source import checksum_column, measure_content
 from layoutopt.spark.loading.job import Loading
 from layoutopt.spark.session.read import STRICT, in_workers
@@ -62,7 +63,7 @@ def _rows_written(one: Loading, blocks: pa.Table, fields: StructType) -> DataFra
     """Some columns of all blocks of a layout, by Spark's own reader where it can read the files."""
     if one.files.is_plain:
         paths = [one.files.full_path(path) for path in dict.fromkeys(blocks["file"].to_pylist())]
-        return one.spark.read.schema(fields).options(**STRICT).parquet(*paths)
+        return one.spark.read.schema(fields).options(**STRICT).parquet(*map(as_no_pattern, paths))
     table = BlockTable.from_arrow(blocks, one.plan)
     files = file_reads(table, np.lexsort((table.row_group, table.file)))
     segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in files]

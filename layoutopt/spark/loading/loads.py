@@ -7,7 +7,6 @@ there with other rows, or by another plan than the one given, is refused unless 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,8 +51,6 @@ from layoutopt.spark.loading.source_files import (
     source_partitions,
 )
 from layoutopt.writer.load_report import LoadReport
-
-_GLOB = re.compile(r"[*?\[\]{}\\,]")  # a path with one of these is a pattern to Spark
 
 
 @dataclass(frozen=True)
@@ -345,8 +342,7 @@ def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[Source
 
 def _rows(asked: _Asked, todo: Sequence[SourcePartition]) -> DataFrame:
     spark, source, by = asked.spark, asked.settings.source, asked.plan.partition_by
-    globbed = source_name(source) is None and any(_GLOB.search(file.uri) for one in todo[:1] for file in one.files)
-    if by is None or len(todo) != 1 or not todo[0].files or globbed:
+    if by is None or len(todo) != 1 or not todo[0].files:
         return open_source(spark, source)
     return read_partition(spark, source, asked.rows, by, todo[0], asked.plan.schema)
 

@@ -24,6 +24,7 @@ from layoutopt.sources.partitions import SourceFile, SourcePartition
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
+from layoutopt.spark.core.patterns import as_no_pattern
 from layoutopt.spark.core.source import open_source, parquet_reader
 from layoutopt.spark.core.table_sources import FILE, snapshot_rows
 
@@ -124,7 +125,7 @@ def read_partition(
     if name is not None:
         found = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
         return of_partitions(found, partition_by, [partition.value])
-    paths = [unquote(file.uri) for file in partition.files]
+    paths = [as_no_pattern(unquote(file.uri)) for file in partition.files]
     with translate_spark_errors(repr(source)):
         try:
             found = _of_files(spark, source, rows, paths)

@@ -37,6 +37,7 @@ from layoutopt.scan.reads import TableRead, split_by_deletes
 from layoutopt.scan.segments import SegmentRead, by_file
 from layoutopt.scan.table import Scan, Table
 from layoutopt.spark.core.functions import declare, declared, is_registered
+from layoutopt.spark.core.patterns import as_no_pattern
 from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.session.absent import absent_columns, or_absent
@@ -204,7 +205,7 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[S
     schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
     options = STRICT | (_NO_DICTIONARIES if any(column.type in FLOATS for column in columns) else {})
     with own_parquet_reader(spark):
-        return spark.read.schema(schema).options(**options).parquet(*paths)
+        return spark.read.schema(schema).options(**options).parquet(*map(as_no_pattern, paths))
 
 
 def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:

@@ -25,5 +25,5 @@ def test_a_file_without_a_byte_is_no_file_without_rows(tmp_path: Path) -> None:
     (tmp_path / "day=1").mkdir()
     (tmp_path / "day=1" / "b.parquet").touch()
     no_session: Any = None
-    with pytest.raises(SourceError, match=r"b\.parquet' is truncated"):
+    with pytest.raises(SourceError, match=r"b\.parquet is truncated"):
         open_source(no_session, str(tmp_path))
