@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import math
+import re
 import sys
 import traceback
 import typing
@@ -326,8 +327,12 @@ def _fail(error: Exception) -> int:
         )
     if isinstance(error, OSError):
         return _say(f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk", FAILED)
-    return _say(f"unexpected {type(error).__name__}: {error}; run again with --debug to see where", FAILED)
+    said = _STACK.split(str(error), maxsplit=1)[0].strip()
+    return _say(f"unexpected {type(error).__name__}: {said}; run again with --debug to see where", FAILED)
 
+
+# Where Spark's messages go on with what Java did.
+_STACK = re.compile(r"\s+at (?=[a-z]+\.)|\s*Driver stacktrace")
 
 # What Spark's Python says where its Java process ended; the words depend on what was asked of it just then.
 _LOST = frozenset({"Py4JError", "Py4JNetworkError"})

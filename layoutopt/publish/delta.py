@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError
 
 from layoutopt.catalog.paths import load_of
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.local_store import as_url, is_url
+from layoutopt.catalog.storage.local_store import has_codes, is_url
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.publish.contents import DataFile
@@ -63,6 +63,11 @@ class DeltaTarget:
 
     def shown(self) -> Shown | None:
         """What the log says."""
+        if has_codes(self._place.full_path("")):  # deltalake decodes it
+            raise PublicationError(
+                f"the folder {self.location!r} has a code with % in its name, which is read as another; publish to a "
+                "place without"
+            )
         if not self._place.list(LOG):
             others = [name for name in self._place.list("") if name != LOG]
             if self._place.is_file("") or (others and not self._is_inside):
@@ -72,7 +77,7 @@ class DeltaTarget:
                 )
             return None
         try:
-            table = DeltaTable(as_url(self._place.full_path("")))
+            table = DeltaTable(self._place.full_path(""))
             metadata, schema = table.metadata(), json.loads(table.schema().to_json())
             wanted = ["path", "partition"] if metadata.partition_columns else ["path"]
             paths = pa.table(table.get_add_actions()).select(wanted).to_pylist()
@@ -145,7 +150,7 @@ class DeltaTarget:
             ) from error
         if version and version % _CHECKPOINT_EVERY == 0:
             with suppress(DeltaError, OSError):  # it only saves readers time
-                DeltaTable(as_url(self._place.full_path(""))).create_checkpoint()
+                DeltaTable(self._place.full_path("")).create_checkpoint()
         return version
 
     def _actions(

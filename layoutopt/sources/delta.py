@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.local_store import as_url
+from layoutopt.catalog.storage.local_store import has_codes
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
@@ -43,8 +43,12 @@ def delta_snapshot(name: SourceName) -> SourceSnapshot:
         SourceError: it can't be read, or needs a feature of the protocol that is not understood here.
         SchemaError: a column's type can't be stored.
     """
+    if has_codes(name.place):  # deltalake decodes it, be it a path or a URL
+        raise SourceError(
+            f"the folder {name.place!r} has a code with % in its name, which is read as another; rename it"
+        )
     try:
-        table = DeltaTable(as_url(name.place), version=name.version)
+        table = DeltaTable(name.place, version=name.version)
         _check_protocol(table, name)
         fields = json.loads(table.schema().to_json())["fields"]
         actions = pa.table(table.get_add_actions()).to_pylist()

@@ -45,6 +45,15 @@ def test_a_delta_table(tmp_path: Path) -> None:
     assert all(Path(file.path).is_file() for file in found.files)
 
 
+def test_a_delta_table_is_not_taken_for_that_of_the_name_decoded(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "q r"), pa.table({"id": [1]}))
+    (tmp_path / "q r").rename(tmp_path / "q%20r")
+    write_deltalake(str(tmp_path / "q r"), pa.table({"id": [2]}))
+    with pytest.raises(SourceError, match=r"q%20r' has a code with % in its name"):
+        open_snapshot(SourceName("delta", str(tmp_path / "q%20r"), None))
+    assert len(open_snapshot(SourceName("delta", str(tmp_path / "q r"), None)).files) == 1
+
+
 def test_the_newest_version_is_pinned(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_deltalake(path, pa.table({"id": [1]}))

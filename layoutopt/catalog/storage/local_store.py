@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _CHAIN = re.compile("::|://")
+_CODE = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def is_url(root: str) -> bool:
@@ -44,13 +45,13 @@ def absolute(path: str) -> str:
         return str(Path(path).absolute())
 
 
-def as_url(path: str) -> str:
-    """A path or URL as a URL, for those who take ``%`` in paths for the beginning of a code.
+def has_codes(path: str) -> bool:
+    """Whether a local path has what stands for another character in URLs, so that libraries may look elsewhere.
 
-    >>> as_url("/tables/5%20b"), as_url("s3://bucket/events")
-    ('file:///tables/5%2520b', 's3://bucket/events')
+    >>> has_codes("/tables/5%20b"), has_codes("/tables/5%"), has_codes("s3://bucket/5%20b")
+    (True, False, False)
     """
-    return path if is_url(path) else Path(absolute(path)).as_uri()
+    return not is_url(path) and _CODE.search(absolute(path)) is not None
 
 
 class LocalStore:

@@ -11,7 +11,16 @@ from itertools import pairwise
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from layoutopt.errors import BoundError, LayoutoptError, SchemaError, SettingError, SourceError, TableError, recovered
+from layoutopt.errors import (
+    BoundError,
+    LayoutoptError,
+    SchemaError,
+    SettingError,
+    SourceError,
+    TableError,
+    WorkerLostError,
+    recovered,
+)
 from layoutopt.model.types import split_parts
 from layoutopt.spark.core.workers import WITHOUT_US
 
@@ -28,6 +37,9 @@ _UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RE
 _NO_COLUMNS = re.compile(r"UNABLE_TO_INFER_SCHEMA")
 _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
 _NO_SPACE = re.compile(r"No space left on device")
+_WORKER_LOST = re.compile(
+    r"Python worker exited unexpectedly|SocketException: Connection reset(?=.*PythonRunner)", re.DOTALL
+)
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
 _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
 
@@ -44,6 +56,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
         SchemaError: the source has a type that Spark refuses.
         BoundError: memory ran out.
         SettingError: Spark's workers run a Python without layoutopt.
+        WorkerLostError: a Python worker was killed.
         TableError: the disk is full.
     """
     try:
@@ -70,6 +83,11 @@ def translated(text: str, source: str) -> LayoutoptError | None:
         return SettingError(text[text.index(WITHOUT_US) :].splitlines()[0])
     if _NO_MEMORY.search(text):
         return BoundError("memory ran out while a segment was written; lower segment_rows or give Spark more memory")
+    if _WORKER_LOST.search(text):
+        return WorkerLostError(
+            "a Python worker of Spark ended before its work was done, as where the system kills one for want of "
+            "memory; run again, with lower segment_rows or more memory for Spark if that comes again"
+        )
     if _NANOSECONDS.search(text):
         return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
     if _UNMERGEABLE.search(text):

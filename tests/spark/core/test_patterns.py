@@ -6,13 +6,16 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.patterns import as_no_pattern, is_pattern
-from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.source_files import read_partition, source_partitions
 from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
@@ -60,3 +63,14 @@ def test_a_table_is_written_there(spark: SparkSession, tmp_path: Path, name: str
     load(spark, rows, str(tmp_path / name), plan_of(document(schema, [is_value(schema, "year", "=", 1994)])))
     register(spark, "in_brackets", str(tmp_path / name))
     assert spark.table("in_brackets").count() == rows.count()
+
+
+@pytest.mark.spark
+def test_a_partition_of_a_source_is_read_from_its_own_files(spark: SparkSession, tmp_path: Path) -> None:
+    for name, first in (("p[x]", 0), ("px", 100), ("p?", 200), ("pq", 300)):
+        rows = pa.table({"id": range(first, first + 10), "day": [first // 200] * 10})
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    source = open_source(spark, tmp_path)
+    for partition in source_partitions(source, str(tmp_path), "day"):
+        found = read_partition(spark, str(tmp_path), source, "day", partition, schema_of(source))
+        assert found.count() == partition.rows == 20
