@@ -30,6 +30,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unquoted(name: str) -> str:
+    """A name that may stand in backticks, without them.
+
+    >>> unquoted("`a``b`"), unquoted("a`b")
+    ('a`b', 'a`b')
+    """
+    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
+
+
 def double_quoted(name: str) -> str:
     """A name as DuckDB's SQL takes any name of a column.
 

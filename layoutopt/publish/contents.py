@@ -18,6 +18,9 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.model.values import Key
 
+IN_CATALOG = "iceberg:"
+"""What a place begins with that a catalog names: ``iceberg:CATALOG/NAMESPACE.TABLE``."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -42,8 +45,14 @@ class View:
         return found
 
     def location(self, root: str) -> str:
-        """Where the view is shown: at the place given, or where there are several, below it."""
-        return root if self.layout is None else f"{root.rstrip('/')}/layout-{self.layout}"
+        """Where the view is shown: at the place given, or where there are several, below it; in a catalog beside it."""
+        if self.layout is None:
+            return root
+        return (
+            f"{root}_layout_{self.layout}"
+            if root.startswith(IN_CATALOG)
+            else f"{root.rstrip('/')}/layout-{self.layout}"
+        )
 
 
 def covering_layout(plan: Plan) -> int | None:

@@ -23,10 +23,10 @@ from layoutopt.catalog.paths import load_of
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog as TableCatalog
 from layoutopt.errors import CommitConflictError, PublicationError
-from layoutopt.publish.contents import DataFile
+from layoutopt.publish.contents import IN_CATALOG, DataFile
 from layoutopt.publish.iceberg_folder import METADATA, FolderCatalog
 from layoutopt.publish.iceberg_schema import data_file, iceberg_schema, iceberg_type, name_mapping, spelled
-from layoutopt.publish.target import IN_CATALOG, SNAPSHOT_PROPERTY, TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
+from layoutopt.publish.target import SNAPSHOT_PROPERTY, TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
 
 _COLUMNS_PROPERTY: Final = "layoutopt.columns"
 _MAPPING_PROPERTY: Final = "schema.name-mapping.default"

@@ -22,8 +22,8 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.extensions import require
-from layoutopt.publish.contents import DataFile, View, files_of, sizes_of, views_of
-from layoutopt.publish.target import IN_CATALOG, Added, PublishHook, Shown, Target, Wanted
+from layoutopt.publish.contents import IN_CATALOG, DataFile, View, files_of, sizes_of, views_of
+from layoutopt.publish.target import Added, PublishHook, Shown, Target, Wanted
 
 PUBLISH_POINTS = ("noted", "committed", "finished")
 """Where ``at`` is called for each table that is shown."""

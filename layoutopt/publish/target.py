@@ -13,8 +13,6 @@ from layoutopt.publish.contents import DataFile
 TABLE_PROPERTY = "layoutopt.table"
 SNAPSHOT_PROPERTY = "layoutopt.snapshot"
 VIEW_PROPERTY = "layoutopt.layout"
-IN_CATALOG = "iceberg:"
-"""What a place begins with that a catalog names: ``iceberg:CATALOG/NAMESPACE.TABLE``."""
 
 PublishHook = Callable[[str], None]
 """Called with the name of each step that was done, so that tests can end the process there."""

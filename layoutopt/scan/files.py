@@ -320,7 +320,10 @@ def check_row_groups(metadata: pq.FileMetaData, read: FileRead) -> None:
 
 def missing(path: str) -> DataFileError:
     """The error for a file that is not there."""
-    return DataFileError(f"the data file {path!r} is missing; restore it or load its partition again")
+    return DataFileError(
+        f"the data file {path!r} is missing; open the table again where a vacuum has passed since it was opened, else "
+        "restore the file or load its partition again"
+    )
 
 
 def damaged(path: str, error: Exception) -> DataFileError:

@@ -13,6 +13,7 @@ from pyiceberg.utils.config import Config
 from layoutopt.cli.app import main
 from layoutopt.errors import SettingError
 from layoutopt.extensions import require
+from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
 from layoutopt.publish.publishing import publications_of, publish_all
 from tests.scan.builder import build, building
@@ -34,16 +35,33 @@ def test_publishing_and_forgetting(table: str, capsys: pytest.CaptureFixture[str
     assert "no longer kept for: 2 notes" in capsys.readouterr().out
 
 
-def test_a_catalog_of_pyiceberg(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog of pyiceberg's configuration."""
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path / 'catalog.db'}")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", str(tmp_path / "warehouse"))
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # which it reads once a process
+
+
+@pytest.mark.usefixtures("prod")
+def test_a_catalog_of_pyiceberg(table: str) -> None:
     assert main(["publish", table, "--as", "iceberg", "--to", "iceberg:prod/sales.t"]) == 0
     found = load_catalog("prod")
     assert found.load_table("sales.t").scan().to_arrow()["id"].to_pylist() == [1, 2]
     (report,) = publish_all(table, ["iceberg=iceberg:prod/sales.t"], lambda sentence: None)
     assert not report.shown[0].committed
+
+
+@pytest.mark.usefixtures("prod")
+def test_each_layout_is_a_table_of_the_catalog(tmp_path: Path) -> None:
+    layouts = [Layout((name,), (), (name,), ByVectors()) for name in ("id", "x")]
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "x": pa.array([3, 4], pa.int32())})
+    build(tmp_path / "t", rows, building(Schema((Column("id", "int"), Column("x", "int"))), layouts=layouts))
+    assert main(["publish", str(tmp_path / "t"), "--as", "iceberg", "--to", "iceberg:prod/sales.t"]) == 0
+    found = load_catalog("prod")
+    shown = [found.load_table(f"sales.t_layout_{layout}").scan().to_arrow().to_pydict() for layout in (0, 1)]
+    assert shown == [{"id": [1, 2]}, {"x": [3, 4]}]
 
 
 @pytest.mark.parametrize(

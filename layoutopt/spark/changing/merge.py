@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.config.changing import MergeSettings
 from layoutopt.errors import SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quoted, unquoted
 from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changing.beside import put_beside
 from layoutopt.spark.changing.concerned import holds, may_mark, measured, read_of, understood
@@ -53,7 +53,7 @@ def merge_by(
 def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
         place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
-        keys = [place.plan.schema.find(name).name for name in settings.on]
+        keys = [place.plan.schema.find(unquoted(name)).name for name in settings.on]
         source, kept = _source_of(place, settings)
         _check_keys(source, keys, settings.source)
         # Counted twice and written: joins don't give rows in the same order each time, so they are kept.

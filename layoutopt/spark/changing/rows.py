@@ -25,7 +25,7 @@ from layoutopt.config.changing import DeleteSettings, UpdateSettings
 from layoutopt.errors import PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.model.schema import schema_ddl
-from layoutopt.model.types import quoted, type_sql
+from layoutopt.model.types import quoted, type_sql, unquoted
 from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changing.beside import put_beside
 from layoutopt.spark.changing.concerned import (
@@ -183,7 +183,7 @@ def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise SettingError(f"--set {text!r} is no assignment; write it as 'column = expression'")
-        column = place.table.schema.find(name.strip().strip("`"))
+        column = place.table.schema.find(unquoted(name.strip()))
         if column.name == place.plan.partition_by:
             raise SettingError(
                 f"--set can't assign {column.name!r}, by which the table is partitioned; use `layoutopt merge`, which "

@@ -23,7 +23,7 @@ from layoutopt.errors import SettingError
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema, schema_ddl
-from layoutopt.model.types import VARIANT
+from layoutopt.model.types import VARIANT, unquoted
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
 from layoutopt.scan.table import Table, open_table
@@ -110,11 +110,7 @@ def _names_in(text: str) -> list[str]:
     ['a', 'b.c', 'd,`e']
     """
     found = re.findall(r"\s*(`(?:[^`]|``)*`|[^,]*?)\s*(?:,|$)", text)
-    return [_unquoted(name) for name in found if name]
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
+    return [unquoted(name) for name in found if name]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quoted, unquoted
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.checking.texts import check_text
@@ -114,8 +114,8 @@ def read_table(spark: SparkSession, name: str) -> DataFrame:
     known = session_tables(spark)
     qualifier, _, path = name.partition(".")
     if qualifier.lower() == FORMAT and path[:1] == path[-1:] == "`":
-        name = register_path(spark, known, path[1:-1].replace("``", "`"))
-    entry = current(spark, known, name.strip("`"))
+        name = register_path(spark, known, unquoted(path))
+    entry = current(spark, known, unquoted(name))
     known.remember(() if entry is None else (unskipped(entry, spark, "spark.table reads the whole table"),))
     return SparkSession.table(spark, name)
 
