@@ -112,6 +112,13 @@ def test_a_common_table_around_a_view_is_not_read_in_it(session: SparkSession) -
         assert found[0] == session.table(name).count() > 90, name
 
 
+def test_a_common_table_around_a_view_is_not_what_its_own_reads(session: SparkSession) -> None:
+    session.range(3).createOrReplaceTempView("few")
+    text = "WITH few AS (SELECT id FROM few) SELECT t.id FROM t JOIN few ON t.id = few.id"
+    session.sql(f"CREATE OR REPLACE TEMP VIEW v AS {text}")
+    assert session.sql("WITH few AS (SELECT 100L AS id) SELECT * FROM v").count() == 3
+
+
 def test_a_global_view_is_not_the_temporary_one_of_its_name(session: SparkSession) -> None:
     session.sql("CREATE TEMP VIEW v AS SELECT id, year FROM t")
     session.sql("CREATE OR REPLACE GLOBAL TEMP VIEW v (year, id) AS SELECT id, year FROM t")
