@@ -48,11 +48,9 @@ class View:
         """Where the view is shown: at the place given, or where there are several, below it; in a catalog beside it."""
         if self.layout is None:
             return root
-        return (
-            f"{root}_layout_{self.layout}"
-            if root.startswith(IN_CATALOG)
-            else f"{root.rstrip('/')}/layout-{self.layout}"
-        )
+        if root.startswith(IN_CATALOG):
+            return f"{root}_layout_{self.layout}"
+        return f"{root.rstrip('/')}/layout-{self.layout}"
 
 
 def covering_layout(plan: Plan) -> int | None:
