@@ -21,6 +21,16 @@ _FIELD: Final = re.compile(r"[^<>,:()'\"`;\\/*\x00-\x1f\x7f]{1,255}:")
 _PART: Final = re.compile(r"(?:array|map|struct)<|[<>,]|[^<>,(]+(?:\([^)]*\))?|.", re.DOTALL)
 
 
+def whole_type(value: int) -> str | None:
+    """The type that Spark gives a whole number that is written down; None where it is none of whole numbers.
+
+    >>> whole_type(-(2**31)), whole_type(2**31), whole_type(2**63)
+    ('int', 'bigint', None)
+    """
+    fits = (name for name in ("int", "bigint") if -(1 << INTEGER_BITS[name] - 1) <= value < 1 << INTEGER_BITS[name] - 1)
+    return next(fits, None)
+
+
 def quoted(name: str) -> str:
     """A name in backticks, as Spark's SQL takes any name of a column or table.
 

@@ -46,11 +46,13 @@ class View:
 
     def location(self, root: str) -> str:
         """Where the view is shown: at the place given, or where there are several, below it; in a catalog beside it."""
-        if self.layout is None:
-            return root
-        if root.startswith(IN_CATALOG):
-            return f"{root}_layout_{self.layout}"
+        if self.layout is None or root.startswith(IN_CATALOG):
+            return self.named(root)
         return f"{root.rstrip('/')}/layout-{self.layout}"
+
+    def named(self, table: str) -> str:
+        """What the view of a table of a catalog is called there."""
+        return table if self.layout is None else f"{table}_layout_{self.layout}"
 
 
 def covering_layout(plan: Plan) -> int | None:

@@ -25,7 +25,7 @@ from layoutopt.errors import (
     SourceError,
     SourceIndexError,
 )
-from layoutopt.publish.contents import View, views_of
+from layoutopt.publish.contents import views_of
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.serve.refusals import bad_request, no_such_table
 from layoutopt.serve.shown import Shown, ShownTable
@@ -183,7 +183,7 @@ class Tables:
         for (namespace, name), root in self.roots().items():
             try:
                 for shown in self._table(root).shown():
-                    found.append((namespace, _name_of(name, shown.view)))
+                    found.append((namespace, shown.view.named(name)))
             except _UNSHOWN:
                 continue  # who asks for it by its name is told why
         return sorted(found)
@@ -201,7 +201,7 @@ class Tables:
             except NotATableError as error:
                 raise no_such_table(namespace, name) from error
             for each in shown:
-                if _name_of(found, each.view) == name:
+                if each.view.named(found) == name:
                     return each
         raise no_such_table(namespace, name)
 
@@ -215,7 +215,7 @@ class Tables:
             if isinstance(table, ServedSource):
                 return []
             numbers = sorted(number for number in table.snapshots() if number < before)[-self.history :]
-            return [each for number in numbers for each in _shown(table, number) if _name_of(found, each.view) == name]
+            return [each for number in numbers for each in _shown(table, number) if each.view.named(found) == name]
         return []
 
     def _called(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable | ServedSource]]:
@@ -258,8 +258,3 @@ def _shown(table: ServedTable, number: int) -> tuple[Shown, ...]:
         return table.shown(number)
     except PublicationError:
         return ()
-
-
-def _name_of(table: str, view: View) -> str:
-    """What a view of a table is called."""
-    return table if view.layout is None else f"{table}_layout_{view.layout}"

@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.spark import Spark
@@ -107,10 +106,10 @@ def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
 @lru_cache(maxsize=64)
 def _statement(sql: str, dialect: str) -> exp.Expr:
     source = dialect_named(dialect)
-    tree = _parse(sql, source)
-    _refuse_pipes(sql, source)
+    tree, tokens = _parse(sql, source)
+    _refuse_pipes(tokens)
     if isinstance(source, Spark4):
-        _refuse_misread(source.tokenize(sql))
+        _refuse_misread(tokens)
         _refuse_other_precedence(tree)
         _refuse_other_names(tree)
         return tree
@@ -120,13 +119,15 @@ def _statement(sql: str, dialect: str) -> exp.Expr:
         raise StatementError(
             "parse-error", f"the text can't be translated to Spark's SQL: {_first_line(error)}"
         ) from error
-    return _parse(translated, Spark4())
+    return _parse(translated, Spark4())[0]
 
 
-def _parse(sql: str, dialect: Dialect) -> exp.Expr:
+def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
+    """The tree of the one statement in a text, and the tokens that it was made of."""
     try:
         with _quietly():
-            trees = [tree for tree in sqlglot.parse(sql, read=dialect) if tree is not None]
+            tokens = dialect.tokenize(sql)
+            trees = [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
     except RecursionError as error:
         raise StatementError("parse-error", "the text is nested too deeply to be parsed") from error
     except (SqlglotError, ValueError) as error:
@@ -137,7 +138,7 @@ def _parse(sql: str, dialect: Dialect) -> exp.Expr:
         raise StatementError("several-statements", f"the text holds {len(trees)} statements; give one at a time")
     if isinstance(dialect, Spark4):
         _resolve_lambdas(trees[0])
-    return trees[0]
+    return trees[0], tokens
 
 
 def _resolve_lambdas(tree: exp.Expr) -> None:
@@ -175,9 +176,9 @@ def guess_dialect(texts: Sequence[str]) -> str | None:
     return best if readable[best] else None
 
 
-def _refuse_pipes(sql: str, dialect: Dialect) -> None:
+def _refuse_pipes(tokens: Sequence[Token]) -> None:
     """Pipes are applied one after the other; sqlglot makes one SELECT of them, in which WHERE comes before LIMIT."""
-    if "|>" in sql and any(token.token_type is TokenType.PIPE_GT for token in dialect.tokenize(sql)):
+    if any(token.token_type is TokenType.PIPE_GT for token in tokens):
         raise StatementError("unsupported", "the text has pipes (|>), whose order is not followed")
 
 
@@ -195,12 +196,13 @@ def _refuse_misread(tokens: Sequence[Token]) -> None:
         if token.token_type is TokenType.PLUS and (place == 0 or not _may_be_operand(tokens[place - 1])):
             raise StatementError("unsupported", "the text has a plus sign that adds nothing; leave it out")
         if place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
-            _refuse_other_function(token, tokens[place + 2 :])
+            _refuse_other_function(tokens, place)
 
 
-def _refuse_other_function(token: Token, behind: Sequence[Token]) -> None:
-    name = token.text.upper()
-    if name in ("TRUNC", "DATE_TRUNC") and not _is_unit(_arguments(behind), last=name == "TRUNC"):
+def _refuse_other_function(tokens: Sequence[Token], place: int) -> None:
+    """Refuse the name at a place, behind which a bracket opens, if it is no function to Spark, or has another unit."""
+    token, name = tokens[place], tokens[place].text.upper()
+    if name in ("TRUNC", "DATE_TRUNC") and not _is_unit(_arguments(tokens[place + 2 :]), last=name == "TRUNC"):
         raise StatementError("unsupported", f"{name} has a unit that is none of Spark's, or no text")
     known = name in _FUNCTIONS or token.token_type in Spark4.parser_class.TYPE_TOKENS
     if known and not is_sparks(name):

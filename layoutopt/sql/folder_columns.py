@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from layoutopt.errors import SourceError
 from layoutopt.model.schema import Column
+from layoutopt.model.types import whole_type
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _FORMS: Final = tuple((type, re.compile(form)) for type, form in (
@@ -19,7 +20,6 @@ _FORMS: Final = tuple((type, re.compile(form)) for type, form in (
     ("date", r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     ("timestamp", r"[0-9]{4}-[0-9]{2}-[0-9]{2} ([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"),
 ))  # fmt: skip
-_WHOLE: Final = (("int", 32), ("bigint", 64))  # beyond, decimals
 _OTHER_FORMS: Final = re.compile(
     r"\s*[+-]?(NaN|Infinity|0[xX][0-9a-fA-F.]+[pP][+-]?[0-9]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?\s*"
     r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?"
@@ -92,7 +92,7 @@ def _type_of(text: str) -> str | None:
         return "string" if _type_of(latin) == "string" else None
     form = next((type for type, form in _FORMS if form.fullmatch(text)), None)
     if form == "int":
-        return next((type for type, bits in _WHOLE if -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1)), None)
+        return whole_type(int(text))  # beyond, decimals
     if form in ("date", "timestamp"):
         if text.startswith("0000"):  # no year of Python's
             return None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import partial, reduce
 
-from layoutopt.model.types import INTEGER_BITS, decimal_digits
+from layoutopt.model.types import decimal_digits, whole_type
 from layoutopt.sql.problems import Unusable
 
 INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
@@ -74,10 +74,9 @@ def number_type(text: str) -> str:
     if "e" in text.casefold():
         return "double"
     whole, point, fraction = text.removeprefix("-").partition(".")
-    if not point:
-        for name in ("int", "bigint"):
-            if -(1 << INTEGER_BITS[name] - 1) <= int(text) < 1 << INTEGER_BITS[name] - 1:
-                return name
+    whole_number = None if point else whole_type(int(text))
+    if whole_number is not None:
+        return whole_number
     digits = (whole + fraction).lstrip("0") or "0"
     return decimal_type(max(len(digits), len(fraction)), len(fraction))
 
