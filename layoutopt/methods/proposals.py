@@ -175,6 +175,7 @@ class PlanningInput:
         partitions: the vectors' histograms, in the order of the partitions' values; empty for methods by order.
         bytes: what a cell of each column and a tid take, where that was measured.
         known: what was found for other requests.
+        predicts: whether a method is to say what it expects of its scheme; of trials that takes longer than the scheme.
     """
 
     request: PlanRequest
@@ -184,6 +185,7 @@ class PlanningInput:
     partitions: tuple[PartitionHistogram, ...]
     bytes: Unit | None = None
     known: Known = field(default_factory=Known)
+    predicts: bool = True
 
     @property
     def unit(self) -> Unit | None:

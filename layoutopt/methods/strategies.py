@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,7 +48,7 @@ from layoutopt.model.vectors import unpack
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.bounds import blocking_lower_bound
 from layoutopt.partitioning.calibrate import calibrate_min_rows
-from layoutopt.partitioning.objective import objective_of
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.partitioning.weights import exponent_of
@@ -81,6 +82,8 @@ def sop(planning: PlanningInput) -> LayoutProposal:
     params = blocking_params(planning, planning.schema.names)
     blocking = ByVectors(planning.request.partitioner, ((MIN_ROWS, min_rows), *params))
     scheme = _one_layout(planning, blocking, guides)
+    if not planning.predicts:
+        return LayoutProposal(scheme, {})
     return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
 
 
@@ -97,10 +100,12 @@ def _best_guides(planning: PlanningInput) -> Sequence[int]:
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
     min_rows = min_rows_for(planning.request.block_rows)
+    full = _weight(planning) * sum(partition.vectors.rows for partition in some.partitions)
 
     def read(guides: Sequence[int]) -> float:
         guided = _guided(some, guides, planning.shares)
-        return predicted_rows(guided, guided.partitions, blocking, min_rows).get("rows_scanned_fraction", 1.0)
+        scanned = math.fsum(_blocked(guided, part, blocking, min_rows).scanned for part in guided.partitions)
+        return round(scanned / full, 6) if full else 1.0
 
     return min(choices, key=read)
 
@@ -212,6 +217,8 @@ def _with_cut(planning: PlanningInput, layout: Layout, ranged: Sequence[str]) ->
 
 def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
     """The scheme with the share of a full scan that the training queries read on the samples, in the unit of cost."""
+    if not planning.predicts:
+        return LayoutProposal(scheme, {})
     unit = planning.unit or Unit.cells(len(planning.schema.names))
     of_cell = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
     rows = sum(partition.rows for partition in planning.partitions)
@@ -238,17 +245,14 @@ def predicted_rows(
         ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``lower_bound_fraction``: what no
         blocks of that size can beat, and ``gap``, by how much they don't; ``block_rows``: the mean block.
     """
-    partitioner = find_partitioner(blocking.algorithm)
-    scanned = full = blocks = rows = bound = 0.0
+    full = scanned = blocks = rows = bound = 0.0
     for part in sample:
-        objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
-        partition = partitioner(part.vectors, part.weights, min_rows, planning.request.seed, objective)
+        blocked = _blocked(planning, part, blocking, min_rows)
         exponent = exponent_of(part.query_weights, part.vectors.rows)
-        bound += float(np.ldexp(blocking_lower_bound(objective, part.vectors, min_rows), -exponent))
-        unions = unpack(partition.unions(part.vectors), part.vectors.n_features)
-        scanned += float(part.query_weights @ (partition.sizes() @ ~objective.skipped(unions)))
-        full += math.fsum(query.weight for query in planning.queries) * part.vectors.rows
-        blocks, rows = blocks + partition.n_blocks, rows + part.vectors.rows
+        lowest = blocking_lower_bound(blocked.objective, part.vectors, min_rows)
+        bound += float(np.ldexp(lowest, -exponent))
+        scanned, full = scanned + blocked.scanned, full + _weight(planning) * part.vectors.rows
+        blocks, rows = blocks + blocked.blocks, rows + part.vectors.rows
     if not full or not blocks:
         return {}
     return {
@@ -256,6 +260,28 @@ def predicted_rows(
         "block_rows": round(rows / blocks, 1),
         **_against(scanned / full, bound / full),
     }
+
+
+def _weight(planning: PlanningInput) -> float:
+    """How many statements of the log the queries are."""
+    return math.fsum(query.weight for query in planning.queries)
+
+
+class _Blocked(NamedTuple):
+    """What came of blocking a partition: how many rows its queries scan, by weight, of how many blocks."""
+
+    objective: SkipSetObjective
+    scanned: float
+    blocks: int
+
+
+def _blocked(planning: PlanningInput, part: PartitionHistogram, blocking: ByVectors, min_rows: int) -> _Blocked:
+    objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
+    partitioner = find_partitioner(blocking.algorithm)
+    partition = partitioner(part.vectors, part.weights, min_rows, planning.request.seed, objective)
+    unions = unpack(partition.unions(part.vectors), part.vectors.n_features)
+    scanned = float(part.query_weights @ (partition.sizes() @ ~objective.skipped(unions)))
+    return _Blocked(objective, scanned, partition.n_blocks)
 
 
 def _against(objective: float, bound: float) -> dict[str, float]:

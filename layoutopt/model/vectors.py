@@ -55,6 +55,24 @@ def unpack(words: Words, n_features: int) -> Bits:
     return np.unpackbits(as_bytes, axis=1, count=n_features, bitorder="little").view(np.bool_)
 
 
+def with_more_bits(words: Words, n_features: int, bits: Bits) -> Words:
+    """Vectors of so many features, ``uint64[n, w]``, and others, ``bool[n, f]``, whose bits follow.
+
+    >>> with_more_bits(pack(np.array([[True, False]])), 2, np.array([[True]])).tolist()
+    [[5]]
+    """
+    first, shift = divmod(n_features, WORD_BITS)
+    result = np.zeros((len(words), words_for(n_features + bits.shape[1])), dtype=np.uint64)
+    held = min(words.shape[1], result.shape[1])
+    result[:, :held] = words[:, :held]
+    for place, more in enumerate(pack(bits).T, first):
+        if place < result.shape[1]:
+            result[:, place] |= more << np.uint64(shift)
+        if shift and place + 1 < result.shape[1]:
+            result[:, place + 1] |= more >> np.uint64(WORD_BITS - shift)
+    return result
+
+
 def feature_bit(words: Words, feature: int) -> Bits:
     """One feature's bit of every vector, ``bool[n]``.
 

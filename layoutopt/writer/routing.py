@@ -18,7 +18,7 @@ from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, By
 from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.sequences import stable_order
-from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, pack, project, unpack
+from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, project, unpack, with_more_bits
 from layoutopt.partitioning.balance import min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, objective_of
 from layoutopt.partitioning.order import order_rows
@@ -191,7 +191,7 @@ def guides_of(
     slices = _slices(plan, layout, layout.blocking, table, counted * (1 - by_best_feature))
     n_slices = slices.bits.shape[1]
     if n_slices:
-        guiding = pack(np.hstack([unpack(guiding, len(local)), slices.bits]))
+        guiding = with_more_bits(guiding, len(local), slices.bits)
     share = np.hstack([shares[:, local], slices.shares])
     matching = np.append(matching, slices.bits[held].sum(axis=0) / max(1, np.count_nonzero(present)))
     weights = _weights(layout.blocking, share[served], counted[served], matching)
@@ -255,7 +255,7 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     if not len(rows):
         return Routing(rows, np.zeros(1, dtype=np.int64))
     n_guides = len(guides.weights)
-    vectors, inverse, counts = distinct_rows(guides.words[rows])
+    vectors, inverse, counts = distinct_rows(guides.words.take(rows, axis=0))
     most = plan.max_vectors * (_VECTORS_BY_SLICES if guides.slices else 1)
     kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, most)
     pairs, inverse = _reduced(vectors, counts, kept, inverse, n_guides)
@@ -327,7 +327,7 @@ def _route_by_order(plan: Plan, blocking: ByOrder, table: pa.Table, rows: Ints) 
 
 def _route_by_bits(plan: Plan, guides: Guides, rows: Ints) -> Routing:
     """Rows sorted by their features, the heaviest first, and cut into equal blocks; equal vectors keep their order."""
-    bits = unpack(guides.words[rows], len(guides.weights))
+    bits = unpack(guides.words.take(rows, axis=0), len(guides.weights))
     keys = [1 - bits[:, i].astype(np.int64) for i in np.argsort(-guides.weights, kind="stable")]
     ordering = order_rows("sort" if keys else "input", keys, len(rows), plan.block_rows)
     in_order = np.argsort(ordering.rank, kind="stable")
@@ -352,4 +352,4 @@ def union_words(words: Words, routing: Routing) -> Words:
     """The union vector of each block over all features of the plan, measured from its rows, ``uint64[n_blocks, w]``."""
     if len(routing.offsets) == 1:
         return np.zeros((0, words.shape[1]), dtype=np.uint64)
-    return np.bitwise_or.reduceat(words[routing.rows], routing.offsets[:-1], axis=0)
+    return np.bitwise_or.reduceat(words.take(routing.rows, axis=0), routing.offsets[:-1], axis=0)

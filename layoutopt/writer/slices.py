@@ -10,6 +10,7 @@ features guide only; what is skipped is decided by the blocks' statistics.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import TRUE, And, InSet, Node, Or, columns_of
 from layoutopt.model.query import filtered_columns
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import stable_order
@@ -91,7 +93,9 @@ def _reached_in_order(
 
     def reached(schema: Schema, offsets: Ints) -> Bits:
         statistics = statistics_of_ranges(schema, in_order.select(list(schema.names)), offsets)
-        return np.stack([~cannot_match(query.filter.root, statistics, None) for query in plan.queries])
+        told = [_told_by(query.filter.root, frozenset(schema.names)) for query in plan.queries]
+        found = {node: ~cannot_match(node, statistics, None) for node in dict.fromkeys(told)}
+        return np.stack([found[node] for node in told])
 
     alone = reached(sliced, offsets)
     found = np.zeros((len(plan.queries), 2 * len(rows) - 1), dtype=np.bool_)
@@ -101,6 +105,28 @@ def _reached_in_order(
         pairs = reached(sliced, np.unique(np.concatenate((offsets[[0]], offsets[first::2], offsets[[-1]]))))
         found[:, 2 * left + 1] = pairs[:, (left + first) // 2] & ~alone[:, left] & ~alone[:, left + 1]
     return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _told_by(node: Node, columns: frozenset[str]) -> Node:
+    """A node without what the bounds of some columns can't tell; TRUE where nothing is left. Many nodes then are one.
+
+    >>> from layoutopt.model.predicates import Col
+    >>> from layoutopt.model.values import ValueSet
+    >>> day, kind = (InSet(Col(name, "int"), ValueSet.point(1)) for name in ("day", "kind"))
+    >>> _told_by(And((day, kind)), frozenset({"day"})) == day, _told_by(Or((day, kind)), frozenset({"day"})) == TRUE
+    (True, True)
+    """
+    match node:
+        case And(children):
+            told = tuple(part for child in children if (part := _told_by(child, columns)) != TRUE)
+            return And(told) if len(told) > 1 else told[0] if told else TRUE
+        case Or(children):
+            told = tuple(_told_by(child, columns) for child in children)
+            return TRUE if TRUE in told else Or(told)
+        case InSet(_, values, _) if values.is_empty:
+            return node
+    return node if columns_of(node) <= columns else TRUE
 
 
 def best_starts(rows: Ints, reached: Bits, weights: Floats, most: int = MOST_SLICES) -> Ints:

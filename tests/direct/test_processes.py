@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,29 @@ def test_a_process_that_is_killed_says_so_and_others_take_its_place() -> None:
 def test_there_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PROCESSES)
     assert Processes().cores == len(os.sched_getaffinity(0))
+
+
+def noted(folder: Path, number: int) -> None:
+    (folder / str(number)).touch()
+
+
+def test_processes_begin_while_this_one_goes_on(tmp_path: Path) -> None:
+    tasks = Processes(2)
+    for _ in range(2):  # while a task is done no other is begun
+        tasks.begin(partial(noted, tmp_path))
+    assert [value for value, _ in tasks.each(2, partial(power, 2))] == [1, 2]
+    assert {path.name for path in tmp_path.iterdir()} == {"0", "1"}
+
+
+def test_what_fails_at_the_beginning_is_nobody_elses_failure() -> None:
+    tasks = Processes(2)
+    for function in (failing, killed):
+        tasks.begin(function)
+        assert [value for value, _ in tasks.each(2, partial(power, 2))] == [1, 2]
+
+
+def test_one_core_begins_nothing(tmp_path: Path) -> None:
+    tasks = Processes(1)
+    tasks.begin(partial(noted, tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert [value for value, _ in tasks.each(1, partial(power, 2))] == [1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from layoutopt.model.vectors import (
     project,
     union,
     unpack,
+    with_more_bits,
     words_for,
 )
 
@@ -118,3 +121,11 @@ def test_bits_beyond_the_words_are_refused() -> None:
     for ask in (project, any_of):
         with pytest.raises(ValueError, match="65 features"):
             ask(words, [0, 64])
+
+
+@given(matrices, hnp.arrays(np.bool_, st.tuples(st.just(0), st.integers(0, 130))), st.randoms())
+def test_more_bits_follow_those_that_are_there(bits: np.ndarray, shape: np.ndarray, random: Random) -> None:
+    more = np.array([[random.random() < 0.5 for _ in range(shape.shape[1])] for _ in bits], dtype=np.bool_)
+    more = more.reshape(len(bits), shape.shape[1])
+    found = with_more_bits(pack(bits), bits.shape[1], more)
+    assert found.tolist() == pack(np.hstack([bits, more])).tolist()

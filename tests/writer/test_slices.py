@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.layout import CUT_BY, ByVectors, Layout, Plan, Scheme
-from layoutopt.model.predicates import Col, InSet, Node, disjunction
+from layoutopt.model.predicates import TRUE, And, Col, InSet, Node, Or, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
+from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.writer.cutting import cells_of
-from layoutopt.writer.slices import MOST_SLICES, best_starts, slice_rows
+from layoutopt.writer.slices import MOST_SLICES, _told_by, best_starts, slice_rows, statistics_of_ranges
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
@@ -148,3 +149,33 @@ def test_lists_of_values_make_a_bounded_number_of_sets() -> None:
 
 def in_list(values: list[int]) -> Node:
     return InSet(Col("id", "int"), ValueSet.of(values))
+
+
+class TestToldByBounds:
+    """Leaving out what bounds of some columns say nothing of changes no answer."""
+
+    literals = st.one_of(
+        st.builds(
+            is_value, st.just(SCHEMA), st.sampled_from(["id", "kind"]), st.sampled_from("<=>"), st.integers(0, 40)
+        ),
+        st.just(InSet(Col("id", "int"), ValueSet.empty())),
+        st.just(TRUE),
+    )
+    nodes = st.recursive(
+        literals,
+        lambda children: st.builds(
+            lambda kind, parts: kind(tuple(parts)),
+            st.sampled_from([And, Or]),
+            st.lists(children, min_size=1, max_size=3),
+        ),
+        max_leaves=8,
+    )
+
+    @given(nodes, st.lists(st.integers(0, 40), min_size=1, max_size=30), st.sampled_from([[], ["id"], ["id", "kind"]]))
+    def test_no_answer_changes(self, node: Node, values: list[int], names: list[str]) -> None:
+        rows = ids(list(values)).set_column(1, "kind", pa.array([value % 5 for value in values], pa.int32()))
+        schema = SCHEMA.select(names)
+        offsets = np.unique([0, len(values) // 3, len(values) // 2, len(values)])
+        statistics = statistics_of_ranges(schema, rows.select(names), offsets.astype(np.int64))
+        told = _told_by(node, frozenset(names))
+        assert cannot_match(told, statistics, None).tolist() == cannot_match(node, statistics, None).tolist()

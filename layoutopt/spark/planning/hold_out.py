@@ -32,7 +32,7 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.histograms import features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
-from layoutopt.spark.planning.plain_rows import Rows, tasks_of
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, tasks_of
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
@@ -216,7 +216,9 @@ class HoldOutEvaluation:
             else None
         )
         request = replace(request, by=tuple(schema.find(name).name for name in request.by))
-        return plan_from(document, PlanningInput(request, schema, features, queries, tuple(partitions), unit))
+        return plan_from(
+            document, PlanningInput(request, schema, features, queries, tuple(partitions), unit, predicts=False)
+        )
 
 
 def _asked(settings: PlanSettings, plan: Plan) -> Trial:
@@ -246,6 +248,8 @@ def start_evaluation(
             "and leave out --tune"
         )
     rows = opened(spark, settings.source, document, request_of(settings), say)
+    if isinstance(rows, PlainRows):
+        rows.get_ready()
     say("mining the queries that are not held back")
     folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
     return evaluation_on(rows, settings, folds, say)

@@ -75,13 +75,17 @@ class PlainRows:
     """
 
     opened: Callable[[], DataFrame]
-    tasks: Tasks
+    tasks: Processes
     schema: Schema
     partition_by: str | None
     splits: Counted
     partition_rows: Mapping[PlainValue, int]
     say: Progress
     given_up: bool = False
+
+    def get_ready(self) -> None:
+        """Let the processes load what forms blocks, which takes a second, while this one does something else."""
+        self.tasks.begin(_loaded)
 
     def chunks(self, segment_rows: int) -> list[Chunk]:
         """Neighbouring rows of one partition counted together, in the order of the files.
@@ -229,6 +233,11 @@ class Question(Protocol[T]):
     def of_task(self, number: int) -> T | None:
         """What the rows of one task say; None where there are none."""
         ...
+
+
+def _loaded(number: int) -> None:
+    import layoutopt.partitioning.loops.clusters
+    import layoutopt.partitioning.loops.shares  # noqa: F401
 
 
 def _found_or_drawn(folder: str, shares: int, last: int, task: Task, number: int) -> pa.Table | None:

@@ -30,7 +30,7 @@ from layoutopt.spark.core.sessions import AnySession, has_local_paths, started
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
-from layoutopt.spark.planning.plain_rows import Rows, rows_to_plan
+from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
@@ -97,7 +97,7 @@ def plan_and_rehearse(
 def _planned_and_rehearsed(
     of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known
 ) -> tuple[Plan, Rehearsed | None]:
-    plans = [_planned(of, document, request, known)]
+    plans = [_planned(of, document, request, known, is_rehearsed=bool(of.queries))]
     if not of.queries:
         return plans[0], None
     if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
@@ -154,8 +154,10 @@ def _shown(source: DataFrame | str | Path) -> str:
     return "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
 
 
-def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known) -> Plan:
-    """What a method plans, from what it needs to know of the source."""
+def _planned(
+    of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known, is_rehearsed: bool = False
+) -> Plan:
+    """What a method plans, from what it needs to know of the source; whether the plan will be rehearsed."""
     features = guiding_features(document, request.method, request.num_features)
     partitions: tuple[PartitionHistogram, ...] = ()
     unit: Unit | None = None
@@ -176,6 +178,8 @@ def _planned(of: Counting, document: FeaturesDocument, request: PlanRequest, kno
             "raise max_vectors"
         )
     of.say(f"planning by {request.method}")
+    if is_rehearsed and isinstance(of.rows, PlainRows):
+        of.rows.get_ready()
     planning = PlanningInput(request, document.schema, features, of.queries, partitions, unit, known)
     plan = plan_from(document, planning)
     return with_order_asked(plan, request)
