@@ -173,8 +173,9 @@ def distinct(words: Words) -> tuple[Words, Ints, Ints]:
     """
     if not len(words):
         return words.copy(), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    by_vector = np.lexsort(words.T[::-1])
-    in_order = words[by_vector]
+    # Equal vectors may come in any order, which is several times as fast.
+    by_vector = np.argsort(words[:, 0]) if words.shape[1] == 1 else np.lexsort(words.T[::-1])
+    in_order = words.take(by_vector, axis=0)
     is_first = np.r_[True, (in_order[1:] != in_order[:-1]).any(axis=1)]
     inverse = np.empty(len(words), dtype=np.int64)
     inverse[by_vector] = np.cumsum(is_first) - 1
