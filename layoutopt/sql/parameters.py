@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -47,10 +48,7 @@ def bind(sql: str, args: Arguments) -> Bound:
     >>> bind("SELECT * FROM t WHERE a = :a AND b < ?", {"a": "it's"}).sql
     "SELECT * FROM t WHERE a =  'it\\\\'s'  AND b < ?"
     """
-    try:
-        tokens = Spark4().tokenize(sql)
-    except (SqlglotError, ValueError) as error:
-        raise StatementError("parse-error", f"{sql[:60]!r} can't be cut into tokens") from error
+    tokens = _tokens(sql)
     named = args if isinstance(args, Mapping) else {}
     waiting = iter(() if isinstance(args, Mapping) else args)
     pieces, shifts, done, moved = [], [], 0, 0
@@ -71,6 +69,15 @@ def bind(sql: str, args: Arguments) -> Bound:
 
 
 _NOTHING = object()
+
+
+@lru_cache(maxsize=256)
+def _tokens(sql: str) -> tuple[Token, ...]:
+    """A text's tokens, remembered: a dashboard's texts come again and again."""
+    try:
+        return tuple(Spark4().tokenize(sql))
+    except (SqlglotError, ValueError) as error:
+        raise StatementError("parse-error", f"{sql[:60]!r} can't be cut into tokens") from error
 
 
 def _touch(colon: Token, token: Token) -> bool:
