@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -169,8 +169,12 @@ def in_duckdb(_: Session, before: PlainFiles, table: Path) -> Iterator[tuple[Way
         files = f"{before.folder}/*.parquet".replace("'", "''")
         connection.execute(f"CREATE VIEW {before.name} AS SELECT * FROM read_parquet('{files}')")
 
+        @cache  # users of DuckDB alone write its dialect
+        def translated(text: str) -> str:
+            return portable_sql(text, {before.name: opened.schema}, before.name).sql
+
         def plain(text: str) -> Callable[[], pa.Table]:
-            return connection.sql(portable_sql(text, {before.name: opened.schema}, before.name).sql).to_arrow_table
+            return connection.sql(translated(text)).to_arrow_table
 
         def optimised(text: str) -> Callable[[], pa.Table]:
             return opened.scan(text).to_arrow

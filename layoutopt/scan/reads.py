@@ -26,11 +26,10 @@ from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, read_segments
 from layoutopt.scan.reconstruct import check_late
 from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
+from layoutopt.sql.references import MOST_TEXTS
 from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.writer.matching import may_match
 
-MOST_TEXTS: Final = 256
-"""So many SQL texts an open table, or a session, remembers what it read in."""
 _MOST_THREADS: Final = 8
 _FEW_ROWS: Final = 4_096
 """Of a batch whose bytes are not known before it is decoded."""

@@ -24,7 +24,8 @@ from layoutopt.scan.checked import prune_checked, table_read
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
-from layoutopt.scan.reads import MOST_TEXTS, Mentions, TableRead, remembered_mentions
+from layoutopt.scan.reads import Mentions, TableRead, remembered_mentions
+from layoutopt.sql.references import MOST_TEXTS
 
 if TYPE_CHECKING:
     import duckdb

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.sql.dialect import Spark4
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import Span
+from layoutopt.sql.references import MOST_TEXTS, Span
 
 Arguments = Mapping[str, object] | Sequence[object]
 
@@ -71,7 +71,7 @@ def bind(sql: str, args: Arguments) -> Bound:
 _NOTHING = object()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(MOST_TEXTS)
 def _tokens(sql: str) -> tuple[Token, ...]:
     """A text's tokens, remembered: a dashboard's texts come again and again."""
     try:

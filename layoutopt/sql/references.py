@@ -17,6 +17,9 @@ from layoutopt.sql.dialect import parse_statement
 Span = tuple[int, int]
 """[start, end) in a text."""
 
+MOST_TEXTS: Final = 1_000
+"""So many SQL texts an open table, or a session, remembers what it read in: users of a dashboard ask hundreds."""
+
 
 class Kind(Enum):
     """What a statement is, as far as its tables are concerned."""
@@ -72,7 +75,7 @@ class References:
     view_columns: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(MOST_TEXTS)
 def references_of(sql: str) -> References:
     """The tables that one statement in Spark's dialect reads.
 
