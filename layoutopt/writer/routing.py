@@ -29,7 +29,7 @@ from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.writer.cutting import cells_of, cut_blocks
 from layoutopt.writer.encodings import bytes_a_row
 from layoutopt.writer.features import distinct_rows
-from layoutopt.writer.slices import Slices, slice_rows, statistics_of_ranges
+from layoutopt.writer.slices import CellRows, Slices, slice_rows, statistics_of_ranges
 
 # Rows of a segment by which the bytes of cells are told.
 _MEASURED_ROWS = 10_000
@@ -156,6 +156,7 @@ def guides_of(
     shares: Floats,
     reached: Floats,
     of_cell: Mapping[str, float] | None = None,
+    cells: dict[str, CellRows] | None = None,
 ) -> Guides:
     """What guides the layout's blocking in this segment: columns of 0 and 1 over its rows, each with a weight.
 
@@ -177,6 +178,7 @@ def guides_of(
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
         reached: of :func:`queries_reaching`, ``float64[n_queries]``.
         of_cell: of :func:`cell_bytes`; without them bytes(q) is 1 for all.
+        cells: the segment's rows by columns that layouts are cut by, as other layouts found them; this one adds its.
     """
     if not plan.queries or not isinstance(layout.blocking, ByVectors):
         return feature_guides(layout, words, plan.features.weights)
@@ -188,7 +190,8 @@ def guides_of(
     held = slice(None) if present.all() else np.flatnonzero(present)
     matching = bit_shares(guiding[held], len(local))
     by_best_feature = (shares[:, local] * (1 - matching)).max(axis=1, initial=0.0)
-    slices = _slices(plan, layout, layout.blocking, table, counted * (1 - by_best_feature))
+    known = {} if cells is None else cells
+    slices = _slices(plan, layout, layout.blocking, table, counted * (1 - by_best_feature), known)
     n_slices = slices.bits.shape[1]
     if n_slices:
         guiding = with_more_bits(guiding, len(local), slices.bits)
@@ -209,13 +212,16 @@ def _weights(blocking: ByVectors, shares: Floats, reached: Floats, matching: Flo
     return weights_by(str(weighing), shares, reached, matching)
 
 
-def _slices(plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table, weights: Floats) -> Slices:
+def _slices(
+    plan: Plan, layout: Layout, blocking: ByVectors, table: pa.Table, weights: Floats, known: dict[str, CellRows]
+) -> Slices:
     """The slices of the column that the layout is cut by; none where there is no such column, or no row."""
     column = _cut_by(plan, blocking)
     if column is None or not table.num_rows:
         return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
-    cells = cells_of(plan, column.name, table)
-    return slice_rows(plan, frozenset(layout.columns), table, column.name, cells, weights)
+    if column.name not in known:
+        known[column.name] = CellRows(plan, table, column.name, cells_of(plan, column.name, table))
+    return slice_rows(known[column.name], frozenset(layout.columns), weights)
 
 
 def served_queries(plan: Plan, layout: Layout) -> Bits:

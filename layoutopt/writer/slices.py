@@ -9,8 +9,8 @@ features guide only; what is skipped is decided by the blocks' statistics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from layoutopt.model.predicates import TRUE, And, InSet, Node, Or, columns_of
 from layoutopt.model.query import filtered_columns
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import stable_order
-from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 
 MOST_SLICES: Final = 12
 """Ranges a segment: on TPC-H years 18 and more make more vectors than they help."""
@@ -50,61 +50,107 @@ class Slices:
     shares: Floats
 
 
-def slice_rows(plan: Plan, columns: frozenset[str], table: pa.Table, name: str, cell: Ints, weights: Floats) -> Slices:
+@dataclass(frozen=True, eq=False)
+class CellRows:
+    """A segment's rows by where one column may be cut; what is found of them serves all layouts that are cut by it.
+
+    Attributes:
+        plan: with at least one query.
+        table: the segment's rows, at least one.
+        name: the column.
+        cell: of each row, by that column: numbered from 0 in its order, ``int64[n_rows]``.
+    """
+
+    plan: Plan
+    table: pa.Table
+    name: str
+    cell: Ints
+    _bounds: dict[str, ColumnBounds] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def of_row(self) -> Ints:
+        """The cell of each row among those that have rows, ``int64[n_rows]``."""
+        return np.unique(self.cell, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """How many rows each of these cells has, ``int64[cells]``."""
+        return np.bincount(self.of_row)
+
+    def reached(self, columns: frozenset[str]) -> Bits:
+        """What each query reaches of cells, and of the gaps between them, ``bool[n_queries, 2 * cells - 1]``.
+
+        Bounds of two cells hold what lies between them, too: a query for a value that no row has reaches neither cell,
+        and reads a block that has rows of both. Such a query reaches the gap.
+
+        Args:
+            columns: whose bounds there are.
+        """
+        filtered = filtered_columns(self.plan.queries) & columns
+        found = np.zeros((len(self.plan.queries), 2 * len(self.rows) - 1), dtype=np.bool_)
+        if self.name in filtered:
+            found[:, 1::2] = self._gaps
+        found[:, ::2] = self._cells(filtered)
+        return found
+
+    @cached_property
+    def _gaps(self) -> Bits:
+        alone, bounds = self._cells(frozenset({self.name})), self._offsets
+        found = np.zeros((len(self.plan.queries), len(self.rows) - 1), dtype=np.bool_)
+        schema, in_order = self.plan.schema.select([self.name]), self._in_order(self.name)
+        for first in (0, 1):  # cells 0 and 1, 2 and 3, ... as one; then 1 and 2, 3 and 4, ...
+            left = np.arange(first, len(self.rows) - 1, 2)
+            pairs = np.unique(np.concatenate((bounds[[0]], bounds[first::2], bounds[[-1]])))
+            reached = self._reached(statistics_of_ranges(schema, in_order, pairs), frozenset({self.name}))
+            found[:, left] = reached[:, (left + first) // 2] & ~alone[:, left] & ~alone[:, left + 1]
+        return found
+
+    def _cells(self, columns: frozenset[str]) -> Bits:
+        """The cells that bounds of columns don't exclude, ``bool[n_queries, cells]``."""
+        for name in columns - self._bounds.keys():
+            schema = self.plan.schema.select([name])
+            self._bounds[name] = statistics_of_ranges(schema, self._in_order(name), self._offsets).bounds[name]
+        bounds = {name: self._bounds[name] for name in columns}
+        return self._reached(BlockStatistics(rows=self.rows, bounds=bounds), columns)
+
+    def _reached(self, statistics: BlockStatistics, columns: frozenset[str]) -> Bits:
+        told = [_told_by(query.filter.root, columns) for query in self.plan.queries]
+        found = {node: ~cannot_match(node, statistics, None) for node in dict.fromkeys(told)}
+        return np.stack([found[node] for node in told])
+
+    def _in_order(self, name: str) -> pa.Table:
+        """A column of the rows, cell by cell."""
+        return self.table.select([name]).take(self._order)
+
+    @cached_property
+    def _order(self) -> pa.Array:
+        return pa.array(stable_order(self.of_row, len(self.rows)))
+
+    @cached_property
+    def _offsets(self) -> Ints:
+        return np.append(0, np.cumsum(self.rows)).astype(np.int64)
+
+
+def slice_rows(cells: CellRows, columns: frozenset[str], weights: Floats) -> Slices:
     """Slice a segment's rows at some of the places where they may be cut.
 
     Args:
-        plan: with at least one query.
-        columns: those whose statistics the layout will have.
-        table: the segment's rows, at least one.
-        name: the column that is sliced; where the layout will have no statistics of it there are no slices.
-        cell: of each row, by that column: numbered from 0 in its order, ``int64[n_rows]``.
+        cells: of the rows, by the column that is sliced.
+        columns: those whose statistics the layout will have; where the sliced one is not among them there are no
+            slices.
         weights: what each query is worth for each row that it skips, ``float64[n_queries]``.
     """
-    used, of_row = np.unique(cell, return_inverse=True)
-    of_row = of_row.reshape(-1)
-    rows = np.bincount(of_row, minlength=len(used))
-    reached = _reached_in_order(plan, columns, table, name, of_row, rows)
+    rows, reached = cells.rows, cells.reached(columns)
     starts = best_starts(rows, reached, weights)
     stops = np.append(starts[1:], len(rows))
     by_slice = [reached[:, 2 * a : 2 * b - 1].any(axis=1) for a, b in zip(starts, stops, strict=True)]
-    slice_of_row = (np.searchsorted(starts, np.arange(len(rows)), side="right") - 1)[of_row]
+    slice_of_row = (np.searchsorted(starts, np.arange(len(rows)), side="right") - 1)[cells.of_row]
     sets, of_query = _distinct(np.stack(by_slice, axis=1))
     skipped = np.bincount(of_query, weights, len(sets)) * (~sets @ np.bincount(slice_of_row, minlength=len(starts)))
     partial = np.flatnonzero(sets.any(axis=1) & ~sets.all(axis=1))
     guiding = np.sort(partial[np.argsort(-skipped[partial], kind="stable")[:_MOST_SETS]])
     shares = (of_query[:, None] == guiding).astype(np.float64)
     return Slices(sets[guiding][:, slice_of_row].T, shares)
-
-
-def _reached_in_order(
-    plan: Plan, columns: frozenset[str], table: pa.Table, name: str, of_row: Ints, rows: Ints
-) -> Bits:
-    """What each query reaches of cells, and of the gaps between them, ``bool[n_queries, 2 * cells - 1]``.
-
-    Bounds of two cells hold what lies between them, too: a query for a value that no row has reaches neither cell, and
-    reads a block that has rows of both. Such a query reaches the gap.
-    """
-    filtered = filtered_columns(plan.queries) & columns
-    schema = plan.schema.select(each for each in plan.schema.names if each in filtered)
-    sliced = plan.schema.select([name] if name in filtered else [])
-    in_order = table.select(list(schema.names)).take(pa.array(stable_order(of_row, len(rows))))
-    offsets = np.append(0, np.cumsum(rows)).astype(np.int64)
-
-    def reached(schema: Schema, offsets: Ints) -> Bits:
-        statistics = statistics_of_ranges(schema, in_order.select(list(schema.names)), offsets)
-        told = [_told_by(query.filter.root, frozenset(schema.names)) for query in plan.queries]
-        found = {node: ~cannot_match(node, statistics, None) for node in dict.fromkeys(told)}
-        return np.stack([found[node] for node in told])
-
-    alone = reached(sliced, offsets)
-    found = np.zeros((len(plan.queries), 2 * len(rows) - 1), dtype=np.bool_)
-    found[:, ::2] = reached(schema, offsets)
-    for first in (0, 1):  # cells 0 and 1, 2 and 3, ... as one; then 1 and 2, 3 and 4, ...
-        left = np.arange(first, len(rows) - 1, 2)
-        pairs = reached(sliced, np.unique(np.concatenate((offsets[[0]], offsets[first::2], offsets[[-1]]))))
-        found[:, 2 * left + 1] = pairs[:, (left + first) // 2] & ~alone[:, left] & ~alone[:, left + 1]
-    return found
 
 
 @lru_cache(maxsize=1 << 14)

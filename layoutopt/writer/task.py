@@ -57,6 +57,7 @@ from layoutopt.writer.routing import (
     union_words,
 )
 from layoutopt.writer.row_order import in_row_order
+from layoutopt.writer.slices import CellRows
 from layoutopt.writer.small_blocks import for_few_rows
 
 if TYPE_CHECKING:
@@ -156,11 +157,11 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
     reached, of_cell = queries_reaching(plan, segment.table), None if job.late else cell_bytes(plan, segment.table)
     written = [(i, each) for i, each in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
     left = Counter(blocked_alike(plan, layout) for _, layout in written)
-    routed: dict[Hashable, Routing] = {}  # what a later layout has, too
+    routed, cells = dict[Hashable, Routing](), dict[str, CellRows]()  # what later layouts have, too
     for index, layout in written:
         alike = blocked_alike(plan, layout)
         if (routing := routed.pop(alike, None)) is None:
-            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached, of_cell)
+            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached, of_cell, cells)
             routing = route(plan, layout, segment.table, segment.words, guides)
         left[alike] -= 1
         if left[alike]:
@@ -235,11 +236,7 @@ class FilePlace:
 
 
 def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.Table:
-    """Write one file, or several where it would get too large, and measure its blocks.
-
-    Returns:
-        One row a block, as ``blocks_with_indexes`` has it.
-    """
+    """Write one file, or several where it would get too large; gives its blocks as ``blocks_with_indexes`` has them."""
     plan, routing, first_block = job.plan, file.routing, file.first_block
     n_blocks = len(routing.offsets) - 1
     if n_blocks == 0:

@@ -18,7 +18,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.writer.cutting import cells_of
-from layoutopt.writer.slices import MOST_SLICES, _told_by, best_starts, slice_rows, statistics_of_ranges
+from layoutopt.writer.slices import MOST_SLICES, CellRows, _told_by, best_starts, slice_rows, statistics_of_ranges
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
@@ -92,9 +92,13 @@ def test_cells_end_at_ranges_that_stand_beside_other_columns() -> None:
     assert cell[69] < cell[70]
 
 
+def by_id(plan: Plan, table: pa.Table) -> CellRows:
+    return CellRows(plan, table, "id", cells_of(plan, "id", table))
+
+
 def sliced(plan: Plan, table: pa.Table, weights: Floats) -> list[int]:
     """The rows of each set of slices, ascending."""
-    slices = slice_rows(plan, frozenset(SCHEMA.names), table, "id", cells_of(plan, "id", table), weights)
+    slices = slice_rows(by_id(plan, table), frozenset(SCHEMA.names), weights)
     assert slices.shares.shape == (len(plan.queries), slices.bits.shape[1])
     return sorted(slices.bits.sum(axis=0).tolist())
 
@@ -113,7 +117,7 @@ def test_nothing_to_skip_makes_no_slices() -> None:
     table = ids(list(range(200)))
     assert sliced(a_plan(1000), table, np.ones(1)) == []
     assert sliced(a_plan(50), table, np.zeros(1)) == []
-    nowhere = slice_rows(a_plan(50), frozenset({"kind"}), table, "id", cells_of(a_plan(50), "id", table), np.ones(1))
+    nowhere = slice_rows(by_id(a_plan(50), table), frozenset({"kind"}), np.ones(1))
     assert nowhere.bits.shape == (200, 0)
 
 
@@ -123,15 +127,13 @@ def test_values_that_no_row_has_are_cut_for_too() -> None:
     plan = a_plan()
     absent = document(SCHEMA, [is_value(SCHEMA, "id", "=", value) for value in (150, 151)]).queries
     plan = replace(plan, queries=absent)
-    slices = slice_rows(plan, frozenset(SCHEMA.names), table, "id", cells_of(plan, "id", table), np.ones(2))
+    slices = slice_rows(by_id(plan, table), frozenset(SCHEMA.names), np.ones(2))
     assert slices.bits.shape[1] == 0, "cut at the gap, no slice is reached"
     # One query for each of many values that lie between those of rows.
     sparse = ids(list(range(0, 4000, 10)))
     queries = document(SCHEMA, [is_value(SCHEMA, "id", "=", value) for value in range(5, 4000, 100)]).queries
     plan = replace(plan, queries=queries)
-    slices = slice_rows(
-        plan, frozenset(SCHEMA.names), sparse, "id", cells_of(plan, "id", sparse), np.ones(len(queries))
-    )
+    slices = slice_rows(by_id(plan, sparse), frozenset(SCHEMA.names), np.ones(len(queries)))
     read = np.array([slices.bits[:, shared > 0].sum() for shared in slices.shares])
     assert (slices.shares.sum(axis=1) == 1).sum() >= len(queries) - MOST_SLICES
     assert read.mean() < 0.1 * sparse.num_rows
@@ -142,7 +144,7 @@ def test_lists_of_values_make_a_bounded_number_of_sets() -> None:
     table = ids(list(range(1000)))
     lists = [in_list(drawn.choice(1000, 4, replace=False).tolist()) for _ in range(300)]
     plan = replace(a_plan(), queries=document(SCHEMA, lists).queries)
-    slices = slice_rows(plan, frozenset(SCHEMA.names), table, "id", cells_of(plan, "id", table), np.ones(300))
+    slices = slice_rows(by_id(plan, table), frozenset(SCHEMA.names), np.ones(300))
     assert slices.bits.shape[1] == slices.shares.shape[1] == 64
     assert set(slices.shares.sum(axis=1).tolist()) == {0, 1}, "what has no set of its own is not said to skip"
 
