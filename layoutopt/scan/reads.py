@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, read_segments
 from layoutopt.scan.reconstruct import check_late
 from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
-from layoutopt.sql.references import MOST_TEXTS
+from layoutopt.sql.lexing.remembered import remembered
 from layoutopt.sql.scans import TableScan, scans_of
 from layoutopt.writer.matching import may_match
 
@@ -206,7 +206,7 @@ Mentions: TypeAlias = Callable[
 def remembered_mentions() -> Mentions:
     """What finds mentions of tables; a text that comes again, as a dashboard's does, is not read again."""
 
-    @lru_cache(MOST_TEXTS)
+    @remembered
     def mentions(
         sql: str, schemas: tuple[tuple[str, Schema], ...], settings: Settings, udfs: tuple[tuple[str, Udf], ...]
     ) -> tuple[TableScan, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.reads import Mentions, TableRead, remembered_mentions
-from layoutopt.sql.references import MOST_TEXTS
+from layoutopt.sql.lexing.remembered import remembered
 
 if TYPE_CHECKING:
     import duckdb
@@ -149,7 +149,7 @@ class Table(OpenedTable):
         from layoutopt.sql.duckdb.translate import portable_sql
 
         schemas, zone, udfs = {self.name: self.schema}, self.settings.time_zone, self.udfs
-        return lru_cache(MOST_TEXTS)(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, udfs))
+        return remembered(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, udfs))
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names

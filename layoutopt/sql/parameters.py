@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.sql.dialect import Spark4
+from layoutopt.sql.lexing.remembered import remembered
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import MOST_TEXTS, Span
+from layoutopt.sql.references import Span
 
 Arguments = Mapping[str, object] | Sequence[object]
 
@@ -71,9 +71,9 @@ def bind(sql: str, args: Arguments) -> Bound:
 _NOTHING = object()
 
 
-@lru_cache(MOST_TEXTS)
+@remembered
 def _tokens(sql: str) -> tuple[Token, ...]:
-    """A text's tokens, remembered: a dashboard's texts come again and again."""
+    """A text's tokens."""
     try:
         return tuple(Spark4().tokenize(sql))
     except (SqlglotError, ValueError) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from sqlglot import exp
@@ -13,12 +12,10 @@ from sqlglot import exp
 from layoutopt.errors import QueryError
 from layoutopt.model.types import quoted
 from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.lexing.remembered import remembered
 
 Span = tuple[int, int]
 """[start, end) in a text."""
-
-MOST_TEXTS: Final = 1_000
-"""So many SQL texts an open table, or a session, remembers what it read in: users of a dashboard ask hundreds."""
 
 
 class Kind(Enum):
@@ -75,7 +72,7 @@ class References:
     view_columns: tuple[str, ...] = ()
 
 
-@lru_cache(MOST_TEXTS)
+@remembered
 def references_of(sql: str) -> References:
     """The tables that one statement in Spark's dialect reads.
 
