@@ -158,7 +158,7 @@ class TestToldByBounds:
 
     literals = st.one_of(
         st.builds(
-            is_value, st.just(SCHEMA), st.sampled_from(["id", "kind"]), st.sampled_from("<=>"), st.integers(0, 40)
+            is_value, st.just(SCHEMA), st.sampled_from(["id", "kind"]), st.sampled_from("<=>"), st.integers(0, 6)
         ),
         st.just(InSet(Col("id", "int"), ValueSet.empty())),
         st.just(TRUE),
@@ -168,12 +168,12 @@ class TestToldByBounds:
         lambda children: st.builds(
             lambda kind, parts: kind(tuple(parts)),
             st.sampled_from([And, Or]),
-            st.lists(children, min_size=1, max_size=3),
+            st.lists(children, min_size=2, max_size=3),
         ),
         max_leaves=8,
     )
 
-    @given(nodes, st.lists(st.integers(0, 40), min_size=1, max_size=30), st.sampled_from([[], ["id"], ["id", "kind"]]))
+    @given(nodes, st.lists(st.integers(0, 6), min_size=1, max_size=9), st.sampled_from([["id", "kind"], ["id"], []]))
     def test_no_answer_changes(self, node: Node, values: list[int], names: list[str]) -> None:
         rows = ids(list(values)).set_column(1, "kind", pa.array([value % 5 for value in values], pa.int32()))
         schema = SCHEMA.select(names)
