@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 from layoutopt.advise.advice import MONTH, Period
 from layoutopt.errors import LogError
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, weight_of
 from layoutopt.workload.decay import times_of
 
 _DAY: Final = 86_400.0
@@ -31,7 +30,7 @@ def period_of(queries: Sequence[Query], runs_a_month: float | None, time_zone: s
     days = _days(queries, time_zone)
     if days is None:
         return Period(f"{_THOUSAND:,} queries", _THOUSAND, "since the log spans no day; see --queries-per-month")
-    runs = math.fsum(query.weight for query in queries)
+    runs = weight_of(queries)
     return Period(MONTH, runs / days * _DAYS_A_MONTH, f"by the {days:,.1f} days of the log")
 
 

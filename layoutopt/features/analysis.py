@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from layoutopt.features.choose import default_excluded, default_threshold, mine_
 from layoutopt.features.stability import Curve, commonality, stability
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import Settings
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
@@ -126,7 +125,7 @@ def _excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
 
 
 def _no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:
-    weight = math.fsum(query.weight for query in queries)
+    weight = weight_of(queries)
     return (
         f"no predicate helps T = {threshold} of the {weight:g} usable queries of {settings.log!r}; "
         "lower --threshold, or name fewer --exclude-columns"

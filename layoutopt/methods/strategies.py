@@ -40,7 +40,7 @@ from layoutopt.model.layout import (
     Scheme,
 )
 from layoutopt.model.predicates import columns_of
-from layoutopt.model.query import Query, column_literals
+from layoutopt.model.query import Query, column_literals, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.sequences import spread
 from layoutopt.model.values import key_kind
@@ -100,7 +100,7 @@ def _best_guides(planning: PlanningInput) -> Sequence[int]:
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
     min_rows = min_rows_for(planning.request.block_rows)
-    full = _weight(planning) * sum(partition.vectors.rows for partition in some.partitions)
+    full = weight_of(planning.queries) * sum(partition.vectors.rows for partition in some.partitions)
 
     def read(guides: Sequence[int]) -> float:
         guided = _guided(some, guides, planning.shares)
@@ -251,7 +251,7 @@ def predicted_rows(
         exponent = exponent_of(part.query_weights, part.vectors.rows)
         lowest = blocking_lower_bound(blocked.objective, part.vectors, min_rows)
         bound += float(np.ldexp(lowest, -exponent))
-        scanned, full = scanned + blocked.scanned, full + _weight(planning) * part.vectors.rows
+        scanned, full = scanned + blocked.scanned, full + weight_of(planning.queries) * part.vectors.rows
         blocks, rows = blocks + blocked.blocks, rows + part.vectors.rows
     if not full or not blocks:
         return {}
@@ -260,11 +260,6 @@ def predicted_rows(
         "block_rows": round(rows / blocks, 1),
         **_against(scanned / full, bound / full),
     }
-
-
-def _weight(planning: PlanningInput) -> float:
-    """How many statements of the log the queries are."""
-    return math.fsum(query.weight for query in planning.queries)
 
 
 class _Blocked(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -42,6 +43,11 @@ class Query(Record):
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"query {self.id} has the weight {self.weight!r}; give a positive number")
+
+
+def weight_of(queries: Iterable[Query]) -> float:
+    """How many statements of the log these are."""
+    return math.fsum(query.weight for query in queries)
 
 
 def filtered_columns(queries: Iterable[Query]) -> frozenset[str]:

@@ -157,7 +157,8 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
     reached, of_cell = queries_reaching(plan, segment.table), None if job.late else cell_bytes(plan, segment.table)
     written = [(i, each) for i, each in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
     left = Counter(blocked_alike(plan, layout) for _, layout in written)
-    routed, cells = dict[Hashable, Routing](), dict[str, CellRows]()  # what later layouts have, too
+    routed: dict[Hashable, Routing] = {}  # what a later layout has, too
+    cells: dict[str, CellRows] = {}
     for index, layout in written:
         alike = blocked_alike(plan, layout)
         if (routing := routed.pop(alike, None)) is None:

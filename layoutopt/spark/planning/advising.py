@@ -31,7 +31,7 @@ from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.strategies import most_filtered
 from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, classes, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.model.udf import Udf, by_name
@@ -43,7 +43,7 @@ from layoutopt.sources.some_files import some_files
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of
 from layoutopt.spark.core.table_sources import snapshot_rows
-from layoutopt.spark.planning.hold_out import Fold, evaluation_on, resampled, weight_of
+from layoutopt.spark.planning.hold_out import Fold, evaluation_on, resampled
 from layoutopt.spark.planning.layouts_tried import ORDERS, THRESHOLD, LayoutsTried, try_layouts
 from layoutopt.spark.planning.sample_evaluation import BytesRead
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS

@@ -26,13 +26,13 @@ from layoutopt.model.arrays import Floats
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, classes, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.histograms import features_within
 from layoutopt.spark.planning.objectives import BYTES, Objective
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, tasks_of
+from layoutopt.spark.planning.plain_rows import Rows, get_ready, tasks_of
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
@@ -248,8 +248,7 @@ def start_evaluation(
             "and leave out --tune"
         )
     rows = opened(spark, settings.source, document, request_of(settings), say)
-    if isinstance(rows, PlainRows):
-        rows.get_ready()
+    get_ready(rows)
     say("mining the queries that are not held back")
     folds = [Fold(_mined(document, training, thresholds), held) for training, held in parts]
     return evaluation_on(rows, settings, folds, say)
@@ -318,11 +317,6 @@ def named(settings: PlanSettings) -> str:
     """What a trial is called: its method, and what guides it where that is unusual."""
     by = "" if settings.guides in ("auto", FEATURES) else f" by {settings.guides}"
     return f"{settings.method}{by}"
-
-
-def weight_of(queries: Sequence[Query]) -> float:
-    """How many statements of the log these are."""
-    return math.fsum(query.weight for query in queries)
 
 
 def worst_fraction(found: BytesRead, queries: Sequence[Query], resamples: int, seed: int) -> float:

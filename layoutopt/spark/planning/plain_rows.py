@@ -83,10 +83,6 @@ class PlainRows:
     say: Progress
     given_up: bool = False
 
-    def get_ready(self) -> None:
-        """Let the processes load what forms blocks, which takes a second, while this one does something else."""
-        self.tasks.begin(_loaded)
-
     def chunks(self, segment_rows: int) -> list[Chunk]:
         """Neighbouring rows of one partition counted together, in the order of the files.
 
@@ -233,6 +229,12 @@ class Question(Protocol[T]):
     def of_task(self, number: int) -> T | None:
         """What the rows of one task say; None where there are none."""
         ...
+
+
+def get_ready(rows: Rows) -> None:
+    """Let processes that work on rows load what forms blocks, a second's work, while this one does something else."""
+    if isinstance(rows, PlainRows):
+        rows.tasks.begin(_loaded)
 
 
 def _loaded(number: int) -> None:

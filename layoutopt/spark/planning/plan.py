@@ -30,7 +30,7 @@ from layoutopt.spark.core.sessions import AnySession, has_local_paths, started
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.planning.costs import unit_in_bytes
 from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
+from layoutopt.spark.planning.plain_rows import Rows, get_ready, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
 
@@ -178,8 +178,8 @@ def _planned(
             "raise max_vectors"
         )
     of.say(f"planning by {request.method}")
-    if is_rehearsed and isinstance(of.rows, PlainRows):
-        of.rows.get_ready()
+    if is_rehearsed:
+        get_ready(of.rows)
     planning = PlanningInput(request, document.schema, features, of.queries, partitions, unit, known)
     plan = plan_from(document, planning)
     return with_order_asked(plan, request)
