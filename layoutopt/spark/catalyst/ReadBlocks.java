@@ -1,0 +1,835 @@
+package layoutopt;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable$;
+import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.SchemaPruning$;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.types.*;
+import org.apache.spark.unsafe.types.CalendarInterval;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * An optimiser rule: each scan of a registered table in an optimised plan becomes a scan of the blocks that may match.
+ *
+ * A registered table is a {@link LogicalRelation} over files of the format {@link RegisteredFormat}, with the table's
+ * schema. The rule gives Python the condition and the columns that Spark's optimiser left at the scan, and puts what
+ * Python answers in the scan's place. Janino, which Spark ships, compiles this file in the driver; executors need none
+ * of its classes.
+ */
+public class ReadBlocks extends Rule {
+  /** The option of a relation that says which registration it is a scan of. */
+  public static final String OPTION = "layoutopt";
+  private static final AtomicLong TOKENS = new AtomicLong();
+  private static final Map PLANNING = Collections.synchronizedMap(new WeakHashMap());
+
+  private final java.util.function.BiFunction ask;
+
+  /** ask: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table. */
+  public ReadBlocks(java.util.function.BiFunction ask) { this.ask = ask; }
+
+  public TreeNode apply(TreeNode plan) { return visit((LogicalPlan) plan); }
+
+  private LogicalPlan visit(LogicalPlan plan) {
+    scala.collection.immutable.Seq projected = null;
+    Expression condition = null;
+    LogicalPlan below = plan;
+    if (below instanceof Project) { projected = ((Project) below).projectList(); below = ((Project) below).child(); }
+    if (below instanceof Filter) { condition = ((Filter) below).condition(); below = ((Filter) below).child(); }
+    Registration registration = Registration.of(below);
+    if (registration != null) {
+      if (condition != null) condition = withSubqueries(condition);
+      LogicalPlan made = read(new Scan(registration, (LogicalRelation) below, condition, projected));
+      if (projected == null) return made;
+      return withSubqueriesOf(new Project(projected, made));
+    }
+    scala.collection.immutable.Seq children = plan.children();
+    List visited = new ArrayList();
+    boolean changed = false;
+    for (int i = 0; i < children.size(); i++) {
+      LogicalPlan child = visit((LogicalPlan) children.apply(i));
+      changed |= child != children.apply(i);
+      visited.add(child);
+    }
+    return withSubqueriesOf(changed ? (LogicalPlan) plan.withNewChildren(Seqs.of(visited)) : plan);
+  }
+
+  /** Subqueries that the optimiser made after it had optimised the others: runtime filters and partition pruning. */
+  private LogicalPlan withSubqueriesOf(LogicalPlan plan) {
+    boolean has = false;
+    scala.collection.immutable.Seq expressions = plan.expressions();
+    for (int i = 0; i < expressions.size(); i++)
+      has |= ((Expression) expressions.apply(i)).containsPattern(TreePattern.PLAN_EXPRESSION());
+    return has ? (LogicalPlan) plan.mapExpressions(new Subqueries(this)) : plan;
+  }
+
+  Expression withSubqueries(Expression expression) {
+    if (!expression.containsPattern(TreePattern.PLAN_EXPRESSION())) return expression;
+    Expression made = (Expression) expression.mapChildren(new Subqueries(this));
+    if (!(made instanceof PlanExpression) || !(((PlanExpression) made).plan() instanceof LogicalPlan)) return made;
+    LogicalPlan before = (LogicalPlan) ((PlanExpression) made).plan();
+    LogicalPlan after = visit(before);
+    return before == after ? made : (Expression) ((PlanExpression) made).withNewPlan(after);
+  }
+
+  private LogicalPlan read(Scan scan) {
+    scala.Option tracker = QueryPlanningTracker.get();
+    Planning planning = new Planning();
+    if (tracker.isDefined()) {
+      synchronized (PLANNING) {
+        if (!PLANNING.containsKey(tracker.get())) PLANNING.put(tracker.get(), planning);
+        planning = (Planning) PLANNING.get(tracker.get());
+      }
+    }
+    String text = scan.toJson();
+    String key = text + scan.ids();
+    LogicalPlan known = (LogicalPlan) planning.made.get(key);
+    if (known != null) return known;
+    LogicalPlan made = null;
+    Object answer = null;
+    try {
+      answer = ask.apply(planning.token + "\n" + text, scan);
+      if (answer instanceof LogicalPlan) made = scan.over((LogicalPlan) answer);
+    } catch (Throwable failure) {
+      warn(scan, failure);
+    }
+    if (answer instanceof String) raise((String) answer);
+    if (made == null) made = scan.over(scan.registration.whole);
+    planning.made.put(key, made);
+    return made;
+  }
+
+  private static void warn(Scan scan, Throwable failure) {
+    org.slf4j.LoggerFactory.getLogger("layoutopt.spark").warn(
+        "layoutopt could not be asked (" + failure + "): the table " + scan.registration.name + " is read whole");
+  }
+
+  /** Throws the checked exception that PySpark knows, from a method that cannot declare it. */
+  static void raise(String sentence) {
+    new scala.util.Failure(new org.apache.spark.sql.execution.QueryExecutionException(sentence, null)).get();
+  }
+
+  /** What is known while one query is planned, its subqueries included: which snapshots it reads, and its scans. */
+  static class Planning {
+    final long token = TOKENS.incrementAndGet();
+    final Map made = new ConcurrentHashMap();
+  }
+
+  static class Subqueries extends scala.runtime.AbstractFunction1 {
+    private final ReadBlocks rule;
+
+    Subqueries(ReadBlocks rule) { this.rule = rule; }
+
+    public Object apply(Object expression) { return rule.withSubqueries((Expression) expression); }
+  }
+
+  /** A table under a name: its schema, and a plan that reads all of it where Python can't be asked. */
+  public static class Registration {
+    static final Map ALL = new ConcurrentHashMap();
+    final String id;
+    final String name;
+    public volatile LogicalPlan whole;
+
+    Registration(String id, String name) { this.id = id; this.name = name; }
+
+    static Registration of(LogicalPlan plan) {
+      if (!(plan instanceof LogicalRelation)) return null;
+      Object relation = ((LogicalRelation) plan).relation();
+      if (!(relation instanceof HadoopFsRelation)) return null;
+      if (!(((HadoopFsRelation) relation).fileFormat() instanceof RegisteredFormat)) return null;
+      return (Registration) ALL.get(((HadoopFsRelation) relation).options().apply(OPTION));
+    }
+  }
+
+  /**
+   * Makes a table known; returns the relation that stands for it in plans.
+   *
+   * partition: the name of the partition column, or null where there is none that files have one value of.
+   */
+  public LogicalPlan register(Object session, String id, String name, StructType schema, String partition, long bytes,
+      LogicalPlan whole) {
+    Registration registration = new Registration(id, name);
+    registration.whole = whole;
+    Registration.ALL.put(id, registration);
+    StructType partitions = new StructType();
+    if (partition != null) partitions = partitions.add(schema.apply(partition));
+    Map options = new HashMap();
+    options.put(OPTION, id);
+    HadoopFsRelation relation = new HadoopFsRelation(new RegisteredIndex(id, name, partitions, bytes, ask),
+        partitions, schema, scala.Option.apply(null), new RegisteredFormat(), Seqs.map(options),
+        (org.apache.spark.sql.SparkSession) session);
+    return new LogicalRelation(relation, Seqs.attributes(relation.schema()), scala.Option.apply(null), false,
+        scala.Option.apply(null));
+  }
+
+  /** Forgets a table; plans that still name it fail with a sentence. */
+  public void unregister(String id) { Registration.ALL.remove(id); }
+
+  /** Lets a table's plan of last resort follow its newest snapshot. */
+  public void update(String id, LogicalPlan whole) {
+    Registration known = (Registration) Registration.ALL.get(id);
+    if (known != null) known.whole = whole;
+  }
+
+  /** See {@link Snapshot}. */
+  public Snapshot snapshot(Object session, String key, String block, String paths, String partition,
+      DataType partitionType, String partitionOf, String values, Map options) {
+    return new Snapshot(session, key, block, paths, partition, partitionType, partitionOf, values, options);
+  }
+
+  /** What tells the code of a Python function from that of others. */
+  public String digest(org.apache.spark.api.python.PythonFunction function) { return Json.digest(function); }
+
+  /** The optimised plan's scan of one registered table: what Python is asked about, and how an answer stands in. */
+  public static class Scan {
+    final Registration registration;
+    final LogicalRelation relation;
+    final Expression condition;
+    final boolean projected;
+    /** The attributes that are read, in the relation's order. */
+    final List wanted = new ArrayList();
+
+    Scan(Registration registration, LogicalRelation relation, Expression condition,
+        scala.collection.immutable.Seq projectList) {
+      this.registration = registration;
+      this.relation = relation;
+      this.condition = condition;
+      this.projected = projectList != null;
+      scala.collection.immutable.Seq output = relation.output();
+      AttributeSet needed = null;
+      if (projected) {
+        needed = AttributeSet$.MODULE$.apply(projectList);
+        if (condition != null) needed = needed.$plus$plus(condition.references());
+      }
+      for (int i = 0; i < output.size(); i++)
+        if (needed == null || needed.contains((NamedExpression) output.apply(i))) wanted.add(output.apply(i));
+    }
+
+    String ids() {
+      StringBuilder text = new StringBuilder();
+      for (int i = 0; i < wanted.size(); i++) text.append(' ').append(((AttributeReference) wanted.get(i)).exprId());
+      return text.toString();
+    }
+
+    String toJson() {
+      StringBuilder text = new StringBuilder("{\"id\":");
+      Json.quote(text, registration.id);
+      text.append(",\"columns\":[");
+      for (int i = 0; i < wanted.size(); i++) {
+        if (i > 0) text.append(',');
+        Json.quote(text, ((AttributeReference) wanted.get(i)).name());
+      }
+      text.append("],\"condition\":");
+      if (condition == null) text.append("null");
+      else new Json(relation.output()).write(text, condition);
+      return text.append('}').toString();
+    }
+
+    /** The scan with another plan as its source, whose columns are the wanted ones by position. */
+    LogicalPlan over(LogicalPlan source) {
+      LogicalPlan made = source;
+      if (!isWanted(source)) {
+        List aliases = new ArrayList();
+        for (int i = 0; i < wanted.size(); i++) {
+          AttributeReference attribute = (AttributeReference) wanted.get(i);
+          aliases.add(named(column(source, i, attribute), attribute));
+        }
+        made = new Project(Seqs.of(aliases), source);
+      }
+      if (condition != null) made = new Filter(condition, made);
+      return made;
+    }
+
+    private boolean isWanted(LogicalPlan source) {
+      if (source.output().size() != wanted.size()) return false;
+      for (int i = 0; i < wanted.size(); i++)
+        if (!((Attribute) source.output().apply(i)).exprId().equals(((Attribute) wanted.get(i)).exprId())) return false;
+      return true;
+    }
+
+    /** The column of a source that a wanted attribute is: by its name where the source has all of the table's. */
+    private Expression column(LogicalPlan source, int place, AttributeReference attribute) {
+      Expression found = null;
+      for (int i = 0; i < source.output().size(); i++)
+        if (((Attribute) source.output().apply(i)).name().equals(attribute.name()))
+          found = (Expression) source.output().apply(i);
+      if (found == null || !DataType$.MODULE$.equalsIgnoreNullability(found.dataType(), attribute.dataType()))
+        raise("the column " + attribute.name() + " of the table " + registration.name + " is no longer "
+            + attribute.dataType().catalogString() + "; make the DataFrame again, or run REFRESH TABLE "
+            + registration.name);
+      return found;
+    }
+
+    /**
+     * Reads files by Spark's own Parquet reader.
+     *
+     * files: their numbers in the snapshot; none for all. blocks: the numbers of the blocks to read, ascending; null
+     * for all of these files. opaque: the columns whose conditions must not reach Parquet. bytes: how large the scan is
+     * to the planner of joins.
+     */
+    public LogicalPlan read(Snapshot snapshot, String files, String blocks, String opaque, long bytes, String label) {
+      int[] chosen = Text.ints(files);
+      List hidden = Arrays.asList(Text.lines(opaque));
+      StructType columns = new StructType();
+      StructType partitions = new StructType();
+      List attributes = new ArrayList();
+      List shown = new ArrayList();
+      boolean isNested = false;
+      boolean hasHidden = false;
+      for (int i = 0; i < wanted.size(); i++) {
+        AttributeReference attribute = (AttributeReference) wanted.get(i);
+        StructField field = new StructField(attribute.name(), attribute.dataType(), true, attribute.metadata());
+        if (attribute.name().equals(snapshot.partition)) partitions = partitions.add(field);
+        columns = columns.add(field);
+        isNested |= !(attribute.dataType() instanceof AtomicType);
+        if (hidden.contains(attribute.name())) {
+          AttributeReference raw = attribute.newInstance();
+          attributes.add(raw);
+          shown.add(named(opaque(raw), attribute));
+          hasHidden = true;
+        } else {
+          attributes.add(attribute);
+          shown.add(attribute);
+        }
+      }
+      AttributeReference block = new AttributeReference(snapshot.block, LongType$.MODULE$, true, Metadata$.MODULE$.empty(),
+          NamedExpression$.MODULE$.newExprId(), Seqs.none());
+      if (blocks != null || wanted.isEmpty()) {
+        columns = columns.add(block.name(), LongType$.MODULE$);
+        attributes.add(block);
+      }
+      BlockIndex index = new BlockIndex(snapshot, chosen, partitions, blocks, bytes);
+      HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
+          new ParquetFileFormat(), Seqs.map(snapshot.options), snapshot.session);
+      LogicalPlan made = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
+          scala.Option.apply(null));
+      if (blocks != null) made = new Filter(Blocks.among(block, Text.longs(blocks)), made);
+      if (hasHidden || blocks != null && !projected || wanted.isEmpty()) made = new Project(Seqs.of(shown), made);
+      LogicalPlan read = blocks != null && projected && !hasHidden && !wanted.isEmpty() ? made : over(made);
+      if (condition != null && read == made) read = new Filter(condition, made);
+      return isNested ? pruned(read) : read;
+    }
+
+    /** So many rows without columns. */
+    public LogicalPlan count(long rows) {
+      return over(new Project(Seqs.none(), new Range(0, rows, 1, scala.Option.apply(null), rangeOutput(), false)));
+    }
+
+    private static scala.collection.immutable.Seq rangeOutput() {
+      List one = new ArrayList();
+      one.add(new AttributeReference("id", LongType$.MODULE$, false, Metadata$.MODULE$.empty(),
+          NamedExpression$.MODULE$.newExprId(), Seqs.none()));
+      return Seqs.of(one);
+    }
+
+    /** Nested columns without the fields that are not read: Spark's rule for this ran before the files were known. */
+    private LogicalPlan pruned(LogicalPlan plan) {
+      return plan;
+    }
+
+    private static Expression named(Expression value, AttributeReference attribute) {
+      return new Alias(value, attribute.name(), attribute.exprId(), attribute.qualifier(),
+          scala.Option.apply(attribute.metadata()), Seqs.none());
+    }
+
+    /** The same value in a form that Spark does not push to Parquet. */
+    private static Expression opaque(AttributeReference column) {
+      if (column.dataType() instanceof FractionalType) return new NaNvl(column, column);
+      List branches = new ArrayList();
+      branches.add(new scala.Tuple2(new IsNotNull(column), column));
+      return new CaseWhen(Seqs.of(branches), scala.Option.apply(null));
+    }
+
+    /** What the scan is called in Spark's plans and on its pages. */
+    private static scala.Option named(String label, StructType schema) {
+      CatalogTable$ d = CatalogTable$.MODULE$;
+      return scala.Option.apply(d.apply(new TableIdentifier(label), CatalogTableType.EXTERNAL(),
+          CatalogStorageFormat.empty(), schema, d.apply$default$5(), d.apply$default$6(), d.apply$default$7(),
+          d.apply$default$8(), 0L, d.apply$default$10(), d.apply$default$11(), d.apply$default$12(),
+          d.apply$default$13(), d.apply$default$14(), d.apply$default$15(), d.apply$default$16(), d.apply$default$17(),
+          d.apply$default$18(), d.apply$default$19(), d.apply$default$20(), d.apply$default$21(),
+          d.apply$default$22()));
+    }
+  }
+
+  /** The data files of one snapshot that Spark's own reader can read. */
+  public static class Snapshot {
+    final String key;
+    final String block;
+    final String partition;
+    final DataType partitionType;
+    final Map options;
+    final org.apache.spark.sql.SparkSession session;
+    final String[] paths;
+    final int[] partitionOf;
+    final InternalRow[] values;
+    private final FileStatus[] statuses;
+
+    /**
+     * key: of the table and the snapshot. paths: of files, one a line. partitionOf: the number of each file's
+     * partition. values: the partition column's value of each partition as text, one a line, "n" for NULL and "v..."
+     * for others, as Spark holds it inside.
+     */
+    public Snapshot(Object session, String key, String block, String paths, String partition, DataType partitionType,
+        String partitionOf, String values, Map options) {
+      this.session = (org.apache.spark.sql.SparkSession) session;
+      this.key = key;
+      this.block = block;
+      this.partition = partition;
+      this.partitionType = partitionType;
+      this.paths = Text.lines(paths);
+      this.partitionOf = Text.ints(partitionOf);
+      this.options = new HashMap(options);
+      this.statuses = new FileStatus[this.paths.length];
+      String[] texts = Text.lines(values);
+      this.values = new InternalRow[texts.length];
+      for (int i = 0; i < texts.length; i++)
+        this.values[i] = new GenericInternalRow(new Object[] {Text.value(texts[i], partitionType)});
+    }
+
+    /** What the file system says of a file, looked up once: data files never change. */
+    synchronized FileStatus status(int file) throws java.io.IOException {
+      if (statuses[file] == null) {
+        Path path = new Path(paths[file]);
+        FileSystem system = path.getFileSystem(Sessions.hadoop(session));
+        statuses[file] = system.getFileStatus(path);
+      }
+      return statuses[file];
+    }
+  }
+
+  /** The files of a read, each whole or, beside a condition on blocks, in part. */
+  static class BlockIndex implements FileIndex {
+    private final Snapshot snapshot;
+    private final int[] files;
+    private final StructType partitions;
+    private final String blocks;
+    private final long bytes;
+
+    BlockIndex(Snapshot snapshot, int[] files, StructType partitions, String blocks, long bytes) {
+      this.snapshot = snapshot;
+      this.files = files;
+      this.partitions = partitions;
+      this.blocks = blocks;
+      this.bytes = bytes;
+    }
+
+    public scala.collection.immutable.Seq rootPaths() {
+      return files.length == 0 ? Seqs.none()
+          : Seqs.of(Collections.singletonList(new Path(snapshot.paths[files[0]]).getParent()));
+    }
+
+    public scala.collection.immutable.Seq listFiles(scala.collection.immutable.Seq partitionFilters,
+        scala.collection.immutable.Seq dataFilters) {
+      boolean[] kept = kept(partitionFilters);
+      Map byPartition = new LinkedHashMap();
+      try {
+        for (int i = 0; i < files.length; i++) {
+          Integer partition = new Integer(partitions.isEmpty() ? 0 : snapshot.partitionOf[files[i]]);
+          if (!partitions.isEmpty() && !kept[partition.intValue()]) continue;
+          if (!byPartition.containsKey(partition)) byPartition.put(partition, new ArrayList());
+          ((List) byPartition.get(partition)).add(
+              new FileStatusWithMetadata(snapshot.status(files[i]), Seqs.map(new HashMap())));
+        }
+      } catch (java.io.FileNotFoundException missing) {
+        raise("a data file of the snapshot that was planned is gone (" + missing.getMessage()
+            + "); make the DataFrame again, since a vacuum or a hard delete has removed it");
+      } catch (java.io.IOException failure) {
+        new scala.util.Failure(failure).get();
+      }
+      List found = new ArrayList();
+      java.util.Iterator entries = byPartition.entrySet().iterator();
+      while (entries.hasNext()) {
+        Map.Entry entry = (Map.Entry) entries.next();
+        InternalRow values = partitions.isEmpty() ? new GenericInternalRow(new Object[0])
+            : snapshot.values[((Integer) entry.getKey()).intValue()];
+        found.add(new PartitionDirectory(values, Seqs.of((List) entry.getValue())));
+      }
+      return Seqs.of(found);
+    }
+
+    private boolean[] kept(scala.collection.immutable.Seq filters) {
+      boolean[] kept = new boolean[snapshot.values.length];
+      Arrays.fill(kept, true);
+      for (int i = 0; i < filters.size() && !partitions.isEmpty(); i++) {
+        Expression filter = (Expression) filters.apply(i);
+        if (filter.references().size() != 1) continue;
+        List attributes = new ArrayList();
+        attributes.add(filter.references().toSeq().head());
+        BasePredicate test = Predicate$.MODULE$.createInterpreted((Expression) BindReferences$.MODULE$.bindReference(
+            filter, new org.apache.spark.sql.catalyst.expressions.package$AttributeSeq(Seqs.of(attributes)), false));
+        test.initialize(0);
+        for (int p = 0; p < kept.length; p++) kept[p] = kept[p] && test.eval(snapshot.values[p]);
+      }
+      return kept;
+    }
+
+    public String[] inputFiles() {
+      String[] found = new String[files.length];
+      for (int i = 0; i < files.length; i++) found[i] = snapshot.paths[files[i]];
+      return found;
+    }
+
+    public void refresh() {}
+
+    public long sizeInBytes() { return bytes; }
+
+    public StructType partitionSchema() { return partitions; }
+
+    // What reads the same blocks is equal, so that Spark reuses it; what reads others never is.
+    public boolean equals(Object other) {
+      if (!(other instanceof BlockIndex)) return false;
+      BlockIndex that = (BlockIndex) other;
+      return snapshot.key.equals(that.snapshot.key) && Arrays.equals(files, that.files)
+          && (blocks == null ? that.blocks == null : blocks.equals(that.blocks));
+    }
+
+    public int hashCode() { return 31 * snapshot.key.hashCode() + Arrays.hashCode(files); }
+  }
+
+  /** The files of a registered table, which only the rule knows. */
+  static class RegisteredIndex implements FileIndex {
+    private final String id;
+    private final String name;
+    private final StructType partitions;
+    private final long bytes;
+    private final java.util.function.BiFunction ask;
+
+    RegisteredIndex(String id, String name, StructType partitions, long bytes, java.util.function.BiFunction ask) {
+      this.id = id;
+      this.name = name;
+      this.partitions = partitions;
+      this.bytes = bytes;
+      this.ask = ask;
+    }
+
+    public scala.collection.immutable.Seq rootPaths() { return Seqs.none(); }
+
+    public scala.collection.immutable.Seq listFiles(scala.collection.immutable.Seq partitionFilters,
+        scala.collection.immutable.Seq dataFilters) {
+      raise("the table " + name + " was registered with layoutopt, which this session no longer has; call"
+          + " layoutopt.spark.enable(spark), and make the DataFrame again");
+      return null;
+    }
+
+    public String[] inputFiles() { return new String[0]; }
+
+    public void refresh() { ask.apply("refresh\n" + id, null); }
+
+    public long sizeInBytes() { return bytes; }
+
+    public StructType partitionSchema() { return partitions; }
+
+    public boolean equals(Object other) {
+      return other instanceof RegisteredIndex && id.equals(((RegisteredIndex) other).id);
+    }
+
+    public int hashCode() { return id.hashCode(); }
+  }
+
+  /** Marks the relations of registered tables. Not Parquet's own, so that no other rule takes them for files. */
+  public static class RegisteredFormat implements FileFormat, org.apache.spark.sql.sources.DataSourceRegister {
+    public String shortName() { return "layoutopt"; }
+
+    public scala.Option inferSchema(org.apache.spark.sql.SparkSession session, scala.collection.immutable.Map options,
+        scala.collection.immutable.Seq files) {
+      return scala.Option.apply(null);
+    }
+
+    public OutputWriterFactory prepareWrite(org.apache.spark.sql.SparkSession session,
+        org.apache.hadoop.mapreduce.Job job, scala.collection.immutable.Map options, StructType schema) {
+      throw new UnsupportedOperationException("layoutopt only reads here; write rows by layoutopt load or append");
+    }
+
+    public boolean equals(Object other) { return other instanceof RegisteredFormat; }
+
+    public int hashCode() { return 17; }
+  }
+
+  /** Conditions that a row's block is one of some. */
+  static class Blocks {
+    // Parquet compares with one value after another, each a call within the last: more would exhaust its stack.
+    private static final int MOST_LISTED = 400;
+    // Of fewer values Spark compiles a comparison with each, which gives each query code of its own.
+    private static final int LEAST_LISTED = 11;
+
+    static Expression among(AttributeReference block, long[] ids) {
+      List parts = new ArrayList();
+      for (int start = 0; start < Math.max(ids.length, 1); start += MOST_LISTED)
+        parts.add(listed(block, ids, start, Math.min(ids.length, start + MOST_LISTED), ids.length > MOST_LISTED));
+      return any(parts);
+    }
+
+    private static Expression any(List parts) {
+      if (parts.size() == 1) return (Expression) parts.get(0);
+      int half = parts.size() / 2;
+      return new Or(any(parts.subList(0, half)), any(parts.subList(half, parts.size())));
+    }
+
+    private static Expression listed(AttributeReference block, long[] ids, int start, int end, boolean guarded) {
+      scala.collection.mutable.Builder values = scala.collection.immutable.Set$.MODULE$.newBuilder();
+      for (int i = start; i < end; i++) values.addOne(new Long(ids[i]));
+      for (int i = end - start; i < LEAST_LISTED; i++) values.addOne(new Long(-1 - i));
+      Expression listed = new InSet(block, (scala.collection.immutable.Set) values.result());
+      if (!guarded) return listed;
+      return new And(new And(new GreaterThanOrEqual(block, bigint(ids[start])),
+          new LessThanOrEqual(block, bigint(ids[end - 1]))), listed);
+    }
+
+    private static Literal bigint(long value) { return new Literal(new Long(value), LongType$.MODULE$); }
+  }
+
+  static class Sessions {
+    static Configuration hadoop(org.apache.spark.sql.SparkSession session) {
+      return ((org.apache.spark.sql.classic.SparkSession) session).sessionState().newHadoopConf();
+    }
+  }
+
+  /** Texts that came from Python as numbers and values. */
+  static class Text {
+    static String[] lines(String text) { return text.isEmpty() ? new String[0] : text.split("\n", -1); }
+
+    static int[] ints(String text) {
+      if (text.isEmpty()) return new int[0];
+      String[] parts = text.split(",");
+      int[] found = new int[parts.length];
+      for (int i = 0; i < parts.length; i++) found[i] = Integer.parseInt(parts[i]);
+      return found;
+    }
+
+    static long[] longs(String text) {
+      if (text.isEmpty()) return new long[0];
+      String[] parts = text.split(",");
+      long[] found = new long[parts.length];
+      for (int i = 0; i < parts.length; i++) found[i] = Long.parseLong(parts[i]);
+      return found;
+    }
+
+    static Object value(String text, DataType type) {
+      if (text.equals("n")) return null;
+      String value = text.substring(1);
+      if (type instanceof StringType)
+        return UTF8String.fromBytes(Base64.getDecoder().decode(value));
+      if (type instanceof BooleanType) return new Boolean(value.equals("1"));
+      if (type instanceof ByteType) return new Byte(value);
+      if (type instanceof ShortType) return new Short(value);
+      if (type instanceof IntegerType || type instanceof DateType) return new Integer(value);
+      if (type instanceof DecimalType)
+        return Decimal.apply(new scala.math.BigDecimal(new java.math.BigDecimal(new java.math.BigInteger(value),
+            ((DecimalType) type).scale())), ((DecimalType) type).precision(), ((DecimalType) type).scale());
+      return new Long(value);
+    }
+  }
+
+  static class Seqs {
+    static scala.collection.immutable.Seq of(List items) {
+      return (scala.collection.immutable.Seq) org.apache.spark.api.python.PythonUtils.toSeq(items);
+    }
+
+    static scala.collection.immutable.Seq none() { return of(new ArrayList()); }
+
+    static scala.collection.immutable.Map map(Map items) {
+      return (scala.collection.immutable.Map) org.apache.spark.api.python.PythonUtils.toScalaMap(items);
+    }
+
+    static scala.collection.immutable.Seq attributes(StructType schema) {
+      List found = new ArrayList();
+      for (int i = 0; i < schema.length(); i++) {
+        StructField field = (StructField) schema.fields()[i];
+        found.add(new AttributeReference(field.name(), field.dataType(), field.nullable(), field.metadata(),
+            NamedExpression$.MODULE$.newExprId(), none()));
+      }
+      return of(found);
+    }
+  }
+
+  /**
+   * Expressions as JSON: a node is [class, type, [children], {what else it is made of}].
+   *
+   * Columns of the scan have a "name", literals a "value", lambda variables an "id". Numbers, texts, names of modes and
+   * time zones stand under the names of the constructor's arguments.
+   */
+  static class Json {
+    private final Map names = new HashMap();
+
+    Json(scala.collection.immutable.Seq output) {
+      for (int i = 0; i < output.size(); i++) {
+        AttributeReference attribute = (AttributeReference) output.apply(i);
+        names.put(attribute.exprId(), attribute.name());
+      }
+    }
+
+    void write(StringBuilder text, Expression node) {
+      text.append('[');
+      quote(text, !node.deterministic() ? "NonDeterministic" : node.getClass().getSimpleName());
+      text.append(',');
+      quote(text, type(node));
+      text.append(",[");
+      boolean isOpaque = node instanceof PlanExpression || !node.deterministic();
+      if (!isOpaque) {
+        scala.collection.immutable.Seq children = node.children();
+        for (int i = 0; i < children.size(); i++) {
+          if (i > 0) text.append(',');
+          write(text, (Expression) children.apply(i));
+        }
+      }
+      text.append("],{");
+      if (!isOpaque) details(text, node);
+      text.append("}]");
+    }
+
+    private static String type(Expression node) {
+      try {
+        return node.dataType().catalogString();
+      } catch (RuntimeException unresolved) {
+        return "";
+      }
+    }
+
+    private void details(StringBuilder text, Expression node) {
+      if (node instanceof Literal) {
+        key(text, "value");
+        value(text, ((Literal) node).value(), node.dataType());
+      } else if (node instanceof AttributeReference) {
+        Object name = names.get(((AttributeReference) node).exprId());
+        if (name != null) entry(text, "name", (String) name);
+      } else if (node instanceof NamedLambdaVariable) {
+        entry(text, "id", String.valueOf(((NamedLambdaVariable) node).exprId().id()));
+      } else if (node instanceof InSet) {
+        key(text, "values");
+        text.append('[');
+        scala.collection.Iterator values = ((InSet) node).hset().iterator();
+        for (int i = 0; values.hasNext(); i++) {
+          if (i > 0) text.append(',');
+          value(text, values.next(), ((InSet) node).child().dataType());
+        }
+        text.append(']');
+      } else if (node instanceof GetStructField) {
+        DataType type = ((GetStructField) node).child().dataType();
+        if (type instanceof StructType)
+          entry(text, "field", ((StructType) type).fields()[((GetStructField) node).ordinal()].name());
+      } else {
+        arguments(text, node);
+      }
+    }
+
+    private void arguments(StringBuilder text, Expression node) {
+      if (!(node instanceof scala.Product)) return;
+      scala.Product product = (scala.Product) node;
+      for (int i = 0; i < product.productArity(); i++) {
+        Object argument = product.productElement(i);
+        if (argument instanceof scala.Some) argument = ((scala.Some) argument).get();
+        if (argument instanceof org.apache.spark.api.python.PythonFunction) {
+          entry(text, product.productElementName(i), digest((org.apache.spark.api.python.PythonFunction) argument));
+        } else if (argument instanceof Class) {
+          entry(text, product.productElementName(i), ((Class) argument).getName());
+        } else if (argument instanceof String || argument instanceof Number || argument instanceof Boolean
+            || argument instanceof Character || argument instanceof scala.Enumeration$Value || isMode(argument)) {
+          entry(text, product.productElementName(i), argument.toString());
+        }
+      }
+    }
+
+    private static boolean isMode(Object argument) {
+      return argument != null && argument.getClass().getSimpleName().equals("NumericEvalContext");
+    }
+
+    private void value(StringBuilder text, Object value, DataType type) {
+      if (value == null) {
+        text.append("null");
+      } else if (value instanceof Boolean || value instanceof Byte || value instanceof Short || value instanceof Integer
+          || value instanceof Long) {
+        text.append(value.toString());
+      } else if (value instanceof Decimal) {
+        text.append(((Decimal) value).toJavaBigDecimal().setScale(((DecimalType) type).scale()).unscaledValue());
+      } else if (value instanceof Float || value instanceof Double) {
+        text.append("{\"bits\":").append(Double.doubleToLongBits(((Number) value).doubleValue())).append('}');
+      } else if (value instanceof UTF8String) {
+        text.append("{\"text\":");
+        quote(text, Base64.getEncoder().encodeToString(((UTF8String) value).getBytes()));
+        text.append('}');
+      } else if (value instanceof byte[]) {
+        text.append("{\"binary\":");
+        quote(text, Base64.getEncoder().encodeToString((byte[]) value));
+        text.append('}');
+      } else if (value instanceof CalendarInterval) {
+        CalendarInterval interval = (CalendarInterval) value;
+        text.append("{\"interval\":[").append(interval.months).append(',').append(interval.days).append(',')
+            .append(interval.microseconds).append("]}");
+      } else if (value instanceof org.apache.spark.sql.catalyst.util.ArrayData && type instanceof ArrayType) {
+        org.apache.spark.sql.catalyst.util.ArrayData array = (org.apache.spark.sql.catalyst.util.ArrayData) value;
+        DataType of = ((ArrayType) type).elementType();
+        text.append("{\"array\":[");
+        for (int i = 0; i < array.numElements(); i++) {
+          if (i > 0) text.append(',');
+          value(text, array.isNullAt(i) ? null : array.get(i, of), of);
+        }
+        text.append("]}");
+      } else {
+        text.append("{}");
+      }
+    }
+
+    static String digest(org.apache.spark.api.python.PythonFunction function) {
+      scala.collection.immutable.Seq command = (scala.collection.immutable.Seq) function.command();
+      byte[] bytes = new byte[command.size()];
+      for (int i = 0; i < bytes.length; i++) bytes[i] = ((Byte) command.apply(i)).byteValue();
+      return java.util.UUID.nameUUIDFromBytes(bytes).toString();
+    }
+
+    private static void key(StringBuilder text, String name) {
+      if (text.charAt(text.length() - 1) != '{') text.append(',');
+      quote(text, name);
+      text.append(':');
+    }
+
+    private static void entry(StringBuilder text, String name, String value) {
+      key(text, name);
+      quote(text, value);
+    }
+
+    static void quote(StringBuilder text, String value) {
+      text.append('"');
+      for (int i = 0; i < value.length(); i++) {
+        char character = value.charAt(i);
+        if (character == '"' || character == '\\') text.append('\\').append(character);
+        else if (character < 0x20) text.append(String.format("\\u%04x", new Object[] {new Integer(character)}));
+        else text.append(character);
+      }
+      text.append('"');
+    }
+  }
+}
