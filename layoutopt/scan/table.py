@@ -249,9 +249,9 @@ class Scan:
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The answer as a Spark DataFrame; Spark itself runs the text over the surviving row groups."""
-        from layoutopt.spark.session.read import scan_to_dataframe
+        from layoutopt.spark.session.enabling import scan_to_dataframe
 
-        return scan_to_dataframe(spark, self)
+        return scan_to_dataframe(spark, self.table, self.sql)
 
     def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
         # Only now: DuckDB and the typing of whole texts take longer to import than pruning takes.

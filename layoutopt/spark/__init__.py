@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from layoutopt.config.advising import AdviseSettings
     from layoutopt.spark.core.functions import declare
     from layoutopt.spark.planning.advising import advise
-    from layoutopt.spark.session.enabling import disable, enable, last_scans
+    from layoutopt.spark.session.enabling import disable, enable, last_scans, why
     from layoutopt.spark.session.metrics import ScanMetrics
     from layoutopt.spark.session.tables import register, unregister
 
@@ -25,6 +25,7 @@ __all__ = [
     "last_scans",
     "register",
     "unregister",
+    "why",
 ]
 
 _LAZY = {
@@ -38,6 +39,7 @@ _LAZY = {
     "last_scans": "layoutopt.spark.session.enabling",
     "register": "layoutopt.spark.session.tables",
     "unregister": "layoutopt.spark.session.tables",
+    "why": "layoutopt.spark.session.enabling",
 }
 
 

@@ -26,9 +26,14 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias$;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
@@ -72,9 +77,12 @@ public class ReadBlocks extends Rule {
     Registration registration = Registration.of(below);
     if (registration != null) {
       if (condition != null) condition = withSubqueries(condition);
-      LogicalPlan made = read(new Scan(registration, (LogicalRelation) below, condition, projected));
+      Scan scan = new Scan(registration, (LogicalRelation) below, condition, projected);
+      LogicalPlan made = read(scan);
       if (projected == null) return made;
-      return withSubqueriesOf(new Project(projected, made));
+      made = withSubqueriesOf(new Project(projected, made));
+      // Spark's rule that leaves fields of structs unread ran before it knew that the files are Parquet.
+      return scan.isNested() ? (LogicalPlan) SchemaPruning$.MODULE$.apply(made) : made;
     }
     scala.collection.immutable.Seq children = plan.children();
     List visited = new ArrayList();
@@ -122,7 +130,7 @@ public class ReadBlocks extends Rule {
     Object answer = null;
     try {
       answer = ask.apply(planning.token + "\n" + text, scan);
-      if (answer instanceof LogicalPlan) made = scan.over((LogicalPlan) answer);
+      if (answer instanceof LogicalPlan) made = (LogicalPlan) answer;
     } catch (Throwable failure) {
       warn(scan, failure);
     }
@@ -205,9 +213,22 @@ public class ReadBlocks extends Rule {
   }
 
   /** See {@link Snapshot}. */
-  public Snapshot snapshot(Object session, String key, String block, String paths, String partition,
-      DataType partitionType, String partitionOf, String values, Map options) {
-    return new Snapshot(session, key, block, paths, partition, partitionType, partitionOf, values, options);
+  public Snapshot snapshot(String key, String block, String paths, String partition, DataType partitionType,
+      String partitionOf, String values, Map options) {
+    return new Snapshot(key, block, paths, partition, partitionType, partitionOf, values, options);
+  }
+
+  /** By what Python knows the query that was planned with a tracker; -1 where it has no scan of a registered table. */
+  public long token(QueryPlanningTracker tracker) {
+    Planning planning = (Planning) PLANNING.get(tracker);
+    return planning == null ? -1 : planning.token;
+  }
+
+  /** A parsed query in which a name means a relation, unless the query itself gives it another meaning. */
+  public LogicalPlan named(LogicalPlan query, String name, LogicalPlan relation) {
+    List relations = new ArrayList();
+    relations.add(new scala.Tuple3(name, SubqueryAlias$.MODULE$.apply(name, relation), scala.Option.apply(null)));
+    return new UnresolvedWith(query, Seqs.of(relations), false);
   }
 
   /** What tells the code of a Python function from that of others. */
@@ -238,6 +259,18 @@ public class ReadBlocks extends Rule {
         if (needed == null || needed.contains((NamedExpression) output.apply(i))) wanted.add(output.apply(i));
     }
 
+    boolean isNested() {
+      for (int i = 0; i < wanted.size(); i++)
+        if (!(((AttributeReference) wanted.get(i)).dataType() instanceof AtomicType)) return true;
+      return false;
+    }
+
+    /** Whether the condition says the same of a row wherever it is asked: it has no subquery, and nothing random. */
+    public boolean isPlain() {
+      return condition == null
+          || condition.deterministic() && !condition.containsPattern(TreePattern.PLAN_EXPRESSION());
+    }
+
     String ids() {
       StringBuilder text = new StringBuilder();
       for (int i = 0; i < wanted.size(); i++) text.append(' ').append(((AttributeReference) wanted.get(i)).exprId());
@@ -258,30 +291,24 @@ public class ReadBlocks extends Rule {
       return text.append('}').toString();
     }
 
-    /** The scan with another plan as its source, whose columns are the wanted ones by position. */
-    LogicalPlan over(LogicalPlan source) {
-      LogicalPlan made = source;
-      if (!isWanted(source)) {
-        List aliases = new ArrayList();
-        for (int i = 0; i < wanted.size(); i++) {
-          AttributeReference attribute = (AttributeReference) wanted.get(i);
-          aliases.add(named(column(source, i, attribute), attribute));
-        }
-        made = new Project(Seqs.of(aliases), source);
-      }
-      if (condition != null) made = new Filter(condition, made);
-      return made;
-    }
-
-    private boolean isWanted(LogicalPlan source) {
-      if (source.output().size() != wanted.size()) return false;
+    /** The scan with another plan as its source, which has the wanted columns by their names. */
+    public LogicalPlan over(LogicalPlan source) {
+      List aliases = new ArrayList();
+      List values = columns(source);
       for (int i = 0; i < wanted.size(); i++)
-        if (!((Attribute) source.output().apply(i)).exprId().equals(((Attribute) wanted.get(i)).exprId())) return false;
-      return true;
+        aliases.add(named((Expression) values.get(i), (AttributeReference) wanted.get(i)));
+      LogicalPlan made = new Project(Seqs.of(aliases), source);
+      return condition == null ? made : new Filter(condition, made);
     }
 
-    /** The column of a source that a wanted attribute is: by its name where the source has all of the table's. */
-    private Expression column(LogicalPlan source, int place, AttributeReference attribute) {
+    private List columns(LogicalPlan source) {
+      List found = new ArrayList();
+      for (int i = 0; i < wanted.size(); i++) found.add(column(source, (AttributeReference) wanted.get(i)));
+      return found;
+    }
+
+    /** The column of a source that a wanted attribute is, by its name. */
+    private Expression column(LogicalPlan source, AttributeReference attribute) {
       Expression found = null;
       for (int i = 0; i < source.output().size(); i++)
         if (((Attribute) source.output().apply(i)).name().equals(attribute.name()))
@@ -297,24 +324,23 @@ public class ReadBlocks extends Rule {
      * Reads files by Spark's own Parquet reader.
      *
      * files: their numbers in the snapshot; none for all. blocks: the numbers of the blocks to read, ascending; null
-     * for all of these files. opaque: the columns whose conditions must not reach Parquet. bytes: how large the scan is
-     * to the planner of joins.
+     * for all of these files. opaque: the columns whose conditions must not reach Parquet, one a line. bytes: how large
+     * the scan is to the planner of joins. rest: a plan of other rows of the table, or null.
      */
-    public LogicalPlan read(Snapshot snapshot, String files, String blocks, String opaque, long bytes, String label) {
+    public LogicalPlan read(Snapshot snapshot, String files, String blocks, String opaque, long bytes, String label,
+        LogicalPlan rest) {
       int[] chosen = Text.ints(files);
       List hidden = Arrays.asList(Text.lines(opaque));
       StructType columns = new StructType();
       StructType partitions = new StructType();
       List attributes = new ArrayList();
       List shown = new ArrayList();
-      boolean isNested = false;
       boolean hasHidden = false;
       for (int i = 0; i < wanted.size(); i++) {
         AttributeReference attribute = (AttributeReference) wanted.get(i);
         StructField field = new StructField(attribute.name(), attribute.dataType(), true, attribute.metadata());
         if (attribute.name().equals(snapshot.partition)) partitions = partitions.add(field);
         columns = columns.add(field);
-        isNested |= !(attribute.dataType() instanceof AtomicType);
         if (hidden.contains(attribute.name())) {
           AttributeReference raw = attribute.newInstance();
           attributes.add(raw);
@@ -331,16 +357,35 @@ public class ReadBlocks extends Rule {
         columns = columns.add(block.name(), LongType$.MODULE$);
         attributes.add(block);
       }
-      BlockIndex index = new BlockIndex(snapshot, chosen, partitions, blocks, bytes);
+      org.apache.spark.sql.SparkSession session = ((HadoopFsRelation) this.relation.relation()).sparkSession();
+      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes);
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
-          new ParquetFileFormat(), Seqs.map(snapshot.options), snapshot.session);
+          new ParquetFileFormat(), Seqs.map(snapshot.options), session);
       LogicalPlan made = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
           scala.Option.apply(null));
       if (blocks != null) made = new Filter(Blocks.among(block, Text.longs(blocks)), made);
-      if (hasHidden || blocks != null && !projected || wanted.isEmpty()) made = new Project(Seqs.of(shown), made);
-      LogicalPlan read = blocks != null && projected && !hasHidden && !wanted.isEmpty() ? made : over(made);
-      if (condition != null && read == made) read = new Filter(condition, made);
-      return isNested ? pruned(read) : read;
+      if (hasHidden || made.output().size() != wanted.size() && !(projected && rest == null)) made = new Project(Seqs.of(shown), made);
+      if (rest != null) {
+        if (condition != null) made = new Filter(condition, made);
+        List both = new ArrayList();
+        both.add(made);
+        both.add(new Project(Seqs.of(columns(rest)), rest));
+        made = new Union(Seqs.of(both), false, false);
+      }
+      if (condition != null) made = new Filter(condition, made);
+      return made;
+    }
+
+    /** Rows that the driver has, with their size, by which the planner of joins sees whether to broadcast them. */
+    public LogicalPlan sized(LogicalPlan rows, long bytes) {
+      if (!(rows instanceof LogicalRDD)) return rows;
+      LogicalRDD held = (LogicalRDD) rows;
+      Statistics size = new Statistics(scala.math.BigInt.apply(Math.max(bytes, 1)), scala.Option.apply(null),
+          AttributeMap$.MODULE$.empty(), false);
+      return new LogicalRDD(held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), false,
+          scala.Option.apply(null),
+          (org.apache.spark.sql.classic.SparkSession) ((HadoopFsRelation) relation.relation()).sparkSession(),
+          scala.Option.apply(size), scala.Option.apply(null), false);
     }
 
     /** So many rows without columns. */
@@ -353,11 +398,6 @@ public class ReadBlocks extends Rule {
       one.add(new AttributeReference("id", LongType$.MODULE$, false, Metadata$.MODULE$.empty(),
           NamedExpression$.MODULE$.newExprId(), Seqs.none()));
       return Seqs.of(one);
-    }
-
-    /** Nested columns without the fields that are not read: Spark's rule for this ran before the files were known. */
-    private LogicalPlan pruned(LogicalPlan plan) {
-      return plan;
     }
 
     private static Expression named(Expression value, AttributeReference attribute) {
@@ -392,7 +432,6 @@ public class ReadBlocks extends Rule {
     final String partition;
     final DataType partitionType;
     final Map options;
-    final org.apache.spark.sql.SparkSession session;
     final String[] paths;
     final int[] partitionOf;
     final InternalRow[] values;
@@ -403,9 +442,8 @@ public class ReadBlocks extends Rule {
      * partition. values: the partition column's value of each partition as text, one a line, "n" for NULL and "v..."
      * for others, as Spark holds it inside.
      */
-    public Snapshot(Object session, String key, String block, String paths, String partition, DataType partitionType,
-        String partitionOf, String values, Map options) {
-      this.session = (org.apache.spark.sql.SparkSession) session;
+    Snapshot(String key, String block, String paths, String partition, DataType partitionType, String partitionOf,
+        String values, Map options) {
       this.key = key;
       this.block = block;
       this.partition = partition;
@@ -421,10 +459,10 @@ public class ReadBlocks extends Rule {
     }
 
     /** What the file system says of a file, looked up once: data files never change. */
-    synchronized FileStatus status(int file) throws java.io.IOException {
+    synchronized FileStatus status(int file, Configuration configuration) throws java.io.IOException {
       if (statuses[file] == null) {
         Path path = new Path(paths[file]);
-        FileSystem system = path.getFileSystem(Sessions.hadoop(session));
+        FileSystem system = path.getFileSystem(configuration);
         statuses[file] = system.getFileStatus(path);
       }
       return statuses[file];
@@ -434,13 +472,16 @@ public class ReadBlocks extends Rule {
   /** The files of a read, each whole or, beside a condition on blocks, in part. */
   static class BlockIndex implements FileIndex {
     private final Snapshot snapshot;
+    private final org.apache.spark.sql.SparkSession session;
     private final int[] files;
     private final StructType partitions;
     private final String blocks;
     private final long bytes;
 
-    BlockIndex(Snapshot snapshot, int[] files, StructType partitions, String blocks, long bytes) {
+    BlockIndex(Snapshot snapshot, org.apache.spark.sql.SparkSession session, int[] files, StructType partitions,
+        String blocks, long bytes) {
       this.snapshot = snapshot;
+      this.session = session;
       this.files = files;
       this.partitions = partitions;
       this.blocks = blocks;
@@ -455,6 +496,7 @@ public class ReadBlocks extends Rule {
     public scala.collection.immutable.Seq listFiles(scala.collection.immutable.Seq partitionFilters,
         scala.collection.immutable.Seq dataFilters) {
       boolean[] kept = kept(partitionFilters);
+      Configuration configuration = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().newHadoopConf();
       Map byPartition = new LinkedHashMap();
       try {
         for (int i = 0; i < files.length; i++) {
@@ -462,7 +504,7 @@ public class ReadBlocks extends Rule {
           if (!partitions.isEmpty() && !kept[partition.intValue()]) continue;
           if (!byPartition.containsKey(partition)) byPartition.put(partition, new ArrayList());
           ((List) byPartition.get(partition)).add(
-              new FileStatusWithMetadata(snapshot.status(files[i]), Seqs.map(new HashMap())));
+              new FileStatusWithMetadata(snapshot.status(files[i], configuration), Seqs.map(new HashMap())));
         }
       } catch (java.io.FileNotFoundException missing) {
         raise("a data file of the snapshot that was planned is gone (" + missing.getMessage()
@@ -610,12 +652,6 @@ public class ReadBlocks extends Rule {
     }
 
     private static Literal bigint(long value) { return new Literal(new Long(value), LongType$.MODULE$); }
-  }
-
-  static class Sessions {
-    static Configuration hadoop(org.apache.spark.sql.SparkSession session) {
-      return ((org.apache.spark.sql.classic.SparkSession) session).sessionState().newHadoopConf();
-    }
   }
 
   /** Texts that came from Python as numbers and values. */

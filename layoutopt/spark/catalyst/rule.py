@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
@@ -115,9 +115,10 @@ def _rule_class(jvm: Any, version: str) -> Any:
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         try:
             compiler.cook(_SOURCE.read_text(encoding="utf-8"))
-        except Py4JError as error:
+        except Py4JJavaError as error:
+            said = error.java_exception.getMessage()
             raise SettingError(
-                f"layoutopt's optimiser rule does not compile on Spark {version} ({error}); use Spark 4.3, or read the "
+                f"layoutopt's optimiser rule does not compile on Spark {version} ({said}); use Spark 4.3, or read the "
                 "table by layoutopt.open_table(PATH).scan(...)"
             ) from error
         _CLASSES.clear()  # of a Java process that has ended
@@ -135,6 +136,12 @@ def analyzed(frame: DataFrame) -> Any:
     """Return a DataFrame's analysed plan."""
     java: Any = frame._jdf
     return java.queryExecution().analyzed()
+
+
+def optimized(frame: DataFrame) -> Any:
+    """Return a DataFrame's optimised plan, which may stand in another optimised plan."""
+    java: Any = frame._jdf
+    return java.queryExecution().optimizedPlan()
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

@@ -60,6 +60,38 @@ def declared(spark: SparkSession) -> Udfs:
     return {name: udf for name, (udf, handle) in known.items() if _same(_handle(spark, name), handle)}
 
 
+def same_code(spark: SparkSession, rule: Any, udfs: Udfs, tree: Any) -> Udfs:
+    """Return those of some functions whose code is what an expression calls by their names.
+
+    Args:
+        spark: the session, which has them registered.
+        rule: the optimiser rule.
+        udfs: declared functions.
+        tree: the expression, as the rule writes it.
+    """
+    called: dict[str, set[str]] = {}
+    for name, code in _calls(tree) if udfs else ():
+        called.setdefault(name, set()).add(code)
+    if not called:
+        return NO_UDFS
+    jvm: Any = spark._jvm
+    none = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
+    same: dict[str, Udf] = {}
+    for name in udfs.keys() & called.keys():
+        handle = _handle(spark, name)
+        if handle is not None and {rule.digest(handle.apply(none).func())} == called[name]:
+            same[name] = udfs[name]
+    return same
+
+
+def _calls(tree: Any) -> Iterator[tuple[str, str]]:
+    kind, _, children, details = tree
+    if kind == "PythonUDF":
+        yield details.get("name", ""), details.get("func", "")
+    for child in children:
+        yield from _calls(child)
+
+
 def is_registered(spark: SparkSession, name: str) -> bool:
     """Whether the session has a function of its own under a name."""
     return _handle(spark, name) is not None

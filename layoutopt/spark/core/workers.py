@@ -42,16 +42,17 @@ def own_python(spark: SparkSession) -> Iterator[None]:
         context.pythonExec = before
 
 
-def map_in_workers(rows: DataFrame, task: Task, schema: str) -> DataFrame:
+def map_in_workers(rows: DataFrame, task: Task, schema: str, label: str = "") -> DataFrame:
     """What a task makes of each partition's rows; a worker that lacks layoutopt says so in one sentence.
 
     Args:
         rows: the rows.
         task: gets the batches of a partition.
         schema: of what it gives.
+        label: what Spark's plans call it.
     """
     with own_python(rows.sparkSession):
-        return rows.mapInArrow(_said_clearly(task), schema)
+        return rows.mapInArrow(_said_clearly(task, label), schema)
 
 
 def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], Value]) -> list[Value]:
@@ -98,7 +99,7 @@ def _each(function: Callable[[int], object], batches: Batches) -> Iterator[pa.Re
             yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
 
 
-def _said_clearly(task: Task) -> Task:
+def _said_clearly(task: Task, label: str) -> Task:
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
     sentence = WITHOUT_US
 
@@ -116,5 +117,6 @@ def _said_clearly(task: Task) -> Task:
         made: Task = cloudpickle.loads(pickled)
         return made(batches)
 
+    run.__name__ = label or run.__name__
     run.__module__ = "__main__"  # so that it travels as it is: by its name it would be looked for in layoutopt
     return run

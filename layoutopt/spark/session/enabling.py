@@ -1,283 +1,277 @@
-"""Skipping in `spark.sql`: each mention of an optimised table in a text reads only the blocks that may match there.
+"""Skipping in a Spark session: every query reads of registered tables only the blocks that may match.
 
-Only the names of tables are replaced in the text; everything else is Spark's to read as it was written. What can't be
-analysed reads whole tables, and says so. The methods are replaced on the Python object of one session: a session from
-`newSession()` has other views, and is enabled by itself.
+Spark's own optimised plan says what a query needs: an optimiser rule finds each scan of a registered table, with the
+condition and the columns that Spark left there, and asks :func:`_answer` what to read instead. SQL texts, DataFrames,
+views, caches and commands are all plans, and so are read alike.
+
+A snapshot is chosen when a query is planned, as Delta does: a DataFrame that runs a new query reads the newest one,
+and all scans of a table in one query read the same. A second action on a plan that was made reads the same again.
 """
 
 from __future__ import annotations
 
-import re
+import json
+import logging
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from weakref import ref
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.model.types import quoted, unquoted
+from layoutopt.errors import LayoutoptError, SchemaError
+from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.model.udf import Udfs
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.checked import table_read
-from layoutopt.scan.checking.texts import check_text
-from layoutopt.scan.reads import TableRead, split_by_deletes
-from layoutopt.spark.core.functions import declared
-from layoutopt.spark.core.sessions import Meaning, session_meaning
-from layoutopt.spark.session.by_driver import is_read_by_driver
-from layoutopt.spark.session.checking import check_answer
+from layoutopt.scan.checked import checked
+from layoutopt.scan.explain import Explanation, explain
+from layoutopt.scan.reads import TableRead
+from layoutopt.scan.table import Table
+from layoutopt.spark.catalyst.predicates import Condition, read_condition
+from layoutopt.spark.catalyst.rule import add_rule, analyzed, frame_of, has_rule, java_session, optimized, remove_rule
+from layoutopt.spark.core.functions import declared, same_code
+from layoutopt.spark.session.checking import check_scan
 from layoutopt.spark.session.datasource import register_format
+from layoutopt.spark.session.files import SnapshotFiles, list_files
 from layoutopt.spark.session.listing import put_back, take_lists
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.names import Named, name_tables
-from layoutopt.spark.session.read import read_to_dataframe, rows_now_or_later
-from layoutopt.spark.session.relations import layouts_read, relation_of
+from layoutopt.spark.session.readers import plan_read
 from layoutopt.spark.session.tables import (
-    FORMAT,
     Registered,
     SessionTables,
-    current,
-    layout_views,
-    log,
-    note_view,
-    register_path,
+    has_view,
+    registered,
     session_tables,
-    unregister,
-    unskipped,
+    show,
+    whole_rows,
 )
-from layoutopt.sql.parameters import Arguments, bind
-from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import Kind, References, Span, references_of, splice_relations
+from layoutopt.sql.scans import TableScan
 
-_ENABLING = threading.Lock()
+log = logging.getLogger("layoutopt.spark")
+_ENABLING: Final = threading.RLock()
 
 
 def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
-    """Let `spark.sql` and `spark.table` of this session skip on optimised tables.
+    """Let every query of this session skip on optimised tables.
 
-    These are the tables given a name by :func:`layoutopt.spark.register`, and those called by their path, which stands
-    in backticks after the word ``layoutopt`` and a dot. Enabling twice is enabling once. The replaced methods may be
-    used by several threads; what is noted for :func:`last_scans` is each thread's own. The format `layoutopt` of
-    `spark.read` is made known, too. Lists of up to 400 values, by which blocks are asked for, are from then on taken to
-    Parquet as they are (the session's `spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
+    These are the tables given a name by :func:`layoutopt.spark.register`. Enabling twice is enabling once. A session
+    from `newSession()` has views of its own, and is enabled by itself. The format `layoutopt` of `spark.read` is made
+    known, too. Lists of up to 400 values, by which blocks are asked for, are from then on given to Parquet as they are
+    (the session's `spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
 
     Args:
-        spark: a classic session (Spark Connect has no plans that files could be taken from).
+        spark: a classic session.
         by_driver: whether this process reads what little a selective query leaves (16 MB at most) by itself, as soon as
-            `spark.sql` is called; otherwise all is read by Spark's tasks, when an action runs.
+            the query is planned; otherwise all is read by Spark's tasks, when an action runs.
+
+    Raises:
+        SettingError: the session is one of Spark Connect, or its Spark differs too much from those known.
     """
+    known = session_tables(spark)
     with _ENABLING:
-        session_tables(spark).by_driver = by_driver
-        if "sql" in vars(spark):
+        known.by_driver = by_driver
+        if known.enabled and has_rule(spark):
             return
+        install_rule(spark, known)
         register_format(spark)
-        session_tables(spark).lists_before = take_lists(spark)
-
-        def sql(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 (Spark's name)
-            return run(spark, sqlQuery, args, kwargs)
-
-        def table(tableName: str) -> DataFrame:  # noqa: N803
-            return read_table(spark, tableName)
-
-        sql.__doc__, table.__doc__ = SparkSession.sql.__doc__, SparkSession.table.__doc__
-        vars(spark).update(sql=sql, table=table)
+        known.lists_before = take_lists(spark)
+        known.enabled = True
+        _show_all(spark, known)
 
 
 def disable(spark: SparkSession) -> None:
-    """Put everything back as it was before :func:`enable`; registered tables stay, as views of their whole content."""
+    """Take the rule away from a session; registered tables stay, as views of their whole content."""
+    known = session_tables(spark)
     with _ENABLING:
-        for name in ("sql", "table"):
-            vars(spark).pop(name, None)
-        known = session_tables(spark)
+        remove_rule(spark)
+        known.rule = None
+        if not known.enabled:
+            return
+        known.enabled = False
         put_back(spark, known.lists_before)
-        with known.lock:
-            known.lists_before = None
-            for name in list(known.hidden):
-                unregister(spark, name)
-            known.hidden.clear()
-            known.views.clear()
-            known.remember(())
+        known.lists_before = None
+        known.planned.clear()
+        _show_all(spark, known)
+
+
+def install_rule(spark: SparkSession, known: SessionTables) -> None:
+    """Add the rule to a session that does not have it; it leaves alone what is not registered."""
+    with _ENABLING:
+        if known.rule is None or not has_rule(spark):
+            # Java holds what answers, and must not keep a session that nothing else uses.
+            session = ref(spark)
+            known.rule = add_rule(spark, lambda text, scan: _answer(session() or spark_of(known), known, text, scan))
+
+
+def spark_of(known: SessionTables) -> SparkSession:
+    """Return a Python object for a session whose first one is gone."""
+    assert known.rule is not None, "the rule asks"
+    active = SparkSession.getActiveSession()
+    assert active is not None, "a query is planned"
+    return active
+
+
+def _show_all(spark: SparkSession, known: SessionTables) -> None:
+    with known.lock:
+        for name, entry in list(known.tables.items()):
+            if has_view(spark, entry):
+                show(spark, known, entry)
+            else:
+                del known.tables[name]
 
 
 def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
-    """What the last query that this thread gave to an enabled session reads and skips, one item a mention of a table.
+    """Return what the newest query of an enabled session reads and skips, one item a scan of an optimised table.
 
-    Empty where it named no optimised table. Numbers are the catalog's, known before anything is read.
+    The newest query is the one that was planned last, in whichever thread. Numbers are the catalog's, known before
+    anything is read.
     """
-    return session_tables(spark).last()
-
-
-def read_table(spark: SparkSession, name: str) -> DataFrame:
-    """`spark.table` that knows tables by path, and newer snapshots."""
     known = session_tables(spark)
-    qualifier, _, path = name.partition(".")
-    if qualifier.lower() == FORMAT and path[:1] == path[-1:] == "`":
-        name = register_path(spark, known, unquoted(path))
-    entry = current(spark, known, unquoted(name))
-    known.remember(() if entry is None else (unskipped(entry, spark, "spark.table reads the whole table"),))
-    return SparkSession.table(spark, name)
+    with known.lock:
+        for planned in reversed(known.planned.values()):
+            if planned.scans:
+                return tuple(replace(ScanMetrics.of(entry.name, read), note=note) for entry, read, note in planned.scans)
+    return ()
 
 
-def run(spark: SparkSession, text: str, args: Any, values: Mapping[str, Any]) -> DataFrame:
-    """`spark.sql` that skips; raises what Spark raises for the text as it was written.
+def why(frame: DataFrame) -> tuple[Explanation, ...]:
+    """Explain what a DataFrame's query reads of each optimised table: by which mechanism blocks are skipped, why not more.
+
+    The query is planned once more, and not run.
 
     Raises:
-        NotATableError: a path in the text holds no table.
-        CatalogError: a table's catalog is damaged.
-        SkippingError: skipping is checked, and a row that the text asks for is skipped.
+        SettingError: the session is one of Spark Connect.
+    """
+    spark = frame.sparkSession
+    known = session_tables(spark)
+    if known.rule is None:
+        return ()
+    java: Any = frame_of(spark, analyzed(frame))._jdf
+    java.queryExecution().optimizedPlan()
+    planned = known.planned_by(str(known.rule.token(java.queryExecution().tracker())))
+    return tuple(explain(read.table, "", [read]) for _, read, _ in planned.scans)
+
+
+def _answer(spark: SparkSession, known: SessionTables, text: str, scan: Any) -> Any:
+    """Answer the rule: the plan that stands in a scan's place, or the sentence of an error.
+
+    Whatever fails in the analysis leaves the table whole, with a warning. Damage of the catalog or of data is an error.
+    """
+    token, _, body = text.partition("\n")
+    if token == "refresh":
+        _refresh(spark, known, body)
+        return None
+    asked: Mapping[str, Any] = json.loads(body)
+    entry = registered(asked["id"])
+    if entry is None:
+        return None
+    try:
+        return _planned(spark, known, entry, token, asked, scan)
+    except LayoutoptError as error:
+        return str(error)
+    except Exception as error:
+        log.warning("%s: the table %r is read whole", f"{type(error).__name__}: {error}", entry.name, exc_info=True)
+        return scan.over(optimized(whole_rows(spark, entry.table)))
+
+
+def _planned(
+    spark: SparkSession, known: SessionTables, entry: Registered, token: str, asked: Mapping[str, Any], scan: Any
+) -> Any:
+    planned = known.planned_by(token)
+    table = planned.tables.get(entry.id)
+    if table is None:
+        shown = entry.table.schema
+        table = planned.tables.setdefault(entry.id, entry.newest())
+        if table.schema != shown and entry.view is not None and has_view(spark, entry):
+            show(spark, known, entry)  # later queries see the new columns
+    columns = _columns(table, asked["columns"], entry)
+    condition, note = _condition(spark, known, table, asked["condition"])
+    sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
+    root = condition.root
+    pruned = checked(table, root, table.decide(root, columns, sessions))
+    read = TableRead(table, TableScan(table.name, entry.name, columns, Filter.of(root), condition.unusable), pruned)
+    with known.lock:
+        planned.scans.append((entry, read, note))
+    metrics = ScanMetrics.of(entry.name, read)
+    plan = plan_read(spark, read, scan, _files(spark, known, table), metrics.label, known.by_driver)
+    if switch.is_on() and root != TRUE:
+        check_scan(spark, read, scan, plan)
+    return plan
+
+
+def _columns(table: Table, names: Sequence[str], entry: Registered) -> tuple[str, ...]:
+    for name in names:
+        column = table.schema.get(name)
+        if column is None or column.name != name:
+            raise SchemaError(f"the table {entry.name!r} has no column {name!r} any more; make the DataFrame again")
+    return tuple(names)
+
+
+def _condition(spark: SparkSession, known: SessionTables, table: Table, tree: Any) -> tuple[Condition, str]:
+    """The scan's condition, and why it can't be used, where it can't."""
+    if tree is None:
+        return Condition(TRUE, (), table.settings), ""
+    try:
+        udfs = same_code(spark, known.rule, {**table.udfs, **declared(spark)}, tree)
+        return read_condition(tree, table.schema, table.settings, udfs), ""
+    except Exception as error:
+        log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
+        return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
+
+
+def _files(spark: SparkSession, known: SessionTables, table: Table) -> SnapshotFiles | None:
+    if not table.catalog.data.is_plain:
+        return None
+    with known.lock:
+        found = known.files.get(table)
+        if found is None:
+            found = known.files[table] = list_files(spark, known.rule, table)
+        return found
+
+
+def _refresh(spark: SparkSession, known: SessionTables, identity: str) -> None:
+    """Show a table with the columns that it has now (`REFRESH TABLE`)."""
+    entry = registered(identity)
+    if entry is None or not entry.follows:
+        return
+    entry.newest()
+    if entry.view is not None and has_view(spark, entry):
+        show(spark, known, entry)
+
+
+def marked_rows(spark: SparkSession, table: Table) -> DataFrame:
+    """Return a table, at its snapshot, as a DataFrame whose queries read only the blocks that may match."""
+    from layoutopt.spark.session.tables import marked_relation, pinned
+
+    known = session_tables(spark)
+    install_rule(spark, known)
+    return frame_of(spark, marked_relation(spark, known, pinned(table)))
+
+
+def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
+    """Return the answer to a SQL text over a table as a DataFrame: Spark parses and runs the text.
+
+    The text calls the table by its name; other names are those of the session. The session's optimiser gets the rule,
+    which concerns nothing else.
+
+    Raises:
+        SettingError: the session is one of Spark Connect.
+        pyspark.errors.PySparkException: Spark can't run the text.
     """
     known = session_tables(spark)
-    known.remember(())
-    with _formatted(spark, text, values) as written:
-        if not known.mentioned_in(written):
-            return SparkSession.sql(spark, written, args)
-        return _run(spark, known, written, args)
+    rows = marked_rows(spark, with_functions(spark, table))
+    java = java_session(spark)
+    plan = java.sessionState().sqlParser().parsePlan(sql)
+    return frame_of(spark, known.rule.named(plan, table.name, analyzed(rows)))
 
 
-@contextmanager
-def _formatted(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Iterator[str]:
-    """The text with Spark's own `{name}` values in it, as long as their views are there."""
-    if not values:
-        yield text
-        return
-    from pyspark.sql.sql_formatter import SQLStringFormatter
+def with_functions(spark: SparkSession, table: Table) -> Table:
+    """Return the table with the functions that mean the same in the session; those that it lacks are declared there."""
+    from layoutopt.spark.core.functions import declare, is_registered
 
-    formatter = SQLStringFormatter(spark)
-    try:
-        yield formatter.format(text, **values)
-    finally:
-        formatter.clear()
-
-
-MakeRows: TypeAlias = Callable[[], DataFrame]
-
-
-@dataclass(frozen=True, eq=False)
-class Rewritten:
-    """A text to run instead: what makes the views in it, what they skip, and whether that needs no check any more."""
-
-    text: str
-    metrics: tuple[ScanMetrics, ...]
-    views: Mapping[str, MakeRows] = field(default_factory=dict)
-    decided: bool = True
-
-
-def _run(spark: SparkSession, known: SessionTables, written: str, args: Any) -> DataFrame:
-    meaning = session_meaning(spark)
-    try:
-        named = name_tables(spark, known, written, meaning)
-    except StatementError as error:
-        # Spark may know better: the views stand for whole tables.
-        log.warning("%s: its tables are read whole", error)
-        known.remember(_perhaps_named(spark, known, written, str(error)))
-        return SparkSession.sql(spark, written, args)
-    if named.kind in (Kind.OTHER, Kind.VIEW):
-        frame = SparkSession.sql(spark, named.text, args)
-        note_view(spark, known, named.references, meaning)
-        return frame
-    rewritten = rewrite(spark, known, named, args, meaning)
-    known.remember(rewritten.metrics)
-    if rewritten.text == named.text:
-        return SparkSession.sql(spark, named.text, args)
-    try:
-        frame = _run_with_views(spark, rewritten, args)
-        if not rewritten.decided and named.kind is Kind.QUERY:
-            check_answer(named.expanded, frame, lambda: SparkSession.sql(spark, named.text, args))
-        return frame
-    except AnalysisException as error:
-        if named.kind is Kind.WRITE and not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
-            raise
-        # What Spark says of the text should name what the user wrote, not our views.
-        frame = SparkSession.sql(spark, named.text, args)
-        known.remember(_left_whole(spark, named, "Spark refused the text with blocks left out").metrics)
-        return frame
-
-
-def _run_with_views(spark: SparkSession, rewritten: Rewritten, args: Any) -> DataFrame:
-    made = []
-    try:
-        for view, rows in rewritten.views.items():
-            rows().createTempView(view)
-            made.append(view)
-        return SparkSession.sql(spark, rewritten.text, args)
-    finally:
-        # spark.sql() has resolved the views: the DataFrame needs their names no more.
-        for view in made:
-            spark.catalog.dropTempView(view)
-
-
-def rewrite(
-    spark: SparkSession, known: SessionTables, named: Named, args: Arguments | None, meaning: Meaning
-) -> Rewritten:
-    """The text in which each mention of a registered table is a view of what its scan leaves over.
-
-    A text whose meaning is not surely known is left as it is, with a warning.
-    """
-    why = meaning.unclear(named.expanded)
-    if not named.tables or why:
-        return _left_whole(spark, named, why)
-    try:
-        bound = bind(named.expanded, args or {})
-        schemas = tuple((name, entry.table.schema) for name, entry in named.tables.items())
-        scans = known.mentions(bound.sql, schemas, meaning.settings, tuple(declared(spark).items()))
-    except StatementError as error:
-        return _left_whole(spark, named, str(error))
-    references = references_of(named.expanded)
-    replaceable = {each.span for each in references.tables if each.replaceable}
-    metrics = []
-    reads: list[TableRead] = []
-    views: dict[str, MakeRows] = {}
-    relations: dict[Span, str] = {}
-    for scan in scans:
-        entry = named.tables[scan.table]
-        read = table_read(entry.table, scan, meaning.settings)
-        reads.append(read)
-        span = None if scan.span is None else bound.original(scan.span)
-        if span in replaceable:
-            relations[span] = _relation(spark, known, entry, read, views, references)
-            metrics.append(ScanMetrics.of(entry.name, read))
-        else:
-            metrics.append(unskipped(entry, spark, "the rows of the table are sampled"))
-    decided = not switch.is_on() or check_text(bound.sql, reads, meaning.settings)
-    return Rewritten(splice_relations(named.expanded, relations), tuple(metrics), views, decided)
-
-
-def _relation(
-    spark: SparkSession,
-    known: SessionTables,
-    entry: Registered,
-    read: TableRead,
-    views: dict[str, MakeRows],
-    references: References,
-) -> str:
-    """What to put in the place of a table's name; a view that has to be made for it is added to ``views``."""
-    view = f"_layoutopt_{uuid.uuid4().hex}"
-    if known.by_driver and is_read_by_driver(read, references.explicit):
-        views[view] = partial(rows_now_or_later, spark, read)
-        return quoted(view)
-    layouts = layouts_read(read)
-    if layouts is None:
-        views[view] = partial(read_to_dataframe, spark, read)
-        return quoted(view)
-    clean, rest = split_by_deletes(read) if read.columns else (read, None)
-    alone = len(references.tables) == 1
-    relation = relation_of(spark, clean, layout_views(spark, known, entry, layouts), alone)
-    if rest is None:
-        return relation
-    views[view] = partial(read_to_dataframe, spark, rest)
-    return f"(SELECT * FROM {quoted(view)} UNION ALL SELECT * FROM {relation})"
-
-
-def _perhaps_named(spark: SparkSession, known: SessionTables, text: str, why: str) -> tuple[ScanMetrics, ...]:
-    """The tables whose names occur in a text that can't be parsed."""
-    words = set(re.findall(r"\w+", text.lower()))
-    found = [current(spark, known, name) for name in sorted(known.tables) if name in words]
-    return tuple(unskipped(entry, spark, why) for entry in found if entry is not None)
-
-
-def _left_whole(spark: SparkSession, named: Named, why: str) -> Rewritten:
-    if why:
-        log.warning("%s: the tables of %.80r are read whole", why, named.text)
-    return Rewritten(named.text, tuple(unskipped(entry, spark, why) for entry in named.tables.values()))
+    missing = [udf for udf in table.udfs.values() if not is_registered(spark, udf.name)]
+    declare(spark, *missing)
+    in_session = declared(spark)
+    same: Udfs = {name: udf for name, udf in table.udfs.items() if in_session.get(name) == udf}
+    return table if same == table.udfs else replace(table, udfs=same)

@@ -18,7 +18,7 @@ class ScanMetrics:
         table: the name that the session knows the table by.
         path: the table's folder or URL.
         snapshot: the number of the snapshot that is read.
-        alias: what the text calls the table there.
+        alias: the same name.
         columns: the columns that the query reads there, in schema order.
         total: all blocks of the layouts read, with their rows and the bytes of those columns.
         read: what of them is read.
@@ -50,6 +50,13 @@ class ScanMetrics:
             read=size_over(read.pruned, PruneOutcome.READ),
             skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         )
+
+    @property
+    def label(self) -> str:
+        """What Spark's plans and pages call the scan."""
+        by = ", ".join(f"{name} {amount.blocks:,}" for name, amount in self.skipped_by.items() if amount.blocks)
+        read = f"{self.table} snapshot {self.snapshot}: reads {self.read.blocks:,} of {self.total.blocks:,} blocks"
+        return f"{read}, skipped by {by}" if by else read
 
     @property
     def skipped(self) -> ScanSize:

@@ -1,191 +1,89 @@
-"""Reading surviving row groups with Spark: its native Parquet reader where one layout is read, Arrow where rows are put
-together from several.
-
-Spark skips row groups by a filter on ``_block`` that it pushes to Parquet. Pushdown loses NaN rows of float columns
-(Spark compares with min/max, which leave NaN out), so float columns that may hold one, and structs of floats, are read
-through an identity that Spark can't push through; every other filter of the query may be pushed.
-"""
+"""Rows of a table as Spark's DataFrames: by its native Parquet reader, by tasks that read Arrow, or by this process."""
 
 from __future__ import annotations
 
-import logging
+import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import QueryError
 from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import BLOCK
-from layoutopt.model.predicates import TRUE, Filter, Node
-from layoutopt.model.schema import Column as SchemaColumn
-from layoutopt.model.schema import schema_ddl
-from layoutopt.model.types import quoted
+from layoutopt.model.predicates import TRUE, Node
+from layoutopt.model.schema import Column, schema_ddl
+from layoutopt.model.types import quoted, type_sql
+from layoutopt.model.values.constants import text_sql
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.checked import table_read
-from layoutopt.scan.checking.texts import check_text
 from layoutopt.scan.files import footer_of
 from layoutopt.scan.foreign.rows import live_rows
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.reads import TableRead, split_by_deletes
+from layoutopt.scan.reads import TableRead, rows_at_once, split_by_deletes
 from layoutopt.scan.segments import SegmentRead, by_file
-from layoutopt.scan.table import Scan, Table
-from layoutopt.spark.core.functions import declare, declared, is_registered
 from layoutopt.spark.core.patterns import as_no_pattern
-from layoutopt.spark.core.sessions import own_parquet_reader, session_meaning
+from layoutopt.spark.core.sessions import own_parquet_reader, settings_within
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
-from layoutopt.spark.session.absent import absent_columns, or_absent
-from layoutopt.spark.session.by_driver import driver_rows, is_read_by_driver
-from layoutopt.spark.session.checking import check_answer
-from layoutopt.spark.session.conditions import blocks_of, choose
-from layoutopt.spark.session.listing import most_listed
-from layoutopt.spark.session.pushdown import readable
-from layoutopt.spark.session.small_row_groups import are_read_by_tasks
-from layoutopt.sql.references import Span, references_of, splice_relations
+from layoutopt.spark.session.files import NO_DICTIONARIES, STRICT
 
-log = logging.getLogger("layoutopt.spark")
-
-# A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
-# Pages have checksums; footers, whose digests only layoutopt knows, are the business of `verify` here.
-# Dates are written as they are: no session's mode for files of unknown writers may move those before 1582.
-STRICT = {
-    "datetimeRebaseMode": "CORRECTED",
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "parquet.page.verify-checksum.enabled": "true",
-}
-# Parquet's reader finds 0.0 and -0.0 different in a dictionary, where Spark finds them equal.
-_NO_DICTIONARIES = {"parquet.filter.dictionary.enabled": "false"}
+# A task takes as long to begin as to read 100,000 rows: up to four tasks a core where each has more than these.
 _ROWS_A_TASK: Final = 1_000_000
-
-
-def scan_to_dataframe(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The answer to a scan's text as a DataFrame: Spark runs the text, each mention of the table reads what survives.
-
-    Features are used only where the session's settings are those under which they were measured. Where a text may mean
-    something else in the session than what is analysed, the tables are read whole, with a warning.
-
-    Raises:
-        QueryError: the text's mentions of the table can't be told apart.
-        SkippingError: skipping is checked, and a row that the text asks for is skipped.
-        pyspark.errors.PySparkException: Spark can't run the text.
-    """
-    meaning = session_meaning(spark)
-    scan = replace(scan, table=with_functions(spark, scan.table))
-    reads = reads_in_session(spark, scan)
-    answer = _answer(spark, scan, reads)
-    if switch.is_on() and not check_text(scan.sql, reads, meaning.settings):
-        check_answer(scan.sql, answer, lambda: _answer(spark, scan, tuple(map(_whole, reads))))
-    return answer
-
-
-def reads_in_session(spark: SparkSession, scan: Scan) -> tuple[TableRead, ...]:
-    """What a scan's text reads of its table in a session: all, with a warning, where it may mean something else there.
-
-    Raises as :meth:`Table.scan`.
-    """
-    meaning = session_meaning(spark)
-    reads = scan.table.reads_under(scan.sql, meaning.settings)
-    why = meaning.unclear(scan.sql)
-    if why:
-        log.warning("%s: the tables of %.80r are read whole", why, scan.sql)
-        reads = tuple(map(_whole, reads))
-    return reads
-
-
-def with_functions(spark: SparkSession, table: Table) -> Table:
-    """The table with the functions that mean the same in the session; those that it lacks are declared there."""
-    missing = [udf for udf in table.udfs.values() if not is_registered(spark, udf.name)]
-    declare(spark, *missing)
-    known = declared(spark)
-    same = {name: udf for name, udf in table.udfs.items() if known.get(name) == udf}
-    return table if same == table.udfs else replace(table, udfs=same)
-
-
-def _answer(spark: SparkSession, scan: Scan, reads: Sequence[TableRead]) -> DataFrame:
-    """What Spark makes of a scan's text over views of what its mentions read."""
-    views: list[str] = []
-    relations: dict[Span, str] = {}
-    try:
-        for one in reads:
-            if one.scan.span is None:
-                raise QueryError(f"a mention of {scan.table.name!r} can't be found in the text; write its name plainly")
-            view = f"_layoutopt_{uuid.uuid4().hex}"
-            relations[one.scan.span] = quoted(view)
-            now = is_read_by_driver(one, references_of(scan.sql).explicit)
-            (rows_now_or_later if now else read_to_dataframe)(spark, one).createTempView(view)
-            views.append(view)
-        return spark.sql(splice_relations(scan.sql, relations))
-    finally:
-        # spark.sql() has resolved the views: the DataFrame needs their names no more.
-        for view in views:
-            spark.catalog.dropTempView(view)
-
-
-def _whole(read: TableRead) -> TableRead:
-    """All that the mentioned table holds."""
-    scan = replace(read.scan, columns=read.table.schema.names, filter=Filter.of(TRUE))
-    return table_read(read.table, scan, read.table.settings)
-
-
-def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
-    """The answer to a SQL text over a table, as a DataFrame; raises as :func:`scan_to_dataframe`."""
-    return scan_to_dataframe(spark, table.scan(sql))
-
-
-def rows_now_or_later(spark: SparkSession, read: TableRead) -> DataFrame:
-    """The columns that are read, by the driver now; all, by tasks when an action runs, where that is too much."""
-    found = driver_rows(spark, read)
-    return read_to_dataframe(spark, read) if found is None else found
+# Of rows that the driver hands over: those that a task takes as long for as to begin.
+_HANDED_ROWS_A_TASK: Final = 20_000
+# Spark warns of tasks above 1,000 KiB.
+_BYTES_A_TASK: Final = 800 << 10
+# The session's settings for a DataFrame that is made of an Arrow table.
+LOCAL_ROWS: Final = "spark.sql.execution.arrow.localRelationThreshold"
+BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SETTING: Final = threading.Lock()
+# What Spark calls types in the JSON of a schema, where that is not their name.
+_IN_JSON: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 
 def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
-    """The rows that survive, under the table's whole schema, so that ``*`` means the same as on the source.
+    """Return the rows of the blocks that a read needs, under the table's whole schema.
 
-    The native reader leaves unread columns to Spark, which prunes them; elsewhere they fail if asked for. It knows
-    nothing of deleted rows, so blocks that have some are read as rows of several layouts are.
+    Columns that are not read fail where they are used, except where Spark's own reader has them anyway.
     """
+    if not read.columns:
+        return _with_all_columns(spark, read, spark.range(count_rows(read)))
     segments = read.segments
-    by_tasks = not read.table.catalog.data.is_plain or any(len(segment.layouts) > 1 for segment in segments)
-    if read.columns and segments and (by_tasks or are_read_by_tasks(read)):
-        return _with_all_columns(spark, read, _by_arrow(spark, read, segments))
+    if not segments:
+        return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
+    if not read.table.catalog.data.is_plain or any(len(segment.layouts) > 1 for segment in segments):
+        return _with_all_columns(spark, read, read_by_tasks(spark, read, segments))
     clean, rest = split_by_deletes(read)
     if rest is None:
-        return _of_one_layout(spark, read)
-    if not read.columns:
-        return _counted(spark, read)
-    rows = _with_all_columns(spark, rest, _by_arrow(spark, rest, rest.segments))
-    return rows.unionAll(_of_one_layout(spark, clean)) if clean.segments else rows
+        return _read_natively(spark, read)
+    rows = _with_all_columns(spark, rest, read_by_tasks(spark, rest, rest.segments))
+    return rows.unionAll(_read_natively(spark, clean)) if clean.segments else rows
 
 
-def _of_one_layout(spark: SparkSession, read: TableRead) -> DataFrame:
-    """The rows of a read of one layout, none of whose blocks has a deleted row."""
-    if read.table.catalog.data.is_plain and all(len(pruned.source.plan.scheme.layouts) == 1 for pruned in read.pruned):
-        read = replace(read, scan=replace(read.scan, columns=read.table.schema.names))
-    if not read.segments:
-        return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
-    if not read.columns:
-        return _counted(spark, read)
-    return _by_native_reader(spark, read)
-
-
-def _counted(spark: SparkSession, read: TableRead) -> DataFrame:
-    """As many rows as the catalog says are left, with no values."""
+def count_rows(read: TableRead) -> int:
+    """Return how many rows the catalog says are left of a read without columns."""
     data = read.table.catalog.data
     files = (file for segment in read.segments for file in segment.layouts[0].files)
-    count = sum(live_rows(data, file, partial(footer_of, data)) for file in files)
-    return spark.range(count).selectExpr(*absent_columns(read.table.schema.columns))
+    return sum(live_rows(data, file, partial(footer_of, data)) for file in files)
 
 
 def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
     present = {column.name for column in read.columns}
-    return projected(spark, rows, [or_absent(column, present) for column in read.table.schema.columns])
+    return projected(spark, rows, [_or_absent(column, present) for column in read.table.schema.columns])
+
+
+def _or_absent(column: Column, present: Collection[str]) -> str:
+    """A column by its name where it is read, else an expression that fails in every row."""
+    if column.name in present:
+        return quoted(column.name)
+    sentence = text_sql(f"layoutopt has not read the column {column.name!r}; name it in the query")
+    return f"CAST(raise_error({sentence}) AS {type_sql(column.type)}) AS {quoted(column.name)}"
 
 
 def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where: str = "") -> DataFrame:
@@ -200,46 +98,73 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
         spark.catalog.dropTempView(view)
 
 
-def parquet_files(spark: SparkSession, paths: Sequence[str], columns: Sequence[SchemaColumn]) -> DataFrame:
-    """All rows of data files by Spark's own reader, with their blocks; a column that a file lacks is NULL."""
-    schema = schema_ddl((*columns, SchemaColumn(BLOCK, "bigint")))
-    options = STRICT | (_NO_DICTIONARIES if any(column.type in FLOATS for column in columns) else {})
+def _read_natively(spark: SparkSession, read: TableRead) -> DataFrame:
+    """Whole files by Spark's own reader, and of their rows those in blocks that are needed."""
+    paths, ids, whole = [], [np.zeros(0, dtype=np.int64)], True
+    for plan in read.pruned:
+        blocks, needed = plan.source.blocks, plan.read
+        files = np.unique(blocks.file[needed])
+        paths += [read.table.catalog.data.full_path(blocks.files[file]) for file in files]
+        ids.append(blocks.block_id[needed])
+        whole &= bool(needed[np.isin(blocks.file, files)].all())
+    schema = schema_ddl((*read.columns, Column(BLOCK, "bigint")))
+    options = STRICT | (NO_DICTIONARIES if any(column.type in FLOATS for column in read.columns) else {})
     with own_parquet_reader(spark):
-        return spark.read.schema(schema).options(**options).parquet(*map(as_no_pattern, paths))
-
-
-def _by_native_reader(spark: SparkSession, read: TableRead) -> DataFrame:
-    blocks, files = blocks_of(read)
-    chosen = choose(blocks.in_needed_files(), len(read.columns), False, most_listed(spark))
-    full_path = read.table.catalog.data.full_path
-    rows = parquet_files(spark, [full_path(files[index]) for index in blocks.needed_files], read.columns)
+        rows = spark.read.schema(schema).options(**options).parquet(*map(as_no_pattern, paths))
     present = {column.name for column in read.columns}
     texts = [
-        readable(read.table, column, read.layouts) if column.name in present else or_absent(column, present)
+        _opaque(column) if column.name in present and not is_pushable(read, column) else _or_absent(column, present)
         for column in read.table.schema.columns
     ]
-    return projected(spark, rows, texts, chosen.condition)
+    where = "" if whole else f"{BLOCK} IN ({', '.join(map(str, np.concatenate(ids).tolist()))})"
+    return projected(spark, rows, texts, where)
 
 
-def _by_arrow(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead]) -> DataFrame:
-    """Tasks put rows of segments together by tid, or read files of others, or encrypted ones."""
+def is_pushable(read: TableRead, column: Column) -> bool:
+    """Whether Spark may push a filter on a column to Parquet without losing a row of a read.
+
+    Spark compares it with minima and maxima, which leave NaN out, though Spark orders NaN last.
+    """
+    if column.type in FLOATS:
+        return not any(read.table.may_hold_nans(column, layout) for layout in read.layouts)
+    return not ("struct<" in column.type and any(each in column.type for each in FLOATS))
+
+
+def _opaque(column: Column) -> str:
+    """The same value in a form that Spark does not push to Parquet."""
+    name = quoted(column.name)
+    if column.type in FLOATS:
+        return f"nanvl({name}, {name}) AS {name}"
+    return f"CASE WHEN {name} IS NOT NULL THEN {name} END AS {name}"
+
+
+def read_by_tasks(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRead], label: str = "") -> DataFrame:
+    """Return the columns of a read, of some segments, as tasks read them by Arrow.
+
+    Args:
+        spark: the session.
+        read: whose columns and filter count.
+        segments: what the tasks read.
+        label: what the plan calls them.
+    """
     data = read.table.catalog.data
-    return in_workers(spark, data, by_file(segments), read.columns, read.scan.filter.root)
+    return in_workers(spark, data, by_file(segments), read.columns, read.scan.filter.root, label)
 
 
 def in_workers(
     spark: SparkSession,
     files: TableFiles,
     segments: Sequence[SegmentRead],
-    columns: Sequence[SchemaColumn],
+    columns: Sequence[Column],
     condition: Node = TRUE,
+    label: str = "",
 ) -> DataFrame:
     """Some columns of the rows of segments, as tasks read them by themselves; only row groups and paths travel."""
     known = files.for_tasks()
     if isinstance(known, SourceFiles):
         known = known.only({file.path for one in segments for file in one.layouts[0].files})
     reader = _segment_reader(known, list(segments), list(columns), condition)
-    return map_in_workers(segment_numbers(spark, segments), reader, schema_ddl(columns))
+    return map_in_workers(segment_numbers(spark, segments), reader, schema_ddl(columns), label)
 
 
 def segment_numbers(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
@@ -255,7 +180,7 @@ def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:
 
 
 def _segment_reader(
-    files: TableFiles, segments: list[SegmentRead], columns: list[SchemaColumn], condition: Node
+    files: TableFiles, segments: list[SegmentRead], columns: list[Column], condition: Node
 ) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
@@ -272,3 +197,63 @@ def _segment_reader(
 def _files(files: TableFiles) -> TableFiles:
     """A table's files, whose footers a worker knows from one task to the next: decoding them takes longer than rows."""
     return files
+
+
+def driver_rows(spark: SparkSession, read: TableRead, most_bytes: int) -> tuple[DataFrame, int] | None:
+    """Return the columns of a read, of the rows that may match, read now, and their bytes; None where these are too many.
+
+    Raises:
+        DataFileError: a data file is missing or damaged.
+        SkippingError: skipping is checked, and a row that matches is left out.
+    """
+    rows = rows_at_once(read, most_bytes)
+    if rows is None:
+        return None
+    rows = rows.combine_chunks()
+    cores = spark.sparkContext.defaultParallelism
+    with _as_batches(spark, _rows_a_batch(rows, cores)), _active_as_before(spark):
+        frame = SparkSession.createDataFrame(spark, rows, _struct(read.columns))
+    return frame, int(rows.nbytes)
+
+
+def _struct(columns: Sequence[Column]) -> StructType:
+    """The columns as Spark's schema, without a call to Java, which would parse their DDL in a millisecond."""
+    fields = [
+        {"name": column.name, "type": _IN_JSON.get(column.type, column.type), "nullable": True, "metadata": {}}
+        for column in columns
+    ]
+    return StructType.fromJson({"type": "struct", "fields": fields})
+
+
+def _rows_a_batch(rows: pa.Table, cores: int) -> int:
+    """Of which each task gets one: for all cores where there is work for them, and none with too many bytes."""
+    n, size = int(rows.num_rows), int(rows.nbytes)
+    tasks = max(1, min(cores, n // _HANDED_ROWS_A_TASK), -(-size // _BYTES_A_TASK))
+    return max(1, -(-n // tasks))
+
+
+@contextmanager
+def _as_batches(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Let Spark keep a table as Arrow batches of so many rows, each for a task.
+
+    By itself it turns up to 48 MB into rows of a plan, over which its optimiser then goes time and again.
+    """
+    with _SETTING, settings_within(spark, {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}):
+        yield
+
+
+@contextmanager
+def _active_as_before(spark: SparkSession) -> Iterator[None]:
+    """Leave the thread's active session what it is: `createDataFrame` makes its own the active one."""
+    jvm: Any = spark._jvm
+    # Named at once: attribute by attribute Java would look into all of its archives for each part of the name.
+    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+    active, in_java = SparkSession._activeSession, sessions.getActiveSession()
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = active
+        if in_java.isDefined():
+            sessions.setActiveSession(in_java.get())
+        else:
+            sessions.clearActiveSession()
