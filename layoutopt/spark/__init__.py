@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from layoutopt.config.advising import AdviseSettings
     from layoutopt.spark.core.functions import declare
     from layoutopt.spark.planning.advising import advise
-    from layoutopt.spark.session.enabling import disable, enable, last_scans, why
+    from layoutopt.spark.session.enabling import disable, enable, last_scans, read_table, why
     from layoutopt.spark.session.metrics import ScanMetrics
     from layoutopt.spark.session.tables import register, unregister
 
@@ -23,6 +23,7 @@ __all__ = [
     "disable",
     "enable",
     "last_scans",
+    "read_table",
     "register",
     "unregister",
     "why",
@@ -37,6 +38,7 @@ _LAZY = {
     "disable": "layoutopt.spark.session.enabling",
     "enable": "layoutopt.spark.session.enabling",
     "last_scans": "layoutopt.spark.session.enabling",
+    "read_table": "layoutopt.spark.session.enabling",
     "register": "layoutopt.spark.session.tables",
     "unregister": "layoutopt.spark.session.tables",
     "why": "layoutopt.spark.session.enabling",

@@ -23,6 +23,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable$;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
@@ -59,6 +60,7 @@ public class ReadBlocks extends Rule {
   /** The option of a relation that says which registration it is a scan of. */
   public static final String OPTION = "layoutopt";
   private static final AtomicLong TOKENS = new AtomicLong();
+  private static final ThreadLocal ONLY_PLANNING = new ThreadLocal();
   private static final Map PLANNING = Collections.synchronizedMap(new WeakHashMap());
 
   private final java.util.function.BiFunction ask;
@@ -129,8 +131,10 @@ public class ReadBlocks extends Rule {
     LogicalPlan made = null;
     Object answer = null;
     try {
-      answer = ask.apply(planning.token + "\n" + text, scan);
-      if (answer instanceof LogicalPlan) made = (LogicalPlan) answer;
+      boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
+      answer = ask.apply((isOnlyPlanned ? "plan " : "read ") + planning.token + "\n" + text, scan);
+      if (isOnlyPlanned) made = scan.nothing();
+      else if (answer instanceof LogicalPlan) made = (LogicalPlan) answer;
     } catch (Throwable failure) {
       warn(scan, failure);
     }
@@ -218,10 +222,52 @@ public class ReadBlocks extends Rule {
     return new Snapshot(key, block, paths, partition, partitionType, partitionOf, values, options);
   }
 
-  /** By what Python knows the query that was planned with a tracker; -1 where it has no scan of a registered table. */
-  public long token(QueryPlanningTracker tracker) {
-    Planning planning = (Planning) PLANNING.get(tracker);
+  /**
+   * Plans a query of which nothing is to be read; returns the token by which Python knows it, -1 where it has no scan
+   * of a registered table.
+   */
+  public long plan(org.apache.spark.sql.execution.QueryExecution query) {
+    ONLY_PLANNING.set(Boolean.TRUE);
+    try {
+      query.optimizedPlan();
+    } finally {
+      ONLY_PLANNING.remove();
+    }
+    Planning planning = (Planning) PLANNING.get(query.tracker());
     return planning == null ? -1 : planning.token;
+  }
+
+  /** Lets SQL texts of a session read a table by its path: {@code SELECT ... FROM name('PATH')}. */
+  public void addFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
+    session.sessionState().tableFunctionRegistry().registerFunction(ofSession(name),
+        new ExpressionInfo("layoutopt.TableFunction", name), new TableFunction(ask, name));
+  }
+
+  /** Takes the function away. */
+  public void dropFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
+    session.sessionState().tableFunctionRegistry().dropFunction(ofSession(name));
+  }
+
+  private static org.apache.spark.sql.catalyst.FunctionIdentifier ofSession(String name) {
+    return new org.apache.spark.sql.catalyst.FunctionIdentifier(name, scala.Option.apply("session"),
+        scala.Option.apply("system"));
+  }
+
+  static class TableFunction extends scala.runtime.AbstractFunction1 {
+    private final java.util.function.BiFunction ask;
+    private final String name;
+
+    TableFunction(java.util.function.BiFunction ask, String name) { this.ask = ask; this.name = name; }
+
+    public Object apply(Object arguments) {
+      scala.collection.immutable.Seq given = (scala.collection.immutable.Seq) arguments;
+      boolean isPath = given.size() == 1 && ((Expression) given.apply(0)).foldable()
+          && ((Expression) given.apply(0)).dataType() instanceof StringType;
+      if (!isPath) raise(name + "(...) takes the path of a table, as one text");
+      Object answer = ask.apply("open -\n" + ((Expression) given.apply(0)).eval(null), null);
+      if (answer instanceof String) raise((String) answer);
+      return answer;
+    }
   }
 
   /** A parsed query in which a name means a relation, unless the query itself gives it another meaning. */
@@ -386,6 +432,11 @@ public class ReadBlocks extends Rule {
           scala.Option.apply(null),
           (org.apache.spark.sql.classic.SparkSession) ((HadoopFsRelation) relation.relation()).sparkSession(),
           scala.Option.apply(size), scala.Option.apply(null), false);
+    }
+
+    /** No rows: the scan was only planned. */
+    public LogicalPlan nothing() {
+      return over(new LocalRelation(Seqs.of(wanted), Seqs.none(), false, scala.Option.apply(null)));
     }
 
     /** So many rows without columns. */
@@ -589,7 +640,7 @@ public class ReadBlocks extends Rule {
 
     public String[] inputFiles() { return new String[0]; }
 
-    public void refresh() { ask.apply("refresh\n" + id, null); }
+    public void refresh() { ask.apply("refresh " + id + "\n", null); }
 
     public long sizeInBytes() { return bytes; }
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
@@ -16,39 +15,33 @@ from layoutopt.catalog.checks import Content
 from layoutopt.catalog.retention.publications import publications
 from layoutopt.config.changing import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import SettingError
-from layoutopt.model.schema import schema_ddl
-from layoutopt.model.types import quoted
+from layoutopt.model.predicates import FALSE, Filter
+from layoutopt.scan.checked import table_read
 from layoutopt.scan.reads import TableRead
-from layoutopt.scan.table import Scan
 from layoutopt.spark.changing.found import Placed, rows_with_places
+from layoutopt.spark.catalyst.rule import analyzed
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.source import measure_content
-from layoutopt.spark.session.read import reads_in_session, with_functions
+from layoutopt.spark.session.enabling import marked_rows, planned_reads, with_functions
+from layoutopt.sql.scans import TableScan
 
 _OF_VALUES: Final = "22"  # the class of SQL's states
 
 
-def matching(place: Place, where: str) -> DataFrame:
-    """The table's rows that meet a condition, read as a query reads them."""
-    return scan_of(place, where).to_spark(place.spark).select(*map(quoted, place.table.schema.names))
-
-
-def scan_of(place: Place, where: str) -> Scan:
-    """All columns of the rows that meet a condition.
+def matching_rows(place: Place, where: str) -> DataFrame:
+    """Return the table's rows that meet a condition, read as a query reads them.
 
     Raises:
-        SettingError: Spark can't understand it.
+        SettingError: Spark can't understand it, or it is not the same each time it is asked of a row.
     """
-    empty = place.spark.createDataFrame([], schema_ddl(place.table.schema.columns))
     with understood("--where", where):
-        kept = empty.where(F.expr(f"({where})"))
-        _ = kept.schema
-    java: Any = kept._jdf
-    if not java.queryExecution().analyzed().deterministic():
+        kept = marked_rows(place.spark, with_functions(place.spark, place.table)).where(F.expr(f"({where})"))
+        plan = analyzed(kept)
+    if not plan.deterministic():
         raise SettingError(
             f"--where {where!r} is not the same each time it is asked of a row; name the rows by what they hold"
         )
-    return place.table.scan(columns=place.table.schema.names, where=f"({where})")
+    return kept
 
 
 @contextmanager
@@ -103,13 +96,17 @@ def may_mark(place: Place, settings: DeleteSettings | UpdateSettings | MergeSett
 
 def placed_rows(place: Place, where: str) -> Placed | None:
     """The rows that meet a condition, with their places; None where these can't be told by one scan of the table."""
-    read = read_of(place, scan_of(place, where))
+    read = read_of(place, matching_rows(place, where))
     if read is None:
         return None
     return rows_with_places(place.spark, read).narrowed(lambda rows: rows.where(holds(where)))
 
 
-def read_of(place: Place, scan: Scan) -> TableRead | None:
-    """What a scan reads of the table in the session, once skipped; None where it mentions the table several times."""
-    reads = reads_in_session(place.spark, replace(scan, table=with_functions(place.spark, scan.table)))
-    return reads[0] if len(reads) == 1 else None
+def read_of(place: Place, rows: DataFrame) -> TableRead | None:
+    """Return what some rows of the table need of its blocks; None where that is not one scan of all columns."""
+    reads = planned_reads(rows)
+    table, names = place.table, place.table.schema.names
+    if not reads:  # no row can match
+        scan = TableScan(table.name, table.name, names, Filter.of(FALSE))
+        return table_read(table, scan, table.settings)
+    return reads[0] if len(reads) == 1 and reads[0].scan.columns == names else None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Final
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -27,7 +29,7 @@ from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewr
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.loading.same_rows import rows_of_entries
-from layoutopt.sql.parameters import literal_of
+from layoutopt.spark.session.enabling import marked_rows
 
 _MOST_VALUES: Final = 1_000
 """Up to so many values of a key are looked for by name; more between the least and the greatest."""
@@ -79,30 +81,27 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
 
 def _matched(place: Place, source: DataFrame, keys: Sequence[str]) -> Placed:
     """The table's rows that have a key of the source."""
-    names = place.table.schema.names
-    read = read_of(place, place.table.scan(columns=names, where=_among(source, keys)))
-    assert read is not None, "a condition on columns mentions one table"
+    read = read_of(place, marked_rows(place.spark, place.table).where(_among(source, keys)))
+    assert read is not None, "a condition on columns reads the table once"
     of_keys = source.select(*map(quoted, keys))
     return rows_with_places(place.spark, read).narrowed(lambda rows: rows.join(of_keys, list(keys), "left_semi"))
 
 
-def _among(source: DataFrame, keys: Sequence[str]) -> str:
+def _among(source: DataFrame, keys: Sequence[str]) -> SparkColumn:
     """A condition that holds for every row that has a key of the source, such as skips most others."""
     sure = [field.name for field in source.schema.fields if field.name in keys]
     sure = [name for name in sure if source.schema[name].dataType.simpleString() in _SURE_TYPES]
-    return " AND ".join(["TRUE", *(_among_values(source, name) for name in sure)])
+    return reduce(SparkColumn.__and__, (_among_values(source, name) for name in sure), F.lit(True))
 
 
-def _among_values(source: DataFrame, name: str) -> str:
+def _among_values(source: DataFrame, name: str) -> SparkColumn:
     column = F.col(quoted(name))
     with translate_spark_errors("the source"):
         some = [row[0] for row in source.select(column).distinct().limit(_MOST_VALUES + 1).collect()]
-        if not some:
-            return "FALSE"
         if len(some) > _MOST_VALUES:
             least, greatest = source.agg(F.min(column), F.max(column)).collect()[0]
-            return f"{quoted(name)} BETWEEN {literal_of(least)} AND {literal_of(greatest)}"
-    return f"{quoted(name)} IN ({', '.join(str(literal_of(value)) for value in sorted(some))})"
+            return column.between(least, greatest)
+    return column.isin(sorted(some)) if some else F.lit(False)
 
 
 def _source_of(place: Place, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:

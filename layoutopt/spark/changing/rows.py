@@ -31,7 +31,7 @@ from layoutopt.spark.changing.beside import put_beside
 from layoutopt.spark.changing.concerned import (
     computed,
     holds,
-    matching,
+    matching_rows,
     may_mark,
     measured,
     nothing,
@@ -170,7 +170,7 @@ def _found(place: Place, where: str) -> tuple[Placed | None, list[FoundIn] | Non
 
 def _concerned(place: Place, where: str) -> tuple[DataFrame, tuple[PlainValue, ...], Content]:
     """The rows that meet a condition, the partitions' values that they have, and what they hold."""
-    rows = matching(place, where)
+    rows = matching_rows(place, where)
     with computed("--where", where):
         return rows, place.values_in(rows), measured(rows, place.path)
 

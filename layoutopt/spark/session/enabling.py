@@ -26,21 +26,25 @@ from layoutopt.model.udf import Udfs
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import checked
 from layoutopt.scan.explain import Explanation, explain
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
-from layoutopt.scan.table import Table
+from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.catalyst.rule import add_rule, analyzed, frame_of, has_rule, java_session, optimized, remove_rule
-from layoutopt.spark.core.functions import declared, same_code
+from layoutopt.spark.core.functions import declare, declared, is_registered, same_code
 from layoutopt.spark.session.checking import check_scan
-from layoutopt.spark.session.datasource import register_format
 from layoutopt.spark.session.files import SnapshotFiles, list_files
 from layoutopt.spark.session.listing import put_back, take_lists
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import plan_read
 from layoutopt.spark.session.tables import (
+    Planned,
     Registered,
     SessionTables,
+    by_path,
     has_view,
+    marked_relation,
+    pinned,
     registered,
     session_tables,
     show,
@@ -50,14 +54,16 @@ from layoutopt.sql.scans import TableScan
 
 log = logging.getLogger("layoutopt.spark")
 _ENABLING: Final = threading.RLock()
+# The table function by which SQL texts read a table by its path.
+FUNCTION: Final = "layoutopt"
 
 
 def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
     """Let every query of this session skip on optimised tables.
 
     These are the tables given a name by :func:`layoutopt.spark.register`. Enabling twice is enabling once. A session
-    from `newSession()` has views of its own, and is enabled by itself. The format `layoutopt` of `spark.read` is made
-    known, too. Lists of up to 400 values, by which blocks are asked for, are from then on given to Parquet as they are
+    from `newSession()` has views of its own, and is enabled by itself. SQL texts can also read a
+    table by its path, ``SELECT ... FROM layoutopt('PATH')``. Lists of up to 400 values, by which blocks are asked for, are from then on given to Parquet as they are
     (the session's `spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
 
     Args:
@@ -74,7 +80,7 @@ def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
         if known.enabled and has_rule(spark):
             return
         install_rule(spark, known)
-        register_format(spark)
+        known.rule.addFunction(java_session(spark), FUNCTION)
         known.lists_before = take_lists(spark)
         known.enabled = True
         _show_all(spark, known)
@@ -84,11 +90,12 @@ def disable(spark: SparkSession) -> None:
     """Take the rule away from a session; registered tables stay, as views of their whole content."""
     known = session_tables(spark)
     with _ENABLING:
+        rule, known.rule = known.rule, None
         remove_rule(spark)
-        known.rule = None
         if not known.enabled:
             return
         known.enabled = False
+        rule.dropFunction(java_session(spark), FUNCTION)
         put_back(spark, known.lists_before)
         known.lists_before = None
         known.planned.clear()
@@ -143,14 +150,20 @@ def why(frame: DataFrame) -> tuple[Explanation, ...]:
     Raises:
         SettingError: the session is one of Spark Connect.
     """
+    return tuple(explain(read.table, "", [read]) for read in planned_reads(frame))
+
+
+def planned_reads(frame: DataFrame) -> tuple[TableRead, ...]:
+    """Return what a DataFrame's query would read of optimised tables, one item a scan; nothing is read."""
     spark = frame.sparkSession
     known = session_tables(spark)
     if known.rule is None:
         return ()
     java: Any = frame_of(spark, analyzed(frame))._jdf
-    java.queryExecution().optimizedPlan()
-    planned = known.planned_by(str(known.rule.token(java.queryExecution().tracker())))
-    return tuple(explain(read.table, "", [read]) for _, read, _ in planned.scans)
+    token = str(known.rule.plan(java.queryExecution()))
+    with known.lock:
+        planned = known.planned.pop(token, Planned())
+    return tuple(read for _, read, _ in planned.scans)
 
 
 def _answer(spark: SparkSession, known: SessionTables, text: str, scan: Any) -> Any:
@@ -158,16 +171,20 @@ def _answer(spark: SparkSession, known: SessionTables, text: str, scan: Any) -> 
 
     Whatever fails in the analysis leaves the table whole, with a warning. Damage of the catalog or of data is an error.
     """
-    token, _, body = text.partition("\n")
-    if token == "refresh":
-        _refresh(spark, known, body)
+    head, _, body = text.partition("\n")
+    task, token = head.split()
+    if task == "refresh":
+        _refresh(spark, known, token)
         return None
+    if task == "open":
+        return _opened(spark, known, body)
     asked: Mapping[str, Any] = json.loads(body)
     entry = registered(asked["id"])
     if entry is None:
         return None
     try:
-        return _planned(spark, known, entry, token, asked, scan)
+        read = _planned(spark, known, entry, token, asked)
+        return None if task == "plan" else _read(spark, known, entry, read, scan)
     except LayoutoptError as error:
         return str(error)
     except Exception as error:
@@ -176,8 +193,9 @@ def _answer(spark: SparkSession, known: SessionTables, text: str, scan: Any) -> 
 
 
 def _planned(
-    spark: SparkSession, known: SessionTables, entry: Registered, token: str, asked: Mapping[str, Any], scan: Any
-) -> Any:
+    spark: SparkSession, known: SessionTables, entry: Registered, token: str, asked: Mapping[str, Any]
+) -> TableRead:
+    """Decide what a scan needs of the table at the snapshot that its query reads."""
     planned = known.planned_by(token)
     table = planned.tables.get(entry.id)
     if table is None:
@@ -190,12 +208,18 @@ def _planned(
     sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
     root = condition.root
     pruned = checked(table, root, table.decide(root, columns, sessions))
-    read = TableRead(table, TableScan(table.name, entry.name, columns, Filter.of(root), condition.unusable), pruned)
+    scan = TableScan(table.name, entry.name, columns, Filter.of(root), condition.unusable)
+    read = TableRead(table, scan, pruned)
     with known.lock:
         planned.scans.append((entry, read, note))
-    metrics = ScanMetrics.of(entry.name, read)
-    plan = plan_read(spark, read, scan, _files(spark, known, table), metrics.label, known.by_driver)
-    if switch.is_on() and root != TRUE:
+    return read
+
+
+def _read(spark: SparkSession, known: SessionTables, entry: Registered, read: TableRead, scan: Any) -> Any:
+    """Return the plan that stands in a scan's place."""
+    label, files = ScanMetrics.of(entry.name, read).label, _files(spark, known, read.table)
+    plan = plan_read(spark, read, scan, files, label, known.by_driver)
+    if switch.is_on() and read.scan.filter.root != TRUE:
         check_scan(spark, read, scan, plan)
     return plan
 
@@ -220,7 +244,7 @@ def _condition(spark: SparkSession, known: SessionTables, table: Table, tree: An
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
 
 
-def _files(spark: SparkSession, known: SessionTables, table: Table) -> SnapshotFiles | None:
+def _files(spark: SparkSession, known: SessionTables, table: OpenedTable) -> SnapshotFiles | None:
     if not table.catalog.data.is_plain:
         return None
     with known.lock:
@@ -240,10 +264,41 @@ def _refresh(spark: SparkSession, known: SessionTables, identity: str) -> None:
         show(spark, known, entry)
 
 
+def _opened(spark: SparkSession, known: SessionTables, path: str) -> Any:
+    """Return the relation of the table at a path, or the sentence of an error."""
+    try:
+        return marked_relation(spark, known, by_path(path))
+    except LayoutoptError as error:
+        return str(error)
+
+
+def read_table(
+    spark: SparkSession, path: str, *, snapshot: int | None = None, as_of: str | None = None, key: str | None = None
+) -> DataFrame:
+    """Return a table as a DataFrame whose queries read only the blocks that may match; it needs no name.
+
+    Without ``snapshot`` and ``as_of`` each query reads the newest snapshot, as it is when the query is planned.
+
+    Args:
+        spark: a classic session.
+        path: the table's folder or URL.
+        snapshot: the number of the snapshot to read.
+        as_of: the time of the snapshot to read (ISO 8601).
+        key: where the key of an encrypted table is to be had, as :func:`layoutopt.open_table` has it.
+
+    Raises:
+        SettingError: the session is one of Spark Connect.
+        LayoutoptError: as :func:`layoutopt.open_table`.
+    """
+    known = session_tables(spark)
+    install_rule(spark, known)
+    if snapshot is not None or as_of is not None:
+        return marked_rows(spark, open_table(path, snapshot=snapshot, as_of=as_of, key=key))
+    return frame_of(spark, marked_relation(spark, known, by_path(path, key)))
+
+
 def marked_rows(spark: SparkSession, table: Table) -> DataFrame:
     """Return a table, at its snapshot, as a DataFrame whose queries read only the blocks that may match."""
-    from layoutopt.spark.session.tables import marked_relation, pinned
-
     known = session_tables(spark)
     install_rule(spark, known)
     return frame_of(spark, marked_relation(spark, known, pinned(table)))
@@ -268,8 +323,6 @@ def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
 
 def with_functions(spark: SparkSession, table: Table) -> Table:
     """Return the table with the functions that mean the same in the session; those that it lacks are declared there."""
-    from layoutopt.spark.core.functions import declare, is_registered
-
     missing = [udf for udf in table.udfs.values() if not is_registered(spark, udf.name)]
     declare(spark, *missing)
     in_session = declared(spark)

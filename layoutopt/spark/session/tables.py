@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -21,8 +22,8 @@ from layoutopt.catalog.snapshots import newest_state
 from layoutopt.errors import QueryError
 from layoutopt.foreign.opening import has_changed
 from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.model.udf import Udf
 from layoutopt.scan.checked import table_read
+from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.catalyst.rule import frame_of, java_schema, java_session, optimized
@@ -99,7 +100,7 @@ class SessionTables:
     by_driver: bool = True
     lists_before: str | None = None
     planned: OrderedDict[str, Planned] = field(default_factory=OrderedDict)
-    files: WeakKeyDictionary[Table, SnapshotFiles] = field(default_factory=WeakKeyDictionary)
+    files: WeakKeyDictionary[OpenedTable, SnapshotFiles] = field(default_factory=WeakKeyDictionary)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def planned_by(self, token: str) -> Planned:
@@ -183,17 +184,32 @@ def unregister(spark: SparkSession, name: str) -> None:
 
 def pinned(table: Table) -> Registered:
     """Return a registration of a table that is always read at the snapshot at which it was opened."""
-    key = table.catalog.files.full_path(""), table.catalog.snapshot.number, tuple(table.udfs.items())
+    key = table.catalog.files.full_path(""), table.catalog.snapshot.number, id(table)
+    return _nameless(key, lambda: table, follows=False)
+
+
+def by_path(path: str, key: str | None = None) -> Registered:
+    """Return a registration of a table by its path.
+
+    Raises:
+        LayoutoptError: as :func:`layoutopt.open_table`.
+    """
+    return _nameless((path, key), lambda: open_table(path, key=key), follows=True)
+
+
+# Plans name registrations for as long as they live, which nothing tells: those of the same table are one.
+_NAMELESS: Final[dict[tuple[object, ...], Registered]] = {}
+
+
+def _nameless(key: tuple[object, ...], opened: Callable[[], Table], follows: bool) -> Registered:
     with _LOCK:
-        found = _PINNED.get(key)
-    if found is None or found.table is not table:
-        found = _entry(table.name, table, follows=False)
+        found = _NAMELESS.get(key)
+    if found is None:
+        table = opened()
+        found = _entry(table.name, table, follows)
         with _LOCK:
-            _PINNED[key] = found
+            _NAMELESS[key] = found
     return found
-
-
-_PINNED: dict[tuple[str, int, tuple[tuple[str, Udf], ...]], Registered] = {}
 
 
 def _entry(name: str, table: Table, follows: bool) -> Registered:
