@@ -180,9 +180,9 @@ def _who_reads(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:  # a test's own would be undone after its fixtures, not before
         if "spark" in request.fixturenames:
             name, value = (
-                ("_MOST_VALUES", -1) if _is_left_to_spark(request.node) else ("are_read_by_tasks", lambda _: True)
+                ("_MOST_VALUES", -1) if _is_left_to_spark(request.node) else ("are_tasks_sooner", lambda *_: True)
             )
-            patch.setattr(f"layoutopt.spark.session.by_driver.{name}", value)
+            patch.setattr(f"layoutopt.spark.session.readers.{name}", value)
         yield
 
 

@@ -65,8 +65,30 @@ public class ReadBlocks extends Rule {
 
   private final java.util.function.BiFunction ask;
 
-  /** ask: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table. */
-  public ReadBlocks(java.util.function.BiFunction ask) { this.ask = ask; }
+  private final Map usual;
+
+  /**
+   * ask: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table. usual: the
+   * settings under which expressions give what layoutopt takes them to give.
+   */
+  public ReadBlocks(java.util.function.BiFunction ask, Map usual) {
+    this.ask = ask;
+    this.usual = new HashMap(usual);
+  }
+
+  /** A setting of the session under which an expression may give something else, as key=value; null where none is. */
+  private String unusual() {
+    org.apache.spark.sql.internal.SQLConf conf = org.apache.spark.sql.internal.SQLConf.get();
+    java.util.Iterator entries = conf.settings().entrySet().iterator();
+    while (entries.hasNext()) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      String key = (String) entry.getKey();
+      Object expected = usual.get(key);
+      if (key.startsWith("spark.sql.legacy.") || expected != null && !expected.toString().equalsIgnoreCase(entry.getValue().toString()))
+        return key + "=" + entry.getValue();
+    }
+    return null;
+  }
 
   public TreeNode apply(TreeNode plan) { return visit((LogicalPlan) plan); }
 
@@ -124,7 +146,7 @@ public class ReadBlocks extends Rule {
         planning = (Planning) PLANNING.get(tracker.get());
       }
     }
-    String text = scan.toJson();
+    String text = scan.toJson(unusual());
     String key = text + scan.ids();
     LogicalPlan known = (LogicalPlan) planning.made.get(key);
     if (known != null) return known;
@@ -323,7 +345,7 @@ public class ReadBlocks extends Rule {
       return text.toString();
     }
 
-    String toJson() {
+    String toJson(String unusual) {
       StringBuilder text = new StringBuilder("{\"id\":");
       Json.quote(text, registration.id);
       text.append(",\"columns\":[");
@@ -334,6 +356,9 @@ public class ReadBlocks extends Rule {
       text.append("],\"condition\":");
       if (condition == null) text.append("null");
       else new Json(relation.output()).write(text, condition);
+      text.append(",\"unusual\":");
+      if (unusual == null) text.append("null");
+      else Json.quote(text, unusual);
       return text.append('}').toString();
     }
 
@@ -423,15 +448,16 @@ public class ReadBlocks extends Rule {
     }
 
     /** Rows that the driver has, with their size, by which the planner of joins sees whether to broadcast them. */
-    public LogicalPlan sized(LogicalPlan rows, long bytes) {
-      if (!(rows instanceof LogicalRDD)) return rows;
+    public LogicalPlan held(LogicalPlan rows, long bytes, String label) {
+      if (!(rows instanceof LogicalRDD)) return over(rows);
       LogicalRDD held = (LogicalRDD) rows;
+      held.rdd().setName(label);
       Statistics size = new Statistics(scala.math.BigInt.apply(Math.max(bytes, 1)), scala.Option.apply(null),
           AttributeMap$.MODULE$.empty(), false);
-      return new LogicalRDD(held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), false,
+      return over(new LogicalRDD(held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), false,
           scala.Option.apply(null),
           (org.apache.spark.sql.classic.SparkSession) ((HadoopFsRelation) relation.relation()).sparkSession(),
-          scala.Option.apply(size), scala.Option.apply(null), false);
+          scala.Option.apply(size), scala.Option.apply(null), false));
     }
 
     /** No rows: the scan was only planned. */
@@ -633,8 +659,7 @@ public class ReadBlocks extends Rule {
 
     public scala.collection.immutable.Seq listFiles(scala.collection.immutable.Seq partitionFilters,
         scala.collection.immutable.Seq dataFilters) {
-      raise("the table " + name + " was registered with layoutopt, which this session no longer has; call"
-          + " layoutopt.spark.enable(spark), and make the DataFrame again");
+      RegisteredFormat.refuse(name);
       return null;
     }
 
@@ -665,6 +690,20 @@ public class ReadBlocks extends Rule {
     public OutputWriterFactory prepareWrite(org.apache.spark.sql.SparkSession session,
         org.apache.hadoop.mapreduce.Job job, scala.collection.immutable.Map options, StructType schema) {
       throw new UnsupportedOperationException("layoutopt only reads here; write rows by layoutopt load or append");
+    }
+
+    public scala.Function1 buildReaderWithPartitionValues(org.apache.spark.sql.SparkSession session, StructType data,
+        StructType partitions, StructType required, scala.collection.immutable.Seq filters,
+        scala.collection.immutable.Map options, Configuration configuration) {
+      Registration known = (Registration) Registration.ALL.get(options.apply(OPTION));
+      return refuse(known == null ? "of this DataFrame" : known.name);
+    }
+
+    /** Fails where a plan is run that the rule has not seen. */
+    static scala.Function1 refuse(String name) {
+      raise("the table " + name + " was registered with layoutopt, which this session no longer has; call"
+          + " layoutopt.spark.enable(spark), and run the query again");
+      return null;
     }
 
     public boolean equals(Object other) { return other instanceof RegisteredFormat; }

@@ -21,6 +21,12 @@ _SOURCE: Final = Path(__file__).with_name("ReadBlocks.java")
 _CLASS: Final = "layoutopt.ReadBlocks"
 _LOCK: Final = threading.Lock()
 
+# Under other values of these, or any setting of older versions, expressions may give something else than is known here.
+_USUAL: Final = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.icu.caseMappings.enabled": "true",
+}
+
 Ask = Callable[[str, Any], Any]
 """Answers the rule: gets a scan as text and the Java scan, returns a plan, a sentence that is an error, or None."""
 
@@ -65,6 +71,7 @@ def add_rule(spark: SparkSession, ask: Ask) -> Any:
     ensure_callback_server_started(gateway)
     arguments = jvm.java.util.ArrayList()
     arguments.add(_Asked(ask))
+    arguments.add(java_map(spark, _USUAL))
     rule = _rule_class(jvm, spark.version).getConstructors()[0].newInstance(arguments.toArray())
     with _LOCK:
         experimental = session.experimental()

@@ -18,10 +18,23 @@ from dataclasses import replace
 from typing import Any, Final
 from weakref import ref
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import LayoutoptError, SchemaError
-from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.model.predicates import (
+    TRUE,
+    And,
+    Col,
+    Comparison,
+    Filter,
+    InSet,
+    Like,
+    Node,
+    Or,
+    conjunction,
+    disjunction,
+)
 from layoutopt.model.udf import Udfs
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.checked import checked
@@ -48,6 +61,7 @@ from layoutopt.spark.session.tables import (
     registered,
     session_tables,
     show,
+    unregister,
     whole_rows,
 )
 from layoutopt.sql.scans import TableScan
@@ -122,10 +136,14 @@ def spark_of(known: SessionTables) -> SparkSession:
 def _show_all(spark: SparkSession, known: SessionTables) -> None:
     with known.lock:
         for name, entry in list(known.tables.items()):
-            if has_view(spark, entry):
-                show(spark, known, entry)
-            else:
+            if not has_view(spark, entry):
                 del known.tables[name]
+                continue
+            try:
+                show(spark, known, entry)
+            except (LayoutoptError, PySparkException) as error:
+                log.warning("%s: the view %r is dropped", error, name)
+                unregister(spark, name)
 
 
 def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
@@ -204,7 +222,7 @@ def _planned(
         if table.schema != shown and entry.view is not None and has_view(spark, entry):
             show(spark, known, entry)  # later queries see the new columns
     columns = _columns(table, asked["columns"], entry)
-    condition, note = _condition(spark, known, table, asked["condition"])
+    condition, note = _condition(spark, known, table, asked)
     sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
     root = condition.root
     pruned = checked(table, root, table.decide(root, columns, sessions))
@@ -232,16 +250,37 @@ def _columns(table: Table, names: Sequence[str], entry: Registered) -> tuple[str
     return tuple(names)
 
 
-def _condition(spark: SparkSession, known: SessionTables, table: Table, tree: Any) -> tuple[Condition, str]:
-    """The scan's condition, and why it can't be used, where it can't."""
+def _condition(
+    spark: SparkSession, known: SessionTables, table: Table, asked: Mapping[str, Any]
+) -> tuple[Condition, str]:
+    """Return what a scan's condition says, and why it says less than it could."""
+    tree, unusual = asked["condition"], asked["unusual"]
     if tree is None:
         return Condition(TRUE, (), table.settings), ""
     try:
         udfs = same_code(spark, known.rule, {**table.udfs, **declared(spark)}, tree)
-        return read_condition(tree, table.schema, table.settings, udfs), ""
+        condition = read_condition(tree, table.schema, table.settings, udfs)
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
+    if unusual is None:
+        return condition, ""
+    note = f"the session has {unusual}, under which only comparisons of columns skip"
+    return replace(condition, root=_of_columns(condition.root)), note
+
+
+def _of_columns(node: Node) -> Node:
+    """Return a weaker condition that calls no function."""
+    match node:
+        case And():
+            return conjunction(map(_of_columns, node.children))
+        case Or():
+            return disjunction(map(_of_columns, node.children))
+        case Comparison():
+            return node if isinstance(node.left, Col) and isinstance(node.right, Col) else TRUE
+        case InSet() | Like():
+            return node if isinstance(node.subject, Col) else TRUE
+    return node
 
 
 def _files(spark: SparkSession, known: SessionTables, table: OpenedTable) -> SnapshotFiles | None:

@@ -19,6 +19,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from layoutopt.inspect.work import work_of
+from layoutopt.model.engine_costs import Work
 from layoutopt.scan.arrow_types import arrow_type
 from layoutopt.scan.reads import TableRead, has_deleted_rows, split_by_deletes
 from layoutopt.spark.catalyst.rule import analyzed
@@ -60,12 +61,7 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
     """
     data, work = read.table.catalog.data, work_of(read.pruned)
     joined = any(len(plan.choice) > 1 for plan in read.pruned)
-    seconds_of_tasks = _TASKS + work.files * _FILE + work.values * _VALUE
-    sooner = (
-        data.local_root is not None
-        and work.footer_chunks * _FOOTER_CHUNK > seconds_of_tasks
-        and _has_chunks(read)
-    )  # fmt: skip
+    sooner = are_tasks_sooner(read, work)
     if not (joined or sooner or not data.is_plain or has_deleted_rows(read)):
         return Reader.NATIVE
     few = work.bytes <= _MOST_BYTES and work.values + work.joined_values <= _MOST_VALUES
@@ -74,7 +70,12 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
     return Reader.TASKS if joined or sooner or not data.is_plain else Reader.NATIVE
 
 
-def _has_chunks(read: TableRead) -> bool:
+def are_tasks_sooner(read: TableRead, work: Work) -> bool:
+    """Whether tasks read few of many small row groups of one layout sooner than Spark's reader, which decodes footers."""
+    if read.table.catalog.data.local_root is None:  # in a store, tasks decode footers, too
+        return False
+    if work.footer_chunks * _FOOTER_CHUNK < _TASKS + work.files * _FILE + work.values * _VALUE:
+        return False
     known = [file.chunks is not None for one in read.segments for layout in one.layouts for file in layout.files]
     return sum(known) > _KNOWN_SHARE * len(known)
 
@@ -107,7 +108,7 @@ def plan_read(
         rows = driver_rows(spark, read, _MOST_HELD)
         if rows is not None:
             frame, size = rows
-            return scan.over(scan.sized(analyzed(frame), size))
+            return scan.held(analyzed(frame), size, label)
         reader = Reader.TASKS if any(len(plan.choice) > 1 for plan in read.pruned) else Reader.NATIVE
     if reader is Reader.TASKS or files is None:
         return scan.over(analyzed(read_by_tasks(spark, read, read.segments, label)))
