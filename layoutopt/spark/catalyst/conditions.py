@@ -9,7 +9,6 @@ from layoutopt.model.predicates import (
     ANY_STRING,
     FALSE,
     Call,
-    Comparison,
     Const,
     Constant,
     Expr,
@@ -29,17 +28,16 @@ from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind
 from layoutopt.model.values.keys import Key, successor
 from layoutopt.spark.catalyst.expressions import contained, text_argument, value_of, whole_of_double
 from layoutopt.spark.catalyst.trees import Reader, Tree, constant_of, key_of, text_constant, text_of, unknown
-from layoutopt.sql.calls.subjects import Subject, explicit_cast
+from layoutopt.sql.calls.subjects import Subject
+from layoutopt.sql.comparisons import MIRRORED, OPPOSITE, compare_subjects
 from layoutopt.sql.elements import is_followed, is_met
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.texts import safe_regex
-from layoutopt.sql.types.preimage import fails_unless_replaced, in_set, is_whole_of_double
-from layoutopt.sql.types.rules import is_integer, is_number
+from layoutopt.sql.types.preimage import fails_unless_replaced, in_set
+from layoutopt.sql.types.rules import is_number
 
 Handler = Callable[[Tree, bool, Reader], Node]
 
-_OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _MOST_ELEMENTS: Final = 64
 
 
@@ -48,19 +46,27 @@ def compared(operator: str) -> Handler:
 
     def read(tree: Tree, truth: bool, reader: Reader) -> Node:
         left, right = tree.pair
-        sign = operator if truth else _OPPOSITE[operator]
+        sign = operator if truth else OPPOSITE[operator]
         first, second = constant_of(left), constant_of(right)
         if first is not None and second is not None:
-            raise unknown(tree)
+            return _constants_compared(first, sign, second)
         if second is not None:
             return _against_constant(left, sign, second, reader)
         if first is not None:
-            return _against_constant(right, _MIRRORED[sign], first, reader)
+            return _against_constant(right, MIRRORED[sign], first, reader)
         if left.type == "boolean" and sign in ("=", "<>") and not _are_subjects(left, right, reader):
             return _conditions_compared(left, right, sign == "=", reader)
         return compare_subjects(reader.subject(left), sign, reader.subject(right))
 
     return read
+
+
+def _constants_compared(left: Const, sign: str, right: Const) -> Node:
+    if left.value is None or right.value is None:
+        return FALSE
+    if left.type != right.type or key_kind(left.type) is None:
+        raise Unusable("coercion", f"{left.type} is compared with {right.type}")
+    return Constant(ValueSet.normalised(_intervals(sign, right.value), left.type).contains(left.value))
 
 
 def _are_subjects(left: Tree, right: Tree, reader: Reader) -> bool:
@@ -132,24 +138,6 @@ def _intervals(sign: str, key: Key) -> list[tuple[Key | None, Key | None]]:
         case ">":
             return [(above, None)]
     return [(key, None)]
-
-
-def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
-    """Return the rows for which two subjects of one type compare so.
-
-    Raises:
-        Unusable: their type has no order here, or one of them may fail.
-    """
-    if is_whole_of_double(left.expr) or is_whole_of_double(right.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is followed beside constants only")
-    first, second = left.expr, right.expr  # whole numbers compare alike in any width
-    if not (is_integer(first.type) and is_integer(second.type)):
-        first, second = explicit_cast(left), explicit_cast(right)
-        if first.type != second.type or key_kind(first.type) is None:
-            raise Unusable("unordered-type", f"{first.type} and {second.type} are not compared here")
-    if operator in (">", ">="):
-        first, second, operator = second, first, _MIRRORED[operator]
-    return simplified(Comparison(first, operator, second))
 
 
 def equal_null_safe(tree: Tree, truth: bool, reader: Reader) -> Node:
@@ -228,9 +216,7 @@ def in_list(tree: Tree, truth: bool, reader: Reader) -> Node:
     tested, *items = tree.children
     constants = [constant_of(item) for item in items]
     known = [constant for constant in constants if constant is not None]
-    if constant_of(tested) is not None:
-        raise unknown(tree)
-    if len(known) == len(constants):
+    if len(known) == len(constants) and constant_of(tested) is None:
         return _among(tested, known, truth, reader)
     equal = compared("=")
     tests = [equal(Tree("EqualTo", "boolean", (tested, item), {}), truth, reader) for item in items]

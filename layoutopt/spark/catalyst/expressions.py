@@ -250,8 +250,8 @@ def one_of(name: str) -> Handler:
     def read(tree: Tree, reader: Reader) -> Subject:
         if key_kind(tree.type) is None or any(child.type != tree.type for child in tree.children):
             raise unknown(tree)
-        args = tuple(argument(child, reader) for child in tree.children)
-        return Subject(Call(name, args, tree.type), tree.type)
+        args = [argument(child, reader) for child in tree.children]
+        return Subject(Call(name, tuple(args), tree.type), tree.type)
 
     return read
 

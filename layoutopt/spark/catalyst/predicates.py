@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from layoutopt.errors import LayoutoptError
 from layoutopt.model.feature import Settings
@@ -44,6 +44,7 @@ from layoutopt.sql.calls.subjects import Context, Subject
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.types.zones import normal_zone
 
+_Part: TypeAlias = tuple[Tree, bool]
 _MOST_BRANCHES: Final = 16
 _MOST_CHOICES: Final = 4
 
@@ -328,21 +329,20 @@ class _Reader:
             before = conjunction([before, untrue(met)])
         return disjunction([*ways, conjunction([before, self.exact(outcomes[-1], truth)])])
 
-    def _joined(self, parts: Sequence[tuple[Tree, bool]], all_hold: bool) -> Node:
+    def _joined(self, parts: Sequence[_Part], all_hold: bool) -> Node:
         """The conjunction of parts, or their disjunction."""
-        parts, nodes = _with_affixes(parts, all_hold, self)
-        found = [(part, self.node(*part)) for part in parts]
+        parts, found = _with_affixes(parts, all_hold, self)
+        found += [(part, self.node(*part)) for part in parts]
         if all_hold:
-            nodes += [node for part, node in found if not _follows(part, found)]
-            return conjunction(nodes)
-        return disjunction([*nodes, *(node for _, node in found)])
+            return conjunction(node for part, node in found if not _follows(part, found))
+        return disjunction(node for _, node in found)
 
 
 def _no_names(column: object) -> Any:
     raise Unusable("unsupported-expression", f"{column} is no column of the scan")
 
 
-def _operands(tree: Tree, truth: bool) -> list[tuple[Tree, bool]]:
+def _operands(tree: Tree, truth: bool) -> list[_Part]:
     """The operands of a chain of one connector and what is asked of each, however deep the chain is."""
     is_all = (tree.name == "And") == truth
     found, waiting = [], [(tree, truth)]
@@ -357,7 +357,7 @@ def _operands(tree: Tree, truth: bool) -> list[tuple[Tree, bool]]:
     return found
 
 
-def _follows(part: tuple[Tree, bool], found: Sequence[tuple[tuple[Tree, bool], Node]]) -> bool:
+def _follows(part: _Part, found: Sequence[tuple[_Part, Node]]) -> bool:
     """Whether a part only says that an expression is not NULL, which another part of the conjunction says too.
 
     Spark adds such parts to whatever is NULL where an operand is.
@@ -382,13 +382,13 @@ def _rejects_null(tree: Tree, truth: bool, target: Tree) -> bool:
 
 
 def _with_affixes(
-    parts: Sequence[tuple[Tree, bool]], all_hold: bool, reader: _Reader
-) -> tuple[list[tuple[Tree, bool]], list[Node]]:
+    parts: Sequence[_Part], all_hold: bool, reader: _Reader
+) -> tuple[list[_Part], list[tuple[_Part, Node]]]:
     """Take the parts out that Spark's optimiser makes of ``s LIKE 'a%b'``; return the others, and the patterns.
 
     They are ``length(s) >= 2 AND startswith(s, 'a') AND endswith(s, 'b')``, or the opposites joined by OR.
     """
-    left, nodes = list(parts), list[Node]()
+    left, patterns = list(parts), list[tuple[_Part, Node]]()
     for length in parts:
         tested, size = _least_length(*length, all_hold)
         starts = [part for part in left if _is_affix(part, "StartsWith", tested, all_hold)]
@@ -398,12 +398,13 @@ def _with_affixes(
             continue
         pattern = canonical_pattern([_affix(pair[0]), ANY_STRING, _affix(pair[1])])
         try:
-            nodes.append(simplified(like(e.text_argument(tested, reader), pattern, negated=not all_hold)))
+            found = simplified(like(e.text_argument(tested, reader), pattern, negated=not all_hold))
         except Unusable:
             continue
+        patterns.append((pair[0], found))
         for part in (length, *pair):
             left.remove(part)
-    return left, nodes
+    return left, patterns
 
 
 def _least_length(tree: Tree, truth: bool, all_hold: bool) -> tuple[Tree | None, int]:
@@ -417,13 +418,13 @@ def _least_length(tree: Tree, truth: bool, all_hold: bool) -> tuple[Tree | None,
     return length.children[0], whole_constant(size, tree)
 
 
-def _is_affix(part: tuple[Tree, bool], name: str, tested: Tree | None, all_hold: bool) -> bool:
+def _is_affix(part: _Part, name: str, tested: Tree | None, all_hold: bool) -> bool:
     tree, truth = part
     is_one = tree.name == name and truth == all_hold and len(tree.children) == 2
     return is_one and tree.children[0] == tested and "\ufffd" not in _affix(part)
 
 
-def _affix(part: tuple[Tree, bool]) -> str:
+def _affix(part: _Part) -> str:
     """The constant of a test of a text's start or end; a letter that no such test is followed for, where it is none."""
     try:
         return text_constant(part[0].children[1], part[0])

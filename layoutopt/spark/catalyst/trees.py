@@ -137,6 +137,12 @@ def constant_of(tree: Tree) -> Const | None:
     Raises:
         Unusable: its type has no keys.
     """
+    if tree.name == "Coalesce" and tree.children:  # as a choice leaves it
+        values = [constant_of(child) for child in tree.children]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        return next((value for value in known if value.value is not None), known[0])
     if tree.name != "Literal":
         return None
     if "value" not in tree.details:

@@ -53,6 +53,8 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
         return numbers.union(ValueSet.point(NAN_KEY)) if values.contains(0) else numbers
     if call.fn == "try_cast" and call.type == "double" and is_number(argument.type):
         return _before_double(values, argument.type)
+    if call.fn == "try_cast" and {argument.type, call.type} == {"timestamp", "timestamp_ntz"} and zone == "UTC":
+        return values  # the same count of microseconds
     if call.fn == "try_cast" and argument.type == "date" and _zoneless(call.type, zone):
         return _mapped(values, lambda moment: -(-moment // _DAY_MICROS), _DAY_LIMIT, "date")
     if call.fn == "try_cast" and call.type == "date" and _zoneless(argument.type, zone):
