@@ -76,7 +76,7 @@ def some_element(node: exp.Expr, truth: bool, context: Context, read: Callable[[
     test, refused = node.expression, Unusable("unsupported-expression", f"{node.sql('spark')} is not followed")
     array = subject(node.this, context).expr
     kind, parts = nested_parts(array.type)
-    if not truth or len(test.expressions) != 1 or kind != "array" or not _is_followed(*parts):
+    if not truth or len(test.expressions) != 1 or kind != "array" or not is_followed(*parts):
         raise refused
     element = Column(test.expressions[0].name, parts[0])
 
@@ -87,10 +87,12 @@ def some_element(node: exp.Expr, truth: bool, context: Context, read: Callable[[
 
     body = test.this.copy().transform(lambda each: exp.column(each.copy()) if _is_free(each, element.name) else each)
     found = read(body, replace(context, resolve=resolve))
-    return disjunction([_met(array, each, refused) for each in (found.children if isinstance(found, Or) else [found])])
+    tests = found.children if isinstance(found, Or) else [found]
+    return disjunction([is_met(array, each, Col(element.name, parts[0]), refused) for each in tests])
 
 
-def _is_followed(type: str) -> bool:
+def is_followed(type: str) -> bool:
+    """Return whether patterns and ranges of elements of a type are followed."""
     return type in ("string", "date", "timestamp", "timestamp_ntz", *INTEGER_BITS)
 
 
@@ -99,9 +101,13 @@ def _is_free(node: exp.Expr, name: str) -> bool:
     return _is_name(node, name) and not isinstance(node.parent, exp.Column)
 
 
-def _met(array: Expr, test: Node, refused: Unusable) -> Node:
-    """The rows with an element that meets a test of the element alone."""
-    if not isinstance(test, InSet | Like) or not isinstance(test.subject, Col):
+def is_met(array: Expr, test: Node, element: Expr, refused: Unusable) -> Node:
+    """Return the rows with an element that meets a test of the element alone.
+
+    Raises:
+        Unusable: ``refused``, where the test is of another form.
+    """
+    if not isinstance(test, InSet | Like) or test.subject != element:
         raise refused
     if isinstance(test, Like):
         return _is_true(element_meeting(array, test), refused)

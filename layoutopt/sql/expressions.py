@@ -24,7 +24,7 @@ from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant
 from layoutopt.sql.types.fold import fold
-from layoutopt.sql.types.rules import is_integer, is_number, normal_type
+from layoutopt.sql.types.rules import normal_type
 
 
 def operand(node: exp.Expr, context: Context) -> Operand:
@@ -178,17 +178,22 @@ def _concat(node: exp.Expr, context: Context) -> Subject:
     return _called(Function("concat", ("string",) * len(node.expressions), "string"), node.expressions, context)
 
 
-def _absolute(node: exp.Expr, context: Context) -> Subject:
-    given = subject(node.this, context)
-    if is_integer(given.type):
-        if not context.settings.ansi:
-            raise Unusable("coercion", f"{node.sql('spark')} of the smallest {given.type} is itself without ANSI mode")
-        # the smallest integer has no absolute value in its own type, in which Spark compares all the same
-        wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
-        return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
-    if not is_number(given.type):
-        raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
-    return Subject(Call("abs", (explicit_cast(given),), given.type), given.type)
+def _left(node: exp.Expr, context: Context) -> Subject:
+    """``left(s, 3)``, which to Spark's optimiser is ``substring(s, 1, 3)``."""
+    length = _argument(node.expression, "int", context)
+    return _of_text("substring", node, (Const(1, "int"), length), context)
+
+
+def _right(node: exp.Expr, context: Context) -> Subject:
+    """``right(s, 3)``, which to Spark's optimiser is ``substring(s, -3)``."""
+    length = _argument(node.expression, "int", context)
+    if isinstance(length, Const) and isinstance(length.value, int) and length.value > 0:
+        return _of_text("substring", node, (Const(-length.value, "int"),), context)
+    return _of_text("right", node, (length,), context)
+
+
+def _of_text(name: str, node: exp.Expr, others: tuple[Expr, ...], context: Context) -> Subject:
+    return Subject(Call(name, (_argument(node.this, "string", context), *others), "string"), "string")
 
 
 def _trunc(node: exp.Expr, context: Context) -> Subject:
@@ -224,7 +229,9 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Extract: _extract,
     exp.Trim: _trim,
     exp.Concat: _concat,
-    exp.Abs: _absolute,
+    exp.Abs: _with_arguments(arithmetic.absolute),
+    exp.Left: _left,
+    exp.Right: _right,
     exp.DateTrunc: _trunc,
     exp.TimestampTrunc: _date_trunc,
     exp.Coalesce: _with_arguments(arithmetic.one_of("coalesce")),

@@ -16,19 +16,18 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.model.predicates import (
     FALSE,
     TRUE,
-    Comparison,
     Constant,
     Node,
     conjunction,
     disjunction,
-    simplified,
     untrue,
 )
 from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
 from layoutopt.sql.calls.arithmetic import whole_of_double
 from layoutopt.sql.calls.choices import Choice, choice_in
-from layoutopt.sql.calls.subjects import Context, Operand, Subject, cast_subject, explicit_cast
+from layoutopt.sql.calls.subjects import Context, Operand, Subject, cast_subject
+from layoutopt.sql.comparisons import MIRRORED, OPPOSITE, compare_subjects
 from layoutopt.sql.elements import some_element, without_lambda
 from layoutopt.sql.expressions import operand
 from layoutopt.sql.implied import implied_conditions
@@ -36,7 +35,7 @@ from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.texts import containing, escaped_like, like_condition, regex
 from layoutopt.sql.types.coerce import TypedConstant, cast_constant, outcome_for_all
 from layoutopt.sql.types.preimage import fails_unless_replaced, in_set, is_whole_of_double
-from layoutopt.sql.types.rules import compared_type, is_integer, is_number
+from layoutopt.sql.types.rules import compared_type, is_number
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -46,8 +45,6 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 OTHER_TABLE = "other-table"
 """The code of a part that is about another scan: no problem, just not this scan's filter."""
 
@@ -89,8 +86,8 @@ class FilterReader:
         """What the condition's user-defined functions say of plain columns, in conditions without such functions."""
         operator = _OPERATORS.get(type(condition))
         if operator is not None and not truth:
-            operator = _OPPOSITE[operator]
-        mirrored = operator and _MIRRORED[operator]
+            operator = OPPOSITE[operator]
+        mirrored = operator and MIRRORED[operator]
         implied = implied_conditions(condition, operator, mirrored, truth, self._context.udfs)
         plain = FilterReader(replace(self._context, udfs=NO_UDFS))
         return [plain.node(each) for each in implied]
@@ -167,14 +164,14 @@ def _check_order(plain: exp.Expr, context: Context) -> None:
 def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
     operator = _OPERATORS[type(node)]
     if not truth:
-        operator = _OPPOSITE[operator]
+        operator = OPPOSITE[operator]
     if isinstance(node.expression, exp.Any | exp.All):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} compares with every value of a subquery")
     left, right = _side(node.this, context), _side(node.expression, context)
     if isinstance(left, TypedConstant):
         if isinstance(right, TypedConstant):
             return Constant(_holds(left, operator, right, context))
-        left, right, operator = right, left, _MIRRORED[operator]
+        left, right, operator = right, left, MIRRORED[operator]
     if not isinstance(right, TypedConstant):
         return _columns(left, operator, right, context)
     outcome = outcome_for_all(left.type, operator, right)
@@ -243,18 +240,12 @@ def _value_sets(
 
 
 def _columns(left: Subject, operator: str, right: Subject, context: Context) -> Node:
-    if is_whole_of_double(left.expr) or is_whole_of_double(right.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is followed beside constants only")
     kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} are not compared here")
-    if is_integer(left.type) and is_integer(right.type):
-        first, second = left.expr, right.expr  # whole numbers compare alike in any width
-    else:
-        first, second = (explicit_cast(cast_subject(side, kind, context)) for side in (left, right))
-    if operator in (">", ">="):
-        first, second, operator = second, first, _MIRRORED[operator]
-    return simplified(Comparison(first, operator, second))
+    if is_whole_of_double(left.expr) or is_whole_of_double(right.expr):
+        raise Unusable("can-fail", "floor or ceil of a double is followed beside constants only")
+    return compare_subjects(cast_subject(left, kind, context), operator, cast_subject(right, kind, context))
 
 
 def _is_null(viewed: Subject, truth: bool, context: Context) -> Node:

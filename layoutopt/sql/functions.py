@@ -65,8 +65,6 @@ FUNCTIONS: dict[type[exp.Expr], Function] = _DATE_PARTS | {
     exp.Upper: Function("upper", ("string",), "string"),
     exp.Reverse: Function("reverse", ("string",), "string"),
     exp.Length: Function("length", ("string",), "int"),
-    exp.Left: Function("left", ("string", "int"), "string", _BOTH),
-    exp.Right: Function("right", ("string", "int"), "string", _BOTH),
     exp.Substring: Function("substring", ("string", "int", "int"), "string", ("this", "start", "length")),
     exp.DPipe: Function("concat", ("string", "string"), "string", _BOTH),
     exp.StrPosition: Function("instr", ("string", "string"), "int", ("this", "substr"), ("position", "occurrence")),

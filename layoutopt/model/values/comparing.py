@@ -116,11 +116,11 @@ def _place_as_doubles(value: float, type: str) -> tuple[int, int]:
     if value != value:
         return largest + 1, largest + 1
     keys = range(smallest, largest + 1)
-    return _first(keys, lambda key: key / unit >= value), _first(keys, lambda key: key / unit > value)
+    return first_key(keys, lambda key: key / unit >= value), first_key(keys, lambda key: key / unit > value)
 
 
-def _first(keys: range, holds: Callable[[int], bool]) -> int:
-    """The first of ascending keys for which a monotone condition holds; one past the last where it never does."""
+def first_key(keys: range, holds: Callable[[int], bool]) -> int:
+    """Return the first of ascending keys for which a monotone condition holds, or one past the last."""
     low, high = keys.start, keys.stop
     while low < high:
         middle = (low + high) // 2

@@ -863,6 +863,15 @@ public class ReadBlocks extends Rule {
           value(text, values.next(), ((InSet) node).child().dataType());
         }
         text.append(']');
+      } else if (node instanceof MultiLikeBase) {
+        key(text, "patterns");
+        text.append('[');
+        scala.collection.immutable.Seq patterns = ((MultiLikeBase) node).patterns();
+        for (int i = 0; i < patterns.size(); i++) {
+          if (i > 0) text.append(',');
+          value(text, patterns.apply(i), StringType$.MODULE$);
+        }
+        text.append(']');
       } else if (node instanceof GetStructField) {
         DataType type = ((GetStructField) node).child().dataType();
         if (type instanceof StructType)

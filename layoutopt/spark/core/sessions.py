@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import Settings
 from layoutopt.spark.core.java import start_java, without_log
+from layoutopt.sql.types.zones import normal_zone
 
 # Only what a session started here gets; spark-submit's and an existing session's settings win over them.
 LOCAL_DEFAULTS: Final = {
@@ -73,12 +74,6 @@ def own_parquet_reader(spark: SparkSession) -> AbstractContextManager[None]:
     if "parquet" in str(spark.conf.get(_FIRST_VERSION)).lower():
         return nullcontext()
     return settings_within(spark, {_FIRST_VERSION: "parquet"})
-
-
-# Names of one zone without offsets, whatever a machine's clock settings call it.
-_UTC_NAMES: Final = frozenset(
-    {"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"}
-)
 
 
 AnySession: TypeAlias = "SparkSession | Callable[[], SparkSession]"
@@ -149,7 +144,7 @@ def session_settings(spark: SparkSession) -> Settings:
     """The session's settings that change what a predicate means."""
     zone = _conf(spark, "spark.sql.session.timeZone")
     return Settings(
-        time_zone="UTC" if zone in _UTC_NAMES else zone,
+        time_zone=normal_zone(zone),
         ansi=_conf(spark, "spark.sql.ansi.enabled") == "true",
         case_sensitive=_conf(spark, "spark.sql.caseSensitive") == "true",
     )

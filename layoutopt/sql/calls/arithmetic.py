@@ -1,33 +1,20 @@
-"""Arithmetic of columns in the form that fails on no row, with the types that Spark gives it; rounding, extremes."""
+"""Arithmetic of columns as SQL texts write it; rounding, extremes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable
 
 from sqlglot import exp
 
-from layoutopt.model.predicates import Call, Const, Expr
-from layoutopt.sql.calls import moments
-from layoutopt.sql.calls.subjects import Context, Operand, Reader, Subject, const, constant_of, explicit_cast, typed
+from layoutopt.model.predicates import Call, Const
+from layoutopt.model.types import decimal_digits
+from layoutopt.sql.calls import moments, numbers
+from layoutopt.sql.calls.subjects import Context, Operand, Reader, Subject, const, constant_of, typed
 from layoutopt.sql.functions import TRY_ARITHMETIC
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types.coerce import TypedConstant
 from layoutopt.sql.types.fold import type_beside_decimal
-from layoutopt.sql.types.rules import (
-    INTEGER_DIGITS,
-    arithmetic_type,
-    common_type,
-    decimal_type,
-    exact_digits,
-    is_floating,
-    is_integer,
-    is_number,
-    listed_type,
-)
-
-_SIGNS: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
-_MOST_PLACES: Final = 30
+from layoutopt.sql.types.rules import decimal_type, exact_digits, is_integer, listed_type
 
 
 def arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -42,35 +29,27 @@ def arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
     if moved is not None:
         return moved
     left, right = read(node.this), read(node.expression)
-    kinds = {left.type, right.type}
-    if kinds <= {*INTEGER_DIGITS, "double"}:
-        kind = "double" if isinstance(node, exp.Div) else common_type(left.type, right.type)
-        if isinstance(node, exp.Mod) and kind == "double":
-            raise Unusable("can-fail", f"{node.sql('spark')} is followed for integers only")
-        return _called(node, [_as_it_is(each) for each in (left, right)], kind)
-    if not all(map(is_number, kinds)) or kinds == {"float"} or isinstance(node, exp.Mod):
-        raise Unusable("can-fail", f"{node.sql('spark')} is followed for numbers of other types only")
-    if any(map(is_floating, kinds)):
-        return _called(node, [typed(each, "double", context) for each in (left, right)], "double")
-    kind = arithmetic_type(_SIGNS[type(node)], _type_of(node.this, left), _type_of(node.expression, right))
-    return _called(node, [_as_it_is(each) for each in (left, right)], kind)
+    is_decimal = any(decimal_digits(each.type) for each in (left, right))
+    sides = [_side(of, given, is_decimal) for of, given in ((node.this, left), (node.expression, right))]
+    return numbers.combine(TRY_ARITHMETIC[type(node)], sides[0], sides[1], context, node.sql("spark"))
 
 
-def _called(node: exp.Expr, args: Sequence[Expr], kind: str) -> Subject:
-    return Subject(Call(TRY_ARITHMETIC[type(node)], tuple(args), kind), kind)
-
-
-def _as_it_is(given: Operand) -> Expr:
-    return const(given) if isinstance(given, TypedConstant) else explicit_cast(given)
-
-
-def _type_of(node: exp.Expr, given: Operand) -> str:
-    return type_beside_decimal(node, given) if isinstance(given, TypedConstant) else given.type
+def _side(node: exp.Expr, given: Operand, is_decimal: bool) -> numbers.Side:
+    """An operand; beside a decimal a whole number that is written down has the digits that it has."""
+    if not isinstance(given, TypedConstant):
+        return given
+    if is_decimal and is_integer(given.type) and isinstance(given.value, int):
+        digits = exact_digits(type_beside_decimal(node, given))
+        assert digits is not None, "a whole number has digits"
+        return Const(given.value, decimal_type(*digits))
+    return const(given)
 
 
 def negative(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """``-a``."""
-    return arithmetic(exp.Sub(this=exp.Literal.number(0), expression=node.this.copy()), context, read)
+    if not context.settings.ansi:
+        raise Unusable("can-fail", f"{node.sql('spark')} has another meaning without ANSI mode")
+    return numbers.negative(_subject(read(node.this), node), context, node.sql("spark"))
 
 
 def floored(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
@@ -79,14 +58,7 @@ def floored(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
     def reader(node: exp.Expr, context: Context, read: Reader) -> Subject:
         if node.args.get("decimals") is not None or node.args.get("to") is not None:
             raise Unusable("unsupported-function", f"{node.sql('spark')} names the places, which is not followed here")
-        given = _subject(read(node.this), node)
-        digits = exact_digits(given.type)
-        if is_integer(given.type):
-            return Subject(given.expr, "bigint")
-        if digits is None:
-            raise Unusable("unsupported-function", f"{node.sql('spark')} of {given.type} may fail")
-        kind = decimal_type(digits[0] - digits[1] + 1, 0)
-        return Subject(Call(name, (explicit_cast(given),), kind), kind)
+        return numbers.whole(name, _subject(read(node.this), node), node.sql("spark"))
 
     return reader
 
@@ -102,10 +74,9 @@ def whole_of_double(node: exp.Expr, context: Context, read: Reader) -> Subject |
     if not context.settings.ansi:
         return None  # what does not fit is the largest bigint then, not a failure
     given = read(node.this)
-    if isinstance(given, TypedConstant) or not is_floating(given.type):
+    if isinstance(given, TypedConstant):
         return None
-    name = "floor" if isinstance(node, exp.Floor) else "ceil"
-    return Subject(Call(name, (typed(given, "double", context),), "bigint"), "bigint")
+    return numbers.whole_of_double("floor" if isinstance(node, exp.Floor) else "ceil", given, context)
 
 
 def rounded(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -113,19 +84,17 @@ def rounded(node: exp.Expr, context: Context, read: Reader) -> Subject:
     given, places = _subject(read(node.this), node), 0
     if node.args.get("decimals") is not None:
         places = int(str(constant_of(read(node.args["decimals"]), int, node.sql("spark"))))
-    if node.args.get("truncate") is not None or not 0 <= places <= _MOST_PLACES:
-        raise Unusable("unsupported-function", f"{node.sql('spark')} is followed for places after the point only")
-    digits = exact_digits(given.type)
-    if is_integer(given.type):
-        return given
-    if digits is not None:
-        scale = min(places, digits[1])
-        kind = decimal_type(digits[0] - digits[1] + 1 + scale, scale)
-    elif given.type == "double":
-        kind = "double"
-    else:
-        raise Unusable("coercion", f"{node.sql('spark')} is taken of {given.type}")
-    return Subject(Call("round", (explicit_cast(given), Const(places, "int")), kind), kind)
+    if node.args.get("truncate") is not None:
+        raise Unusable("unsupported-function", f"{node.sql('spark')} has an argument that is not followed here")
+    return numbers.rounded(given, places, node.sql("spark"))
+
+
+def absolute(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """``abs(a)``."""
+    given = _subject(read(node.this), node)
+    if is_integer(given.type) and not context.settings.ansi:
+        raise Unusable("coercion", f"{node.sql('spark')} of the smallest {given.type} is itself without ANSI mode")
+    return numbers.absolute(given, node.sql("spark"))
 
 
 def _subject(given: Operand, node: exp.Expr) -> Subject:

@@ -20,7 +20,8 @@ from layoutopt.sql.types.rules import is_integer
 _MONTHS: Final[Mapping[str, int]] = MappingProxyType({"YEAR": 12, "MONTH": 1})
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
-_MOST: Final = 1_000_000
+MOST: Final = 1_000_000
+"""The most days, months or seconds that are followed."""
 
 
 def moved(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
@@ -37,16 +38,15 @@ def moved(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
     sign = -1 if isinstance(node, exp.Sub) else 1
     if isinstance(step, exp.Interval):
         unit = step.args["unit"].name.upper().removesuffix("S") if isinstance(step.args.get("unit"), exp.Var) else ""
-        return _by_interval(
-            _time(read(start), node), unit, sign * _count(read(step.this), node, context), node, context
-        )
+        steps = sign * _count(read(step.this), node, context)
+        return moved_by(_time(read(start), node), unit, steps, context, node.sql("spark"))
     given = read(start)
     if isinstance(given, TypedConstant) or given.type != "date":
         return None
     count = read(step)
     if not is_integer(count.type):
         return None
-    return _by_days(given, sign * _count(count, node, context))
+    return moved_by_days(given, sign * _count(count, node, context))
 
 
 def date_added(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -55,13 +55,13 @@ def date_added(node: exp.Expr, context: Context, read: Reader) -> Subject:
     if unit is not None and unit.name.upper() != "DAY":
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for days only")
     given = _time(read(node.this), node)
-    return _by_days(cast_subject(given, "date", context), _count(read(node.expression), node, context))
+    return moved_by_days(cast_subject(given, "date", context), _count(read(node.expression), node, context))
 
 
 def months_added(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """``add_months(d, 1)``: to the last day of the month, where that is shorter."""
     given = cast_subject(_time(read(node.this), node), "date", context)
-    return _by_interval(given, "MONTH", _count(read(node.expression), node, context), node, context)
+    return moved_by(given, "MONTH", _count(read(node.expression), node, context), context, node.sql("spark"))
 
 
 def _time(given: Operand, node: exp.Expr) -> Subject:
@@ -74,28 +74,32 @@ def _count(given: Operand, node: exp.Expr, context: Context) -> int:
     value = None
     if isinstance(given, TypedConstant):
         value = cast_constant(given, "int", context.settings.time_zone).value
-    if not isinstance(value, int) or abs(value) > _MOST:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for constants to {_MOST:,} only")
+    if not isinstance(value, int) or abs(value) > MOST:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for constants to {MOST:,} only")
     return value
 
 
-def _by_days(given: Subject, days: int) -> Subject:
+def moved_by_days(given: Subject, days: int) -> Subject:
+    """Return a date so many days later."""
     return Subject(Call("date_add", (explicit_cast(given), Const(days, "int")), "date"), "date")
 
 
-def _by_interval(given: Subject, unit: str, count: int, node: exp.Expr, context: Context) -> Subject:
+def moved_by(given: Subject, unit: str, count: int, context: Context, text: str) -> Subject:
+    """Return a date or time so many years, months, days, hours, minutes or seconds later.
+
+    Raises:
+        Unusable: the unit is another one.
+    """
     if unit in _MONTHS:
         step = _interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
     elif unit == "DAY" and given.type == "date":
-        return _by_days(given, count)
+        return moved_by_days(given, count)
     elif unit in _CLOCK:
         place = _CLOCK.index(unit)
         step = _interval("make_dt_interval", [0] * place + [count], "interval day to second")
         given = cast_subject(given, "timestamp", context) if given.type == "date" else given
     else:
-        raise Unusable(
-            "unsupported-expression", f"{node.sql('spark')} is followed for years, months, and days to seconds"
-        )
+        raise Unusable("unsupported-expression", f"{text} is followed for years, months, and days to seconds")
     return Subject(Call("try_add", (explicit_cast(given), step), given.type), given.type)
 
 

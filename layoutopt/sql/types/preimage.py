@@ -11,7 +11,9 @@ from math import inf, nextafter
 
 from layoutopt.model.predicates import ANY_STRING, Call, Const, Expr, InSet, Node, conjunction, like
 from layoutopt.model.values import NAN_KEY, Key, ValueSet
-from layoutopt.model.values.keys import float_key
+from layoutopt.model.values.comparing import first_key
+from layoutopt.model.values.keys import domain, float_key
+from layoutopt.sql.types.rules import exact_digits, is_number
 
 _DAY_MICROS = 86_400_000_000
 # Values beyond these are no dates or timestamps that Spark can hold: a bound there is no bound.
@@ -49,6 +51,10 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
         numbers = _mapped(values, first, NAN_KEY, "double").intersect(ValueSet.interval(None, NAN_KEY))
         # Of NaN both are 0.
         return numbers.union(ValueSet.point(NAN_KEY)) if values.contains(0) else numbers
+    if call.fn == "try_cast" and call.type == "double" and is_number(argument.type):
+        return _before_double(values, argument.type)
+    if call.fn == "try_cast" and {argument.type, call.type} == {"timestamp", "timestamp_ntz"} and zone == "UTC":
+        return values  # the same count of microseconds
     if call.fn == "try_cast" and argument.type == "date" and _zoneless(call.type, zone):
         return _mapped(values, lambda moment: -(-moment // _DAY_MICROS), _DAY_LIMIT, "date")
     if call.fn == "try_cast" and call.type == "date" and _zoneless(argument.type, zone):
@@ -91,6 +97,27 @@ def _first_ceiled(number: int) -> int:
     """
     nearest = float(number - 1)
     return float_key(nearest if int(nearest) <= number - 1 else nextafter(nearest, -inf)) + 1
+
+
+def _before_double(values: ValueSet, kind: str) -> ValueSet:
+    """The numbers whose doubles are in a set: the cast never decreases, and gives no number NULL.
+
+    >>> _before_double(ValueSet.point(float_key(5.0)), "decimal(5,2)").intervals
+    ((500, 501),)
+    """
+    digits = exact_digits(kind)
+    if digits is None:
+        return ValueSet.normalised(values.intervals, kind)  # floats have the keys of their doubles
+    unit, low = 10 ** digits[1], domain(kind)[0]
+    assert isinstance(low, int), "numbers have a smallest"
+    high = domain(kind)[1]
+    assert isinstance(high, int), "and a largest"
+    keys = range(low, high + 1)
+
+    def first(double: int) -> int:
+        return first_key(keys, lambda key: float_key(key / unit) >= double)
+
+    return _mapped(values, first, high + 1, kind)
 
 
 def _zoneless(kind: str, zone: str) -> bool:

@@ -11,9 +11,22 @@ from layoutopt.sql.problems import Unusable
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{2}))?", re.ASCII)
 _FIXED: Final = frozenset({"UTC", "GMT", "UT", "Z", "Etc/UTC"})
+_UTC_NAMES: Final = frozenset(
+    {"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"}
+)
+"""Names of one zone without offsets, whatever a machine's clock settings call it."""
 _AGREED_FROM: Final = dt.datetime(2000, 1, 1)
 """Of earlier years releases of the database tell a hundred zones otherwise (the latest: WET in 1995): which zones were
 merged, and which clocks of before 1970 are kept, is a choice of who builds it."""
+
+
+def normal_zone(name: str) -> str:
+    """Return one name for each zone: the many names of UTC are ``UTC``.
+
+    >>> normal_zone("Etc/UTC"), normal_zone("Asia/Tokyo")
+    ('UTC', 'Asia/Tokyo')
+    """
+    return "UTC" if name in _UTC_NAMES else name
 
 
 def zone_of(name: str) -> dt.tzinfo:
