@@ -18,9 +18,7 @@ from layoutopt.errors import LayoutoptError, QueryError
 from layoutopt.inspect.condition import block_conditions
 from layoutopt.model.types import quoted
 from layoutopt.scan.table import Scan
-from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.spark.session.datasource import register_format
-from layoutopt.spark.session.read import scan_to_dataframe
+from layoutopt.spark import disable, enable, last_scans, read_table, register
 from layoutopt.sql.references import splice_relations
 from tests.hunt.compare import Answer, rows_of, same_values
 from tests.hunt.queries import Ask
@@ -226,16 +224,15 @@ def engine(asking: Asking) -> Found:
     """`query --engine spark`."""
 
     def run(text: str, _: object) -> pa.Table:
-        return scan_to_dataframe(asking.sessions.plain, asking.laid.table.scan(text)).toArrow()
+        return asking.laid.table.scan(text).to_spark(asking.sessions.plain).toArrow()
 
     return Found(asking.together(lambda ask: ask.sql, run), asking.skipped())
 
 
-def data_source(asking: Asking) -> Found:
-    """`spark.read.format("layoutopt")`, which is loaded once and skips nothing."""
+def dataframe(asking: Asking) -> Found:
+    """`read_table`, as a view of the session."""
     session = asking.sessions.plain
-    register_format(session)
-    session.read.format("layoutopt").load(asking.laid.root).createOrReplaceTempView("t")
+    read_table(session, asking.laid.root).createOrReplaceTempView("t")
 
     def run(text: str, args: Mapping[str, object]) -> pa.Table:
         return session.sql(text, args=dict(args)).toArrow()
@@ -332,7 +329,7 @@ def _for_polars(world: World) -> set[str]:
 
 Way = Callable[[Asking], Found]
 WAYS: Mapping[str, Way] = {
-    "embedded": embedded, "enable": enabled, "engine spark": engine, "data source": data_source,
+    "embedded": embedded, "enable": enabled, "engine spark": engine, "DataFrame": dataframe,
     "explain --predicate": predicate, "explain --predicate of plain files": plain_files, "dataset": dataset,
 }  # fmt: skip
 

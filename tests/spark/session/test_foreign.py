@@ -57,7 +57,7 @@ def test_deleted_rows_stay_deleted(spark: SparkSession, tmp_path: Path) -> None:
     skipping.enable(session)
     assert session.sql("SELECT count(*) FROM t").first() == (6,)
     assert sorted(row[0] for row in session.sql("SELECT id FROM t WHERE p = 'a b'").collect()) == [0, 2, 4]
-    read = session.read.format("layoutopt").load(str(tmp_path / "i"))
+    read = skipping.read_table(session, str(tmp_path / "i"))
     assert sorted(row["id"] for row in read.collect()) == [0, 2, 4, 7, 8, 9]
 
 
