@@ -118,10 +118,9 @@ class Table(OpenedTable):
 
     def _check_names(self, sql: str) -> None:
         """Refuse a text that names tables, but not this one."""
-        from layoutopt.sql.references import references_of
+        from layoutopt.sql.references import tables_named
 
-        found = references_of(sql)
-        others = [".".join(each.parts) for each in found.tables if each.parts[-1].lower() not in found.common]
+        others = tables_named(sql)
         if others:
             raise QueryError(f"the query reads {others[0]!r}, but the table is called {self.name!r}; name it so")
 

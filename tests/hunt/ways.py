@@ -19,9 +19,9 @@ from layoutopt.inspect.condition import block_conditions
 from layoutopt.model.types import quoted
 from layoutopt.scan.table import Scan
 from layoutopt.spark import disable, enable, last_scans, read_table, register
-from layoutopt.sql.references import splice_relations
 from tests.hunt.compare import Answer, rows_of, same_values
 from tests.hunt.queries import Ask
+from tests.hunt.splicing import splice_relations
 from tests.hunt.tables import Laid, World
 
 if TYPE_CHECKING:

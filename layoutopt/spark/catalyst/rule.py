@@ -68,7 +68,7 @@ def add_rule(spark: SparkSession, ask: Ask) -> Any:
     session, jvm = java_session(spark), spark._jvm
     assert jvm is not None, "a classic session has a JVM"
     gateway = spark.sparkContext._gateway
-    ensure_callback_server_started(gateway)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     arguments = jvm.java.util.ArrayList()
     arguments.add(_Asked(ask))
     arguments.add(java_map(spark, _USUAL))

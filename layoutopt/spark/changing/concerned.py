@@ -18,8 +18,8 @@ from layoutopt.errors import SettingError
 from layoutopt.model.predicates import FALSE, Filter
 from layoutopt.scan.checked import table_read
 from layoutopt.scan.reads import TableRead
-from layoutopt.spark.changing.found import Placed, rows_with_places
 from layoutopt.spark.catalyst.rule import analyzed
+from layoutopt.spark.changing.found import Placed, rows_with_places
 from layoutopt.spark.changing.opened import Place
 from layoutopt.spark.core.source import measure_content
 from layoutopt.spark.session.enabling import marked_rows, planned_reads, with_functions

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
@@ -165,44 +163,6 @@ _EVALUATED: Final = {
     "spark.sql.readSideCharPadding": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-# Where one of these differs, Spark reads texts in ways that the analysis does not follow.
-_USUAL: Final = {
-    **_EVALUATED,
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.ansi.relationPrecedence": "false",
-    "spark.sql.caseSensitive": "false",
-}
-_CONF_ENTRY = re.compile(r"(?:^\{|, )(spark\.sql\.[\w.]+)=(.*?)(?=, [\w.]+=|\}$)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """What a text means in a session, as far as skipping goes.
-
-    Attributes:
-        settings: the settings that change a predicate's meaning.
-        unusual: what makes the session read texts in a way that is not followed; empty where nothing does.
-    """
-
-    settings: Settings
-    unusual: str = ""
-
-    def unclear(self, text: str) -> str:
-        """Why a text may mean something else here than what is analysed; empty where it means just that."""
-        return self.unusual or ("the text has ${...} in it" if "${" in text else "")
-
-
-def session_meaning(spark: SparkSession) -> Meaning:
-    """What texts mean in a session now."""
-    java: Any = spark._jsparkSession
-    # One call for all settings, not one for each: this is done for every query.
-    given = dict(_CONF_ENTRY.findall(java.conf().getAllAsJava().toString()))
-    for key, value in sorted(given.items()):
-        usual = _USUAL.get(key)
-        if (usual is not None and value.casefold() != usual.casefold()) or key.startswith("spark.sql.legacy."):
-            return Meaning(session_settings(spark), f"the session has {key}={value}")
-    return Meaning(session_settings(spark))
-
 
 _NAMES: Final = {
     "spark.sql.session.timeZone": "time_zone",

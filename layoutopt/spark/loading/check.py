@@ -16,7 +16,8 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.patterns import as_no_pattern
 from layoutopt.spark.core.source import checksum_column, measure_content
 from layoutopt.spark.loading.job import Loading
-from layoutopt.spark.session.read import STRICT, in_workers
+from layoutopt.spark.session.files import STRICT
+from layoutopt.spark.session.read import in_workers
 from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.written import Written
 

@@ -76,9 +76,9 @@ def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
     """Let every query of this session skip on optimised tables.
 
     These are the tables given a name by :func:`layoutopt.spark.register`. Enabling twice is enabling once. A session
-    from `newSession()` has views of its own, and is enabled by itself. SQL texts can also read a
-    table by its path, ``SELECT ... FROM layoutopt('PATH')``. Lists of up to 400 values, by which blocks are asked for, are from then on given to Parquet as they are
-    (the session's `spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
+    from `newSession()` has views of its own, and is enabled by itself. SQL texts can also read a table by its path:
+    ``SELECT ... FROM layoutopt('PATH')``. One setting changes: lists of up to 400 values, by which blocks are asked
+    for, are given to Parquet as they are (`spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
 
     Args:
         spark: a classic session.
@@ -156,12 +156,14 @@ def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
     with known.lock:
         for planned in reversed(known.planned.values()):
             if planned.scans:
-                return tuple(replace(ScanMetrics.of(entry.name, read), note=note) for entry, read, note in planned.scans)
+                return tuple(
+                    replace(ScanMetrics.of(entry.name, read), note=note) for entry, read, note in planned.scans
+                )
     return ()
 
 
 def why(frame: DataFrame) -> tuple[Explanation, ...]:
-    """Explain what a DataFrame's query reads of each optimised table: by which mechanism blocks are skipped, why not more.
+    """Explain what a DataFrame's query reads of optimised tables: what skips blocks, and why not more, a scan each.
 
     The query is planned once more, and not run.
 

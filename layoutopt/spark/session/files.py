@@ -52,7 +52,9 @@ def list_files(spark: SparkSession, rule: Any, table: OpenedTable) -> SnapshotFi
     Raises:
         CatalogError: a blocks file is damaged.
     """
-    data, paths, numbers = table.catalog.data, [], []
+    data = table.catalog.data
+    paths: list[str] = []
+    numbers: list[Ints] = []
     entry_of: list[Ints] = []
     for source in table.sources:
         blocks = source.blocks

@@ -179,9 +179,7 @@ def _tasks(spark: SparkSession, segments: Sequence[SegmentRead]) -> int:
     return min(len(segments), max(cores, min(4 * cores, rows // _ROWS_A_TASK)))
 
 
-def _segment_reader(
-    files: TableFiles, segments: list[SegmentRead], columns: list[Column], condition: Node
-) -> Task:
+def _segment_reader(files: TableFiles, segments: list[SegmentRead], columns: list[Column], condition: Node) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -200,7 +198,7 @@ def _files(files: TableFiles) -> TableFiles:
 
 
 def driver_rows(spark: SparkSession, read: TableRead, most_bytes: int) -> tuple[DataFrame, int] | None:
-    """Return the columns of a read, of the rows that may match, read now, and their bytes; None where these are too many.
+    """Return the columns of a read, of the rows that may match, and their bytes, read now; None where too many.
 
     Raises:
         DataFileError: a data file is missing or damaged.

@@ -71,7 +71,7 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
 
 
 def are_tasks_sooner(read: TableRead, work: Work) -> bool:
-    """Whether tasks read few of many small row groups of one layout sooner than Spark's reader, which decodes footers."""
+    """Whether tasks read few of many small row groups sooner than Spark's reader, which has to decode footers."""
     if read.table.catalog.data.local_root is None:  # in a store, tasks decode footers, too
         return False
     if work.footer_chunks * _FOOTER_CHUNK < _TASKS + work.files * _FILE + work.values * _VALUE:

@@ -6,7 +6,6 @@ import pytest
 
 from layoutopt.sql.dialect import parse_statement, split_statements
 from layoutopt.sql.lexing.comments import without_comments
-from layoutopt.sql.parameters import bind
 
 NONE = [
     "SELECT '-- a', \"/* b */\", `c--d` FROM t", "SELECT r'\\', 'x' FROM t", "SELECT 'it''s -- a', \"b\"\"/*\" FROM t",
@@ -43,7 +42,6 @@ def test_a_comment_without_an_end_stays() -> None:
 def test_all_that_reads_a_text_knows_of_them() -> None:
     tree = parse_statement("SELECT a FROM t -- x\\\n WHERE a = 1")
     assert tree.args.get("where") is None
-    assert bind("SELECT ? -- ? \\\n ?\n, ?", [1, 2]).sql == "SELECT  1  -- ? \\\n ?\n,  2 "
     assert split_statements("SELECT 1 -- a \\\n ; b\n; SELECT 2") == ["SELECT 1", "SELECT 2"]
 
 
