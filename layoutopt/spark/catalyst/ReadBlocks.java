@@ -447,7 +447,19 @@ public class ReadBlocks extends Rule {
       return made;
     }
 
-    /** Rows that the driver has, with their size, by which the planner of joins sees whether to broadcast them. */
+    /** Few rows that the driver has, as an Arrow stream of the wanted columns: Spark needs no job to read them. */
+    public LogicalPlan local(byte[] stream, String label) {
+      scala.collection.Iterator rows = (scala.collection.Iterator)
+          org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$.fromIPCStream(stream)._1();
+      List copies = new ArrayList();
+      while (rows.hasNext()) copies.add(((InternalRow) rows.next()).copy());
+      LogicalPlan local = new LocalRelation(Seqs.of(wanted), Seqs.of(copies), false, scala.Option.apply(null));
+      // Always true: so that the plan tells what was read.
+      Expression said = new IsNotNull(Literal.create(UTF8String.fromString(label), StringType$.MODULE$));
+      return new Filter(condition == null ? said : new And(said, condition), local);
+    }
+
+    /** More rows that the driver has, with their size, by which the planner of joins sees whether to broadcast them. */
     public LogicalPlan held(LogicalPlan rows, long bytes, String label) {
       if (!(rows instanceof LogicalRDD)) return over(rows);
       LogicalRDD held = (LogicalRDD) rows;

@@ -26,7 +26,7 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.files import footer_of
 from layoutopt.scan.foreign.rows import live_rows
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.reads import TableRead, rows_at_once, split_by_deletes
+from layoutopt.scan.reads import TableRead, split_by_deletes
 from layoutopt.scan.segments import SegmentRead, by_file
 from layoutopt.spark.core.patterns import as_no_pattern
 from layoutopt.spark.core.sessions import own_parquet_reader, settings_within
@@ -197,21 +197,20 @@ def _files(files: TableFiles) -> TableFiles:
     return files
 
 
-def driver_rows(spark: SparkSession, read: TableRead, most_bytes: int) -> tuple[DataFrame, int] | None:
-    """Return the columns of a read, of the rows that may match, and their bytes, read now; None where too many.
+def arrow_stream(rows: pa.Table) -> bytes:
+    """Return rows as a stream of Arrow's IPC format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
 
-    Raises:
-        DataFileError: a data file is missing or damaged.
-        SkippingError: skipping is checked, and a row that matches is left out.
-    """
-    rows = rows_at_once(read, most_bytes)
-    if rows is None:
-        return None
+
+def rows_to_dataframe(spark: SparkSession, rows: pa.Table, columns: Sequence[Column]) -> DataFrame:
+    """Return rows of some columns that the driver has as a DataFrame."""
     rows = rows.combine_chunks()
     cores = spark.sparkContext.defaultParallelism
     with _as_batches(spark, _rows_a_batch(rows, cores)), _active_as_before(spark):
-        frame = SparkSession.createDataFrame(spark, rows, _struct(read.columns))
-    return frame, int(rows.nbytes)
+        return SparkSession.createDataFrame(spark, rows, _struct(columns))
 
 
 def _struct(columns: Sequence[Column]) -> StructType:

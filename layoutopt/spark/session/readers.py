@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from layoutopt.inspect.work import work_of
 from layoutopt.model.engine_costs import Work
 from layoutopt.scan.arrow_types import arrow_type
-from layoutopt.scan.reads import TableRead, has_deleted_rows, split_by_deletes
+from layoutopt.scan.reads import TableRead, has_deleted_rows, rows_at_once, split_by_deletes
 from layoutopt.spark.catalyst.rule import analyzed
 from layoutopt.spark.session.files import SnapshotFiles
-from layoutopt.spark.session.read import count_rows, driver_rows, is_pushable, read_by_tasks
+from layoutopt.spark.session.read import arrow_stream, count_rows, is_pushable, read_by_tasks, rows_to_dataframe
 
 # So many values the driver decodes and puts together while tasks would begin and hand them over.
 _MOST_VALUES: Final = 4_000_000
@@ -32,6 +32,8 @@ _MOST_VALUES: Final = 4_000_000
 _MOST_BYTES: Final = 16 << 20
 # Rows in memory: texts may be far more than their chunks.
 _MOST_HELD: Final = 64 << 20
+# Of these, rows that become a part of the plan: of more, Spark's tasks read Arrow sooner.
+_MOST_LOCAL: Final = 512 << 10
 # Seconds in which Spark decodes what a footer says of one column chunk.
 _FOOTER_CHUNK: Final = 2.7e-6
 # Seconds until tasks begin, and end.
@@ -105,10 +107,11 @@ def plan_read(
         return scan.count(count_rows(read))
     reader = choose_reader(read, by_driver)
     if reader is Reader.DRIVER:
-        rows = driver_rows(spark, read, _MOST_HELD)
+        rows = rows_at_once(read, _MOST_HELD)
+        if rows is not None and rows.nbytes <= _MOST_LOCAL:
+            return scan.local(arrow_stream(rows), label)
         if rows is not None:
-            frame, size = rows
-            return scan.held(analyzed(frame), size, label)
+            return scan.held(analyzed(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
         reader = Reader.TASKS if any(len(plan.choice) > 1 for plan in read.pruned) else Reader.NATIVE
     if reader is Reader.TASKS or files is None:
         return scan.over(analyzed(read_by_tasks(spark, read, read.segments, label)))
