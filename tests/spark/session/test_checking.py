@@ -13,12 +13,13 @@ from pyspark.errors import QueryExecutionException
 from pyspark.sql import SparkSession
 
 from layoutopt.errors import SkippingError
-from layoutopt.model.predicates import Col, Comparison, Const, conjunction
+from layoutopt.model.predicates import conjunction
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.session import enabling
+from layoutopt.sql.scans import scans_of
 from tests.effort import long_too
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
@@ -57,7 +58,7 @@ def forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
 def misread(*given: Any) -> Condition:
     """A condition as it would be read by a translation that adds a test of its own."""
     found = read_condition(*given)
-    narrow = Comparison("<", Col("id", "int"), Const(150, "int"))
+    narrow = scans_of("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
     return replace(found, root=conjunction([found.root, narrow]))
 
 
