@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from layoutopt.errors import DataFileError
 from layoutopt.scan.table import Table
 from layoutopt.spark import disable, enable, last_scans, register
-from tests.spark.session.answers import spark_sql
 from tests.scan.builder import build, building
 from tests.scan.destroyed import without_values_of_rows
 from tests.scan.layouts import ONE_FEATURE_EACH
 from tests.scan.tables import SCHEMA, expected, same, some_rows
+from tests.spark.session.answers import spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession, Window

@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException, QueryExecutionException
 from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
+from layoutopt.inspect.work import work_of
 from layoutopt.scan import segments
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
-from layoutopt.inspect.work import work_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session import read as reading
 from layoutopt.spark.session import readers
