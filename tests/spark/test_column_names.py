@@ -228,9 +228,7 @@ def test_spark_without_enabling(spark: SparkSession, copied: Table, expected: di
     assert answers(spark, copied, some) == {name: expected[name] for name in some}
 
 
-def test_dataframes_skip_by_every_name(
-    enabled: SparkSession, copied: Table, expected: dict[str, list[int]]
-) -> None:
+def test_dataframes_skip_by_every_name(enabled: SparkSession, copied: Table, expected: dict[str, list[int]]) -> None:
     rows = read_table(enabled, copied.catalog.files.root)
     assert rows.columns == list(copied.schema.names)
     assert rows.count() == ROWS
