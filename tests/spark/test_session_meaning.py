@@ -155,7 +155,7 @@ READ_OTHERWISE = {
     "spark.sql.ansi.doubleQuotedIdentifiers": ("true", "s = '5' AND \"k\" = 5"),
     "spark.sql.ansi.relationPrecedence": ("true", "k = 3"),
     "spark.sql.caseSensitive": ("true", "k = 3"),
-    "spark.sql.functionResolution.sessionOrder": ("first", "lower(name) = 'it''s 1'"),
+    "spark.sql.functionResolution.sessionOrder": ("first", "lower(name) = 'it''s 1' AND k = 3"),
     "spark.sql.parser.escapedStringLiterals": ("true", r"s = '\u0035' OR k = 3"),
     "spark.sql.parser.quotedRegexColumnNames": ("true", "`k` = 3"),
     "spark.sql.path.enabled": ("true", "k = 3"),
