@@ -18,11 +18,12 @@ from layoutopt.errors import LayoutoptError, QueryError
 from layoutopt.inspect.condition import block_conditions
 from layoutopt.model.types import quoted
 from layoutopt.scan.table import Scan
-from layoutopt.spark import disable, enable, last_scans, read_table, register
+from layoutopt.spark import disable, enable, read_table, register
 from tests.hunt.compare import Answer, rows_of, same_values
 from tests.hunt.queries import Ask
 from tests.hunt.splicing import splice_relations
 from tests.hunt.tables import Laid, World
+from tests.spark.session.answers import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,26 +199,22 @@ def embedded(asking: Asking) -> Found:
 
 
 def enabled(asking: Asking) -> Found:
-    """`spark.sql` of an enabled session, with parameters."""
+    """An enabled session: many texts with parameters in one query, and each text by itself as far as its plan."""
     session = asking.sessions.enabled
     register(session, "t", asking.laid.root)
     enable(session)
-    skipped: list[int] = []
-
-    def run(text: str, args: Mapping[str, object]) -> pa.Table:
-        answer = session.sql(text, args=dict(args)).toArrow()
-        skipped.extend(scan.skipped.blocks for scan in last_scans(session))
-        return answer
-
+    skipped: dict[int, int] = {}
     try:
-        outcomes = asking.together(lambda ask: ask.query.with_parameters, run)
+        outcomes = asking.together(
+            lambda ask: ask.query.with_parameters, lambda text, args: session.sql(text, args=dict(args)).toArrow()
+        )
+        for ask in asking.asks:
+            if not isinstance(outcomes[ask.number], Refused):
+                scans = planned(session.sql(ask.query.with_parameters, args=dict(ask.query.arguments)))
+                skipped[ask.number] = sum(scan.skipped.blocks for scan in scans)
     finally:
         disable(session)
-    mentions = [(ask.number, len(scan.reads)) for ask, scan in asking.scanned]
-    if len(skipped) < sum(count for _, count in mentions):  # what was left out where is not known
-        return Found(outcomes, {})
-    places = iter(skipped)  # what can't be analysed comes last
-    return Found(outcomes, {number: sum(next(places) for _ in range(count)) for number, count in mentions})
+    return Found(outcomes, skipped)
 
 
 def engine(asking: Asking) -> Found:

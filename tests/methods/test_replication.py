@@ -22,9 +22,9 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.histograms import Counting, sample_histograms
 from layoutopt.spark.planning.plan import make_plan, propose_plan
-from tests.spark.session.answers import spark_sql
 from tests.effort import examples, long_too
 from tests.methods.random_queries import answers, as_text, random_queries, rows_of
+from tests.spark.session.answers import spark_sql
 from tests.spark.tables import document, every_type, is_value
 
 if TYPE_CHECKING:

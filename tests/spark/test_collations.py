@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SchemaError
@@ -21,9 +23,6 @@ from layoutopt.sql.schema import schema_from
 from tests.effort import long_too
 from tests.spark.session.answers import answer, skipped
 from tests.spark.settings import UNCOMPILED, compared_here, new_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -143,7 +142,25 @@ def test_queries_answer_as_on_the_source(enabled: SparkSession, every: int) -> N
         assert answer(enabled.sql(sql)) == of_source(enabled, sql), sql
 
 
+@pytest.mark.parametrize("every", [7, *long_too(1)])
+def test_dataframes_answer_as_on_the_source(enabled: SparkSession, every: int) -> None:
+    tests = [test.format(c=name) for name in COLLATED for test in TESTS if "LIKE" not in test][::every]
+    tests = [test for test in [*tests, *PLAIN] if knows(enabled, f"SELECT id FROM t WHERE {test}")]
+    assert len(tests) * every > 90
+    for start in range(0, len(tests), 30):
+        some = list(enumerate(tests[start : start + 30]))
+        found, wanted = (
+            reduce(DataFrame.unionAll, (rows.where(test).select(F.lit(k), "id") for k, test in some))
+            for rows in (enabled.table("t"), enabled.table("s"))
+        )
+        assert sorted(found.collect()) == sorted(wanted.collect())
+
+
 def test_plain_columns_still_skip(enabled: SparkSession) -> None:
+    for condition in ("plain = 'A'", "plain > 'b' AND lower <> 'q'", "id = 7"):
+        found = enabled.table("t").where(condition).select("id", "ciai")
+        assert answer(found) == of_source(enabled, f"SELECT id, ciai FROM t WHERE {condition}")
+        assert skipped(enabled) > 0
     for sql in ("SELECT id, lower FROM t WHERE plain = 'A'", "SELECT lower FROM t WHERE id = 7 AND lower <> 'q'"):
         assert answer(enabled.sql(sql)) == of_source(enabled, sql)
         assert skipped(enabled) > 0

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt import spark as ls
 from layoutopt.cli.app import main
@@ -25,11 +26,13 @@ from layoutopt.cli.console import DONE
 from layoutopt.errors import QueryError, SchemaError
 from layoutopt.model.types import is_type_name, quoted
 from layoutopt.scan.table import Table, open_table
+from layoutopt.spark import read_table
 from layoutopt.spark.core.source import open_source
 from layoutopt.spark.loading.rehearse import rehearse
 from layoutopt.sql.plain_names import plain_name
 from layoutopt.sql.schema import schema_from
 from tests.effort import long_too
+from tests.spark.session.answers import scans_under
 from tests.spark.settings import compared_here
 
 if TYPE_CHECKING:
@@ -216,13 +219,23 @@ def test_spark_skips_by_every_name(enabled: SparkSession, table: Table, expected
     # Each arm costs Spark some tenths of a second: a table of each reader has all of them, the others some.
     names = NAMES if method_of(table) in ("sort", "gsop-r") else NAMES[::5]
     assert answers(enabled, None, names) == {name: expected[name] for name in names}
-    whole = [name for name, scan in zip(names, ls.last_scans(enabled), strict=True) if not scan.skipped.blocks]
-    assert not whole
+    scans = scans_under(enabled, map(condition, names))
+    assert not [name for name in names if not scans[condition(name)].skipped.blocks]
 
 
 def test_spark_without_enabling(spark: SparkSession, copied: Table, expected: dict[str, list[int]]) -> None:
     some = NAMES[:9]
     assert answers(spark, copied, some) == {name: expected[name] for name in some}
+
+
+def test_dataframes_skip_by_every_name(enabled: SparkSession, copied: Table, expected: dict[str, list[int]]) -> None:
+    rows = read_table(enabled, copied.catalog.files.root)
+    assert rows.columns == list(copied.schema.names)
+    assert rows.count() == ROWS
+    for name in NAMES[::6]:
+        found = rows.where(F.col(quoted(name)) == value_in(name)).select("id", F.col(quoted(name)))
+        assert sorted(row[0] for row in found.collect()) == expected[name], name
+        assert ls.last_scans(enabled)[0].skipped.blocks, name
 
 
 def test_fields_of_structs(enabled: SparkSession, copied: Table) -> None:

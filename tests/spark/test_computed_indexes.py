@@ -29,6 +29,7 @@ from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.spark.session.answers import scans_under
 from tests.spark.settings import compared_here
 from tests.spark.tables import plan_of
 
@@ -108,7 +109,9 @@ def answers(session: SparkSession, path: Path, *sources: Path) -> dict[str, int]
         wanted, found = (session.sql(" UNION ALL ".join(arms).format(name)).collect() for name in ("plain", "t"))
     assert sorted(found) == sorted(wanted)
     assert {row.of for row in found} == set(range(len(ASKED)))
-    return {text: scan.skipped_by["index"].blocks for text, scan in zip(ASKED, ls.last_scans(session), strict=True)}
+    scans = scans_under(session, ASKED)
+    assert len(scans) == len(ASKED)
+    return {text: scan.skipped_by["index"].blocks for text, scan in scans.items()}
 
 
 @pytest.mark.long

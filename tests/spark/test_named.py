@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark import disable, enable, register
 from tests.scan.builder import build, building, by_position
 from tests.spark.named import SCHEMAS, Texts, named_rows
+from tests.spark.session.answers import planned
 from tests.spark.settings import UNCOMPILED, compared_here
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ def answers(session: SparkSession, texts: Sequence[str]) -> list[Answer]:
 
 
 def skips(session: SparkSession, text: str) -> bool:
-    session.sql(text)
-    return any(scan.skipped.blocks for scan in last_scans(session))
+    return any(scan.skipped.blocks for scan in planned(session.sql(text)))
 
 
 def runs(session: SparkSession, text: str) -> bool:

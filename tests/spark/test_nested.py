@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 from layoutopt.features.choose import mine_all
@@ -15,17 +17,15 @@ from layoutopt.indexes.asking import indexes_asked
 from layoutopt.inspect.verify import verify
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.predicates import TRUE, to_sql
-from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.sql.scans import scans_of
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.spark.session.answers import scans_under
 from tests.spark.settings import compared_here
 from tests.spark.tables import compared, plan_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 ROWS = 800
@@ -103,12 +103,17 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
     try:
         with compared_here():
             assert session.sql(many(UNSEEN, "t")).collect() == []
-            for text, scan in zip(UNSEEN, last_scans(session), strict=True):
+            unseen = scans_under(session, UNSEEN)
+            assert [*unseen] == UNSEEN
+            for text, scan in unseen.items():
                 assert scan.skipped_by["index"].blocks >= blocks - 1, text
             seen = [*CONDITIONS[::3], "st.a = 11", "st.a BETWEEN 300 AND 400", "lower(st.deep.word) = 'zzz'"]
             answer = session.sql(many(seen, "t")).collect()
             assert sorted(answer) == sorted(spark.sql(many(seen, "nested_rows")).collect())
-            scans = last_scans(session)
+            of_frames = [session.table("t").where(text).select(F.lit(n), "id") for n, text in enumerate(seen)]
+            assert sorted(reduce(DataFrame.unionAll, of_frames).collect()) == sorted(answer)
+            scans = scans_under(session, seen).values()
+            assert len(scans) == len(seen)
     finally:
         disable(session)
     assert sum(scan.skipped_by["features"].blocks for scan in scans) > 30

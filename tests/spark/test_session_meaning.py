@@ -1,4 +1,4 @@
-"""Sessions that read texts, or evaluate them, in other ways: Spark's own answer, and features only where they hold."""
+"""Sessions with other settings: what they make of a query is what skips, and features only where they hold."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt import spark as ls
 from layoutopt.errors import SchemaError, SettingError
@@ -19,7 +20,9 @@ from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.metrics import ScanMetrics
+from layoutopt.sql.scans import scans_of
 from layoutopt.sql.schema import schema_from
+from tests.spark.session.answers import scans_under
 from tests.spark.settings import UNCOMPILED, compared_here, under
 from tests.spark.tables import document, is_value, plan_of
 
@@ -56,6 +59,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     nodes = [
         is_value(schema, *each) for each in (("k", "=", 3), ("s", "=", "5"), ("p", "<", 4), ("name", "=", "it's 1"))
     ]
+    nodes += [scan.filter.root for scan in scans_of("SELECT id FROM t WHERE hour(at) = 3", {"t": schema})]
     load(spark, rows, place / "t", plan_of(document(schema, nodes), block_rows=20))
     rows.createOrReplaceTempView("src")
     ls.register(spark, "t", str(place / "t"))
@@ -68,7 +72,10 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def both(spark: SparkSession, conditions: Sequence[str]) -> dict[str, tuple[ScanMetrics, int]]:
-    """What each condition's scan skips, and its rows; the same as Spark's own on the source, which pushes nothing."""
+    """What each condition's scan skips, and its rows; the same as Spark's own on the source, which pushes nothing.
+
+    Conditions that Spark knows to be FALSE have no scan.
+    """
     arms = " UNION ALL ".join(f"SELECT {i} AS of, id FROM {{0}} WHERE {c}" for i, c in enumerate(conditions))
     with under(spark, UNCOMPILED):
         with under(spark, {"spark.sql.parquet.filterPushdown": "false"}):
@@ -76,12 +83,22 @@ def both(spark: SparkSession, conditions: Sequence[str]) -> dict[str, tuple[Scan
         found = ids(spark.sql(arms.replace("{0}", "t")))
     assert found == wanted
     rows = Counter(of for of, _ in found)
-    return {c: (scan, rows[i]) for i, (c, scan) in enumerate(zip(conditions, ls.last_scans(spark), strict=True))}
+    scans = scans_under(spark, conditions)
+    assert not [c for i, c in enumerate(conditions) if rows[i] and c not in scans]
+    return {c: (scans[c], rows[i]) for i, c in enumerate(conditions) if c in scans}
 
 
 def ids(answer: DataFrame) -> list[tuple[int, int]]:
     """The rows that each condition keeps, by its number and their ids."""
     return sorted((row["of"], row["id"]) for row in answer.collect())
+
+
+def noted(spark: SparkSession, condition: str) -> tuple[ScanMetrics, str]:
+    """What the scan of a query that has run skips, and why no more."""
+    rows = spark.table("t").where(condition).select("id")
+    assert sorted(rows.collect()) == sorted(spark.table("src").where(condition).select("id").collect())
+    (scan,) = ls.last_scans(spark)
+    return scan, scan.note
 
 
 NOT_ANSI = (
@@ -95,16 +112,18 @@ NOT_ANSI = (
 )  # fmt: skip
 
 
-@pytest.mark.long
-def test_without_ansi_answers_are_sparks_and_features_measured_with_it_are_not_used(
-    spark: SparkSession, table: Table
-) -> None:
+def test_without_ansi_conditions_that_mean_the_same_skip(spark: SparkSession, table: Table) -> None:
     with under(spark, {"spark.sql.ansi.enabled": "false"}):
         found = both(spark, NOT_ANSI + CONDITIONS)
-    assert all(not scan.skipped_by["features"].blocks for scan, _ in found.values())
-    assert found["k = 3"][0].skipped_by["statistics"].blocks
-    assert found["s = 5 AND k = 5"][0].skipped_by["statistics"].blocks
-    assert both(spark, CONDITIONS)["k = 3"][0].skipped_by["features"].blocks
+    for condition in (*CONDITIONS, "s = 5 AND k = 5", "k = 3.0", "day > '1500-1-9'", "at = '1970-01-01'", "k <=> '5'"):
+        assert found[condition][0].skipped.blocks, condition
+    for condition in ("k = 3", "s = '5'", "p < 4"):
+        assert found[condition][0].skipped_by["features"].blocks, condition
+    # Whose NULLs and overflows without ANSI are not those with which features would be measured.
+    for condition in ("k + 2147483640 > 0", "b + b = 20", "cast(k AS tinyint) = 3"):
+        assert not found[condition][0].skipped_by["features"].blocks, condition
+    with_ansi = both(spark, CONDITIONS)
+    assert {c: scan for c, (scan, _) in with_ansi.items()} == {c: found[c][0] for c in CONDITIONS}
 
 
 PLAY_NO_PART = {
@@ -125,46 +144,89 @@ PLAY_NO_PART = {
 
 def test_settings_that_play_no_part(spark: SparkSession, table: Table) -> None:
     with under(spark, PLAY_NO_PART):
-        ls.register(spark, "t", table.catalog.files.root)  # a session's readers are made under its settings
         found = both(spark, (*CONDITIONS, "bin = encode('5', 'utf-8')", "day = DATE'1500-01-05' AND name = 'it''s 1'"))
-    ls.register(spark, "t", table.catalog.files.root)
+        notes = [noted(spark, condition)[1] for condition in CONDITIONS]
     assert all(scan.skipped.blocks for scan, _ in list(found.values())[:5])
-    assert not any(scan.note for scan, _ in found.values())
+    assert not any(notes)
 
 
-READ_WHOLE = {
+# Settings that change how a text is read, and a condition that skips under them.
+READ_OTHERWISE = {
     "spark.sql.ansi.doubleQuotedIdentifiers": ("true", "s = '5' AND \"k\" = 5"),
     "spark.sql.ansi.relationPrecedence": ("true", "k = 3"),
     "spark.sql.caseSensitive": ("true", "k = 3"),
-    "spark.sql.decimalOperations.allowPrecisionLoss": ("false", "p * 1.000000000000000000001 < 4"),
-    "spark.sql.functionResolution.sessionOrder": ("first", "lower(name) = 'it''s 1'"),
-    "spark.sql.icu.caseMappings.enabled": ("false", "lower(name) = 'it''s 1'"),
-    "spark.sql.legacy.timeParserPolicy": ("LEGACY", "day > '1500-1-9'"),
-    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": ("true", "day > '1500-1-9'"),
-    "spark.sql.parser.escapedStringLiterals": ("true", r"s = '\u0035'"),
+    "spark.sql.functionResolution.sessionOrder": ("first", "lower(name) = 'it''s 1' AND k = 3"),
+    "spark.sql.parser.escapedStringLiterals": ("true", r"s = '\u0035' OR k = 3"),
     "spark.sql.parser.quotedRegexColumnNames": ("true", "`k` = 3"),
     "spark.sql.path.enabled": ("true", "k = 3"),
-    "spark.sql.timestampType": ("TIMESTAMP_NTZ", "at = TIMESTAMP'1970-01-01'"),
+    "spark.sql.timestampType": ("TIMESTAMP_NTZ", "at = TIMESTAMP'1970-01-01' AND k = 0"),
 }
 
 
-@pytest.mark.parametrize("key", READ_WHOLE)
-def test_texts_that_may_mean_something_else_read_whole_tables(spark: SparkSession, table: Table, key: str) -> None:
-    value, condition = READ_WHOLE[key]
+@pytest.mark.parametrize("key", READ_OTHERWISE)
+def test_what_the_session_reads_in_a_text_is_what_skips(spark: SparkSession, table: Table, key: str) -> None:
+    value, condition = READ_OTHERWISE[key]
     with under(spark, {key: value}):
         ((scan, _),) = both(spark, [condition]).values()
-    assert key in scan.note
-    assert scan.read.blocks == scan.total.blocks
+        of_frame, note = noted(spark, condition)
+    assert scan.skipped.blocks == of_frame.skipped.blocks > 0
+    assert note == ""
 
 
-@pytest.mark.parametrize(("zone", "skips"), [("+09:00", True), ("Asia/Tokyo", False)])  # its clocks then: who knows
-def test_another_time_zone(spark: SparkSession, table: Table, zone: str, skips: bool) -> None:
+def test_escapes_are_read_as_the_session_reads_them(spark: SparkSession, table: Table) -> None:
+    condition = r"s = '\u0035'"
+    ((plain, rows),) = both(spark, [condition]).values()
+    assert rows == 20
+    with under(spark, {"spark.sql.parser.escapedStringLiterals": "true"}):
+        ((escaped, none),) = both(spark, [condition]).values()
+    assert none == escaped.read.blocks == 0 < plain.read.blocks
+
+
+# Settings under which functions give something else, and a condition by such a function.
+COMPUTED_OTHERWISE = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("false", "p * 1.000000000000000000001 < 4"),
+    "spark.sql.icu.caseMappings.enabled": ("false", "lower(name) = 'it''s 1'"),
+    "spark.sql.legacy.timeParserPolicy": ("LEGACY", "length(s) = 2"),
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": ("true", "length(s) = 2"),
+    "spark.sql.legacy.sizeOfNull": ("false", "upper(s) = '5'"),
+    "spark.sql.legacy.setopsPrecedence.enabled": ("true", "year(day) = 1500 AND lower(name) = 'it''s 1'"),
+}
+
+
+@pytest.mark.parametrize("key", COMPUTED_OTHERWISE)
+def test_where_functions_may_give_something_else_only_columns_skip(spark: SparkSession, table: Table, key: str) -> None:
+    value, condition = COMPUTED_OTHERWISE[key]
+    both_of, either = f"{condition} AND k = 3", f"{condition} OR k = 3"
+    with under(spark, {key: value}):
+        found = both(spark, [condition, both_of, either, *CONDITIONS])
+        scan, note = noted(spark, condition)
+        of_column, of_column_note = noted(spark, "k = 3")
+    assert key in note
+    assert key in of_column_note
+    for each in (scan, found[condition][0], found[either][0]):
+        assert each.read == each.total
+    for each in (of_column, found["k = 3"][0], found[both_of][0]):
+        assert each.skipped.blocks == of_column.skipped.blocks > 0
+    assert noted(spark, "k = 3")[1] == ""
+
+
+@pytest.mark.parametrize("zone", ["+09:00", "Asia/Tokyo"])
+def test_another_time_zone(spark: SparkSession, table: Table, zone: str) -> None:
+    of_clock = "hour(at) = 3"
+    assert both(spark, [of_clock])[of_clock][0].skipped_by["features"].blocks
+    moments = (
+        "at = '1970-01-02'",
+        "at < DATE'1970-01-03'",
+        "day = '1500-01-05'",
+        "at = TIMESTAMP'1970-01-05 03:00:00'",
+    )
     with under(spark, {"spark.sql.session.timeZone": zone}):
-        found = both(
-            spark, ("at = '1970-01-02'", "at < DATE'1970-01-03'", "day = '1500-01-05'", "hour(at) = 3", *CONDITIONS)
-        )
-    assert bool(found["at = '1970-01-02'"][0].skipped_by["statistics"].blocks) == skips
-    assert all(not scan.skipped_by["features"].blocks for scan, _ in found.values())
+        found = both(spark, (*moments, of_clock, f"{of_clock} AND k = 3", *CONDITIONS))
+    for condition in (*moments, f"{of_clock} AND k = 3", *CONDITIONS):
+        assert found[condition][0].skipped.blocks, condition
+    for condition in ("k = 3", "s = '5'", "p < 4"):  # which have no zone
+        assert found[condition][0].skipped_by["features"].blocks, condition
+    assert not found[of_clock][0].skipped_by["features"].blocks
 
 
 MEASURED_ELSEWHERE = {
@@ -217,6 +279,10 @@ def test_functions_of_users(spark: SparkSession, table: Table) -> None:
         assert spark.sql("SELECT id FROM ours WHERE far AND following < 14").count() == wanted
         assert spark.sql("SELECT id FROM ours WHERE far AND k < 13").count() == 40
         assert ls.last_scans(spark)[0].skipped.blocks
+        assert spark.table("t").where(F.expr("beyond(k)") & (F.col("k") < 12)).select("id").count() == 20
+        assert ls.last_scans(spark)[0].skipped.blocks
+        lower = F.udf(lambda text: "it's 1", "string")
+        assert spark.table("t").where(lower("name") == "it's 1").select("id").count() == ROWS
     finally:
         for view in ("of_users", "ours"):
             spark.catalog.dropTempView(view)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 import layoutopt.spark as ls
@@ -21,10 +22,8 @@ from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.udf import Udf, udf
 from layoutopt.spark.core.functions import check_features, declared
 from layoutopt.spark.loading.load import load
+from tests.spark.session.answers import planned
 from tests.spark.tables import plan_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 ROWS = 4_000
@@ -93,7 +92,6 @@ def table(spark: SparkSession, folder: Path, udfs: tuple[Udf, ...], document: Fe
     return str(folder / "table")
 
 
-@pytest.mark.long
 def test_features_of_functions_skip_in_spark(
     session: SparkSession, folder: Path, table: str, udfs: tuple[Udf, ...]
 ) -> None:
@@ -112,12 +110,49 @@ def test_features_of_functions_skip_in_spark(
     assert layoutopt.open_table(table).scan(ASKED).explain().reads[0].read.blocks == 40
 
 
+WRITTEN: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "condition": lambda t: t.where("agent IS NOT NULL AND agent_name(agent) = 'bot7'"),
+    "conditions": lambda t: t.where("agent IS NOT NULL").where("agent_name(agent) = 'bot7'").where("id >= 0"),
+    "column": lambda t: t.dropna().withColumn("n", F.expr("agent_name(agent)")).where("n = 'bot7'").drop("n"),
+    "renamed": lambda t: t.select("id", F.col("agent").alias("a"), "place").where("a <> '' AND agent_name(a) = 'bot7'"),
+    "beside another function": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7' AND apart(id, 0) >= 0"),
+    "beside what is random": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7' AND rand() >= 0"),
+    "below a group": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7'").groupBy("id", "agent", "place")
+    .agg(F.lit(1)).drop("1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_they_skip_however_they_are_written(
+    name: str, session: SparkSession, folder: Path, table: str, udfs: tuple[Udf, ...]
+) -> None:
+    ls.declare(session, *udfs)
+    ls.register(session, "t", table)
+    ls.enable(session)
+    wanted = sorted(map(tuple, WRITTEN[name](session.read.parquet(str(folder / "rows.parquet"))).collect()))
+    assert sorted(map(tuple, WRITTEN[name](session.table("t")).collect())) == wanted != []
+    (scan,) = ls.last_scans(session)
+    assert scan.skipped_by["features"].blocks >= 30
+
+
+def test_what_stands_above_a_limit_skips_nothing(session: SparkSession, table: str, udfs: tuple[Udf, ...]) -> None:
+    ls.declare(session, *udfs)
+    ls.register(session, "t", table)
+    ls.enable(session)
+    found = session.table("t").dropna().limit(ROWS).where("agent_name(agent) = 'bot7'")
+    assert found.count() == sum(1 for i in range(ROWS) if i % 97 and i % 2 and i * 7919 % 20 == 7)
+    assert ls.last_scans(session)[0].skipped.blocks == 0
+
+
 def test_what_a_function_implies_skips_by_statistics(session: SparkSession, table: str, udfs: tuple[Udf, ...]) -> None:
     text = "SELECT id FROM t WHERE apart(id, 100) < 5 AND apart(place, 3100) < 1000"
     opened = layoutopt.open_table(table, udfs=udfs)
     without = layoutopt.open_table(table, udfs=[replace(each, implies={}) for each in udfs])
     assert opened.scan(text).reads[0].scan.filter != without.scan(text).reads[0].scan.filter
-    rows = opened.scan(text).to_spark(session).collect()
+    found = opened.scan(text).to_spark(session)
+    rows = found.collect()
+    (scan,) = planned(found)
+    assert scan.skipped_by["statistics"].blocks > 0
     assert sorted(row["id"] for row in rows) == list(range(96, 105))
 
 

@@ -19,7 +19,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
-from layoutopt.spark import disable, enable, last_scans, read_table, register
+from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.changing.rows import delete_by, update_by
 from layoutopt.spark.core.source import measure_content, open_source, schema_of
 from layoutopt.spark.core.variants import with_binaries
@@ -28,6 +28,7 @@ from layoutopt.sql.scans import scans_of
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
+from tests.spark.session.answers import scans_under
 from tests.spark.settings import compared_here
 from tests.spark.tables import compared, plan_of
 
@@ -122,9 +123,10 @@ def test_a_table_of_variants(spark: SparkSession, tmp_path: Path, shredded: bool
         with compared_here():
             answer = session.sql(arms.replace("{}", "t")).collect()
         assert sorted(answer) == sorted(spark.sql(arms.replace("{}", "variant_rows")).collect())
-        assert len(last_scans(session)) == len(texts)
+        scans = scans_under(session, texts)
+        assert len(scans) == len(texts)
         for mechanism in ("features", "index"):
-            assert sum(scan.skipped_by[mechanism].blocks for scan in last_scans(session)) > 5, mechanism
+            assert sum(scan.skipped_by[mechanism].blocks for scan in scans.values()) > 5, mechanism
     finally:
         disable(session)
 

@@ -22,6 +22,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable$;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.plans.logical.BaseEvalPython;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -35,6 +36,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
@@ -90,9 +92,10 @@ public class ReadBlocks extends Rule {
     return null;
   }
 
-  public TreeNode apply(TreeNode plan) { return visit((LogicalPlan) plan); }
+  public TreeNode apply(TreeNode plan) { return visit((LogicalPlan) plan, null); }
 
-  private LogicalPlan visit(LogicalPlan plan) {
+  /** above: what each row of the plan must meet to be of use; null where that is not known. */
+  private LogicalPlan visit(LogicalPlan plan, Expression above) {
     scala.collection.immutable.Seq projected = null;
     Expression condition = null;
     LogicalPlan below = plan;
@@ -101,22 +104,66 @@ public class ReadBlocks extends Rule {
     Registration registration = Registration.of(below);
     if (registration != null) {
       if (condition != null) condition = withSubqueries(condition);
-      Scan scan = new Scan(registration, (LogicalRelation) below, condition, projected);
+      Scan scan = new Scan(registration, (LogicalRelation) below, condition, projected,
+          projected == null ? above : through(plan, above));
       LogicalPlan made = read(scan);
       if (projected == null) return made;
       made = withSubqueriesOf(new Project(projected, made));
       // Spark's rule that leaves fields of structs unread ran before it knew that the files are Parquet.
       return scan.isNested() ? (LogicalPlan) SchemaPruning$.MODULE$.apply(made) : made;
     }
+    Expression passed = through(plan, above);
     scala.collection.immutable.Seq children = plan.children();
     List visited = new ArrayList();
     boolean changed = false;
     for (int i = 0; i < children.size(); i++) {
-      LogicalPlan child = visit((LogicalPlan) children.apply(i));
+      LogicalPlan child = visit((LogicalPlan) children.apply(i), passed);
       changed |= child != children.apply(i);
       visited.add(child);
     }
     return withSubqueriesOf(changed ? (LogicalPlan) plan.withNewChildren(Seqs.of(visited)) : plan);
+  }
+
+  /**
+   * What the rows below a plan must meet to be of use above it. Spark takes conditions that call functions of Python
+   * away from the scan, and computes the functions between the two.
+   */
+  private static Expression through(LogicalPlan plan, Expression above) {
+    if (plan instanceof Filter) {
+      Expression condition = ((Filter) plan).condition();
+      return above == null ? condition : new And(above, condition);
+    }
+    if (above == null) return null;
+    Map values = new HashMap();
+    if (plan instanceof Project) {
+      scala.collection.immutable.Seq list = ((Project) plan).projectList();
+      for (int i = 0; i < list.size(); i++) {
+        NamedExpression item = (NamedExpression) list.apply(i);
+        if (!((Expression) item).deterministic()) return null;
+        if (item instanceof Alias) values.put(item.exprId(), ((Alias) item).child());
+      }
+    } else if (plan instanceof BaseEvalPython) {
+      scala.collection.immutable.Seq functions = ((BaseEvalPython) plan).udfs();
+      scala.collection.immutable.Seq results = ((BaseEvalPython) plan).resultAttrs();
+      for (int i = 0; i < results.size(); i++)
+        values.put(((Attribute) results.apply(i)).exprId(), functions.apply(i));
+    } else {
+      return null;
+    }
+    return (Expression) new Replacing(values).apply(above);
+  }
+
+  /** Puts expressions in the place of attributes. */
+  static class Replacing extends scala.runtime.AbstractFunction1 {
+    private final Map values;
+
+    Replacing(Map values) { this.values = values; }
+
+    public Object apply(Object expression) {
+      if (!(expression instanceof Attribute)) return ((Expression) expression).mapChildren(this);
+      Object value = values.get(((Attribute) expression).exprId());
+      return value == null ? expression : value;
+    }
   }
 
   /** Subqueries that the optimiser made after it had optimised the others: runtime filters and partition pruning. */
@@ -133,7 +180,7 @@ public class ReadBlocks extends Rule {
     Expression made = (Expression) expression.mapChildren(new Subqueries(this));
     if (!(made instanceof PlanExpression) || !(((PlanExpression) made).plan() instanceof LogicalPlan)) return made;
     LogicalPlan before = (LogicalPlan) ((PlanExpression) made).plan();
-    LogicalPlan after = visit(before);
+    LogicalPlan after = visit(before, null);
     return before == after ? made : (Expression) ((PlanExpression) made).withNewPlan(after);
   }
 
@@ -307,15 +354,18 @@ public class ReadBlocks extends Rule {
     final Registration registration;
     final LogicalRelation relation;
     final Expression condition;
+    /** What rows must meet beside the condition, further up in the plan; null where nothing is known. */
+    final Expression above;
     final boolean projected;
     /** The attributes that are read, in the relation's order. */
     final List wanted = new ArrayList();
 
     Scan(Registration registration, LogicalRelation relation, Expression condition,
-        scala.collection.immutable.Seq projectList) {
+        scala.collection.immutable.Seq projectList, Expression above) {
       this.registration = registration;
       this.relation = relation;
       this.condition = condition;
+      this.above = above;
       this.projected = projectList != null;
       scala.collection.immutable.Seq output = relation.output();
       AttributeSet needed = null;
@@ -335,9 +385,16 @@ public class ReadBlocks extends Rule {
 
     /** Whether the condition says the same of a row wherever it is asked: it has no subquery, and nothing random. */
     public boolean isPlain() {
-      return condition == null
-          || condition.deterministic() && !condition.containsPattern(TreePattern.PLAN_EXPRESSION());
+      Expression all = all();
+      return all == null || all.deterministic() && !all.containsPattern(TreePattern.PLAN_EXPRESSION());
     }
+
+    private Expression all() {
+      return condition == null ? above : above == null ? condition : new And(condition, above);
+    }
+
+    /** A plan that stands in the scan's place, and of its rows those of use further up. */
+    public LogicalPlan ofUse(LogicalPlan plan) { return above == null ? plan : new Filter(above, plan); }
 
     String ids() {
       StringBuilder text = new StringBuilder();
@@ -354,8 +411,8 @@ public class ReadBlocks extends Rule {
         Json.quote(text, ((AttributeReference) wanted.get(i)).name());
       }
       text.append("],\"condition\":");
-      if (condition == null) text.append("null");
-      else new Json(relation.output()).write(text, condition);
+      if (all() == null) text.append("null");
+      else new Json(relation.output()).write(text, all());
       text.append(",\"unusual\":");
       if (unusual == null) text.append("null");
       else Json.quote(text, unusual);
@@ -435,6 +492,9 @@ public class ReadBlocks extends Rule {
       LogicalPlan made = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
           scala.Option.apply(null));
       if (blocks != null) made = new Filter(Blocks.among(block, Text.longs(blocks)), made);
+      // Beside columns in another form Spark finds no condition that it can take to Parquet.
+      Expression pushed = hasHidden && condition != null ? pushed(condition, hidden) : null;
+      if (pushed != null) made = new Filter(pushed, made);
       if (hasHidden || made.output().size() != wanted.size() && !(projected && rest == null)) made = new Project(Seqs.of(shown), made);
       if (rest != null) {
         if (condition != null) made = new Filter(condition, made);
@@ -457,6 +517,18 @@ public class ReadBlocks extends Rule {
       // Always true: so that the plan tells what was read.
       Expression said = new IsNotNull(Literal.create(UTF8String.fromString(label), StringType$.MODULE$));
       return new Filter(condition == null ? said : new And(said, condition), local);
+    }
+
+    /** The parts of a condition that Parquet can be asked for, without some columns; null where there is none. */
+    private static Expression pushed(Expression condition, List hidden) {
+      if (condition instanceof And) {
+        Expression left = pushed(((And) condition).left(), hidden);
+        Expression right = pushed(((And) condition).right(), hidden);
+        return left == null ? right : right == null ? left : new And(left, right);
+      }
+      scala.collection.Iterator references = condition.references().iterator();
+      while (references.hasNext()) if (hidden.contains(((Attribute) references.next()).name())) return null;
+      return DataSourceStrategy$.MODULE$.translateFilter(condition, true).isDefined() ? condition : null;
     }
 
     /** More rows that the driver has, with their size, by which the planner of joins sees whether to broadcast them. */

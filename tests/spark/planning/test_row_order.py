@@ -36,12 +36,12 @@ from layoutopt.spark.planning.row_order import (
     with_orders,
 )
 from layoutopt.spark.planning.segments_rehearsed import bytes_of, pruned_by, rehearse_one
-from tests.spark.session.answers import spark_sql
 from layoutopt.writer.gather import GatheredSegment
 from layoutopt.writer.order_search import FoundOrder
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
 from tests.effort import long_too
 from tests.methods.random_queries import answers, rows_of
+from tests.spark.session.answers import spark_sql
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:

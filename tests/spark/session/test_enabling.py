@@ -1,24 +1,22 @@
-"""`spark.sql` that skips: the same answers as without, whatever the text looks like, and less read where it must be."""
+"""Sessions that skip: the same answers as without, whatever a query is written in, and less read where it must be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.spark.session import relations
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer, skipped
-from tests.spark.settings import compared_here, new_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.spark.settings import compared_here, new_session, under
 
 pytestmark = pytest.mark.spark
 
@@ -52,9 +50,42 @@ SKIPPING = {
     "characters": "SELECT '😀' AS s, /* t */ id FROM t WHERE kind = 'air' -- FROM t",
     "hint": "SELECT /*+ BROADCAST(t) */ t.id FROM t JOIN dim d ON d.kind = t.kind WHERE t.id < 7",
     "qualified star": "SELECT t.* FROM t JOIN dim USING (kind) WHERE t.kind = 'air'",
+    "identifier": "SELECT count(*) AS n FROM IDENTIFIER('t') WHERE kind = 'air'",
+    "pipes": "FROM t |> WHERE kind = 'air' |> SELECT id, price |> WHERE price > 20",
+    "lateral alias": "SELECT id + 1 AS next, next * 2 AS twice FROM t WHERE kind = 'air' AND id + 1 > 5",
+    "group by cube": "SELECT kind, year, count(*) AS n FROM t WHERE id < 90 GROUP BY CUBE (kind, year)",
+    "values of a VALUES list": "SELECT id FROM t JOIN (VALUES ('air'), ('rail')) v(k) ON kind = k WHERE k = 'air'",
+    "condition above a window": "SELECT * FROM (SELECT id, kind, count(*) OVER (PARTITION BY kind) AS n FROM t) "
+    "WHERE kind = 'air'",
     "group": "SELECT kind AS k, avg(price) AS p, count(*) AS n FROM t WHERE price > 50 GROUP BY 1 HAVING count(*) > 2",
 }  # fmt: skip
-# Nothing can be skipped in these, or they can't be analysed: right answers are all that is asked.
+# The same in DataFrames, each of a session that knows t, u and dim.
+FRAMES: dict[str, Callable[[SparkSession], DataFrame]] = {
+    "where": lambda s: s.table("t").where("kind = 'air'"),
+    "renamed": lambda s: s.table("t").select("id", F.col("KIND").alias("k")).where("k = 'air' AND id > 3"),
+    "computed": lambda s: s.table("t").withColumn("next", F.col("id") + 1).where("next > 250").drop("day"),
+    "join": lambda s: s.table("t").join(s.table("dim"), "kind").where(F.col("price") > 50).select("id", "n", "kind"),
+    "left join": lambda s: s.table("dim").join(s.table("t").where("kind = 'air'"), "kind", "left").select("n", "id"),
+    "anti join": lambda s: s.table("dim").join(s.table("t").where("price > 50"), "kind", "anti"),
+    "self-join": lambda s: s.table("t").alias("a").where("a.kind = 'air'").join(s.table("t").alias("b"), "id")
+    .select("id", "a.price", F.col("b.kind").alias("other")),
+    "union": lambda s: s.table("t").where("id < 9").unionByName(s.table("u").where("id > 290")).select("kind", "id"),
+    "intersection": lambda s: s.table("t").where("kind = 'air'").select("id").intersect(s.table("u").select("id")),
+    "difference": lambda s: s.table("t").where("id < 80").select("id").exceptAll(s.table("u").where("id < 30")[["id"]]),
+    "no NULL": lambda s: s.table("t").dropna(subset=["kind"]).where("id < 9").fillna("none", ["kind"]).select("id"),
+    "list": lambda s: s.table("t").where(F.col("id").isin([*range(40), 1_000, None])).select("kind", "id"),
+    "window": lambda s: s.table("t").withColumn("n", F.count("*").over(Window.partitionBy("kind")))
+    .where(F.col("kind") == "air").select("id", "n"),
+    "groups": lambda s: s.table("t").where(F.col("price").between(10, 20)).groupBy("kind").agg(F.max("id").alias("m")),
+    "groups that are left": lambda s: s.table("t").groupBy("kind", "year").count().where("kind = 'air'"),
+    "ordered limit": lambda s: s.table("t").where("kind = 'air'").orderBy(F.desc("id")).limit(5).select("id"),
+    "distinct": lambda s: s.table("t").where("kind <=> 'air'").select("year", "kind").distinct(),
+    "column of a subquery": lambda s: s.table("t").where(F.col("id") < s.table("u").agg(F.max("id") - 270).scalar())
+    .where("kind = 'air'").select("id"),
+    "choice": lambda s: s.table("t").where(F.when(F.col("kind") == "air", 1).otherwise(0) == 1).select("id"),
+    "view of a DataFrame": lambda s: _viewed(s.table("t").where("price > 20")).where("kind = 'air'").select("id"),
+}  # fmt: skip
+# Nothing can be skipped in these: right answers are all that is asked.
 WHOLE = {
     "everything": "SELECT * FROM t",
     "count all": "SELECT count(*) AS n FROM t",
@@ -62,7 +93,6 @@ WHOLE = {
     "anti join by NULL": "SELECT d.kind FROM dim d LEFT JOIN t ON d.kind = t.kind AND t.id > 5 WHERE t.kind IS NULL",
     "not in a list with NULL": "SELECT id FROM t WHERE id NOT IN (1, 2) OR kind IS NULL",
     "values": "SELECT * FROM VALUES (1, 't') AS v(a, t)",
-    "identifier": "SELECT count(*) AS n FROM IDENTIFIER('t') WHERE kind = 'air'",
     "table statement": "TABLE t",
     "exists": "SELECT kind FROM dim WHERE EXISTS (SELECT * FROM t)",
 }
@@ -110,8 +140,7 @@ def _enabled(session: SparkSession, tables: dict[str, Path]) -> Iterator[SparkSe
         register(session, name, str(path))
     _add_dim(session)
     enable(session)
-    with compared_here(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relations, "_ROWS_OF_A_PART", 20)  # small files are read in parts
+    with compared_here():
         yield session
     disable(session)
 
@@ -128,6 +157,20 @@ def test_less_is_read_and_the_answer_is_the_same(sql: str, enabled: SparkSession
     assert not any(scan.note for scan in last_scans(enabled))
 
 
+def _viewed(frame: DataFrame) -> DataFrame:
+    frame.createOrReplaceTempView("viewed")
+    return frame.sparkSession.table("viewed")
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_dataframes_read_less_and_have_the_same_rows(
+    name: str, enabled: SparkSession, on_the_source: SparkSession
+) -> None:
+    assert answer(FRAMES[name](enabled)) == answer(FRAMES[name](on_the_source)) != []
+    assert skipped(enabled) > 0
+    assert not any(scan.note for scan in last_scans(enabled))
+
+
 @pytest.mark.parametrize("sql", WHOLE.values(), ids=WHOLE)
 def test_where_nothing_is_skipped_the_answer_is_the_same(
     sql: str, enabled: SparkSession, on_the_source: SparkSession
@@ -140,3 +183,49 @@ def test_where_nothing_is_skipped_the_answer_is_the_same(
 def test_column_groups_skip_too(name: str, enabled_groups: SparkSession, on_the_source: SparkSession) -> None:
     assert answer(enabled_groups.sql(SKIPPING[name])) == answer(on_the_source.sql(SKIPPING[name]))
     assert skipped(enabled_groups) > 0
+
+
+@pytest.mark.parametrize("name", ["renamed", "computed", "self-join", "window", "groups", "no NULL", "intersection"])
+def test_column_groups_skip_in_dataframes_too(
+    name: str, enabled_groups: SparkSession, on_the_source: SparkSession
+) -> None:
+    assert answer(FRAMES[name](enabled_groups)) == answer(FRAMES[name](on_the_source)) != []
+    assert skipped(enabled_groups) > 0
+
+
+NO_ROWS = {
+    "both sides of a join": "SELECT a.id, b.id AS other FROM t a JOIN t b ON a.id = b.id WHERE a.kind = 'zzz'",
+    "beside a group": "SELECT count(*), min(id) FROM t JOIN (SELECT DISTINCT id FROM t WHERE kind = 'zzz') USING (id)",
+    "the right of a join": "SELECT count(b.id), count(a.id) FROM t b LEFT JOIN t a ON a.id = b.id AND a.kind = 'zzz'",
+    "alone": "SELECT count(*) FROM t WHERE kind = 'zzz'",
+    "below": "SELECT id FROM t WHERE kind = 'zzz' UNION ALL SELECT id FROM t WHERE id < 3",
+    "a scalar": "SELECT id, (SELECT max(price) FROM t WHERE kind = 'zzz') AS m FROM t WHERE id < 9",
+}
+WITHOUT_STATISTICS = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+
+
+@pytest.mark.parametrize("sql", NO_ROWS.values(), ids=NO_ROWS)
+def test_scans_of_no_rows_answer_for_no_others(
+    sql: str, enabled: SparkSession, enabled_groups: SparkSession, on_the_source: SparkSession
+) -> None:
+    """Spark puts the expressions of one side of a join in the other's place, in conditions on its rows too."""
+    expected = answer(on_the_source.sql(sql))
+    for session in (enabled, enabled_groups):
+        with under(session, WITHOUT_STATISTICS):
+            assert answer(session.sql(sql)) == expected
+
+
+def test_a_table_that_was_made_again_is_the_new_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Its newest snapshot has the same number."""
+    session = spark.newSession()
+    build(tmp_path / "t", some_rows(100), building(SCHEMA, CONDITIONS))
+    register(session, "again", str(tmp_path / "t"))
+    enable(session)
+    assert session.sql("SELECT count(*) FROM again").first() == (100,)
+    held = session.table("again").where("id >= 0")
+    assert held.count() == 100
+    shutil.rmtree(tmp_path / "t")
+    build(tmp_path / "t", some_rows(200), building(SCHEMA, CONDITIONS, partition_by="year"))  # in other files
+    assert session.sql("SELECT count(*), max(id) FROM again").first() == (200, 199)
+    assert held.count() == 200
+    disable(session)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,14 +14,15 @@ import pytest
 from layoutopt.model.feature import Settings
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_table
+from layoutopt.spark import read_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.session.conditions import blocks_of
-from layoutopt.spark.session.read import read_to_dataframe, scan_to_dataframe, spark_sql
+from layoutopt.spark.session.read import read_to_dataframe
 from tests.effort import long_too
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.spark.session.answers import answer, planned, spark_sql
 from tests.spark.settings import UNCOMPILED, compared_here, under
 from tests.spark.tables import document, every_type, is_value, plan_of
 
@@ -59,10 +59,6 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return build(tmp_path_factory.mktemp(request.param), rows, plan)
 
 
-def answer(df: DataFrame) -> list[str]:
-    return sorted(json.dumps(row.asDict(), default=repr, sort_keys=True) for row in df.collect())
-
-
 def on_the_source(spark: SparkSession, sql: str, rows: pa.Table) -> list[str]:
     """The answer over the source rows, which lie in no file: nothing is pushed anywhere."""
     spark.createDataFrame(rows).coalesce(1).createOrReplaceTempView("t")
@@ -87,27 +83,16 @@ def test_answers_equal_those_over_the_source(
         assert answer(spark_sql(spark, table, sql)) == wanted(sql)
 
 
-@pytest.mark.unshadowed("reads blocks in vain where that is cheaper")
-@pytest.mark.parametrize("sql", [QUERIES[2], QUERIES[3], QUERIES[8], QUERIES[9], QUERIES[11]])
-def test_answers_are_equal_where_blocks_are_read_in_vain(
-    sql: str, spark: SparkSession, table: Table, wanted: Callable[[str], list[str]]
-) -> None:
-    assert answer(spark_sql(spark, table, sql)) == wanted(sql)
-
-
-@pytest.mark.unshadowed("reads blocks in vain where that is cheaper")
-def test_rows_that_are_whole_elsewhere_are_never_read_in_vain(
-    spark: SparkSession, tmp_path: Path, rows: pa.Table
-) -> None:
+def test_rows_that_are_whole_elsewhere_are_never_read(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     """Layout 1 has the other rows too, for their prices, but not their kinds: those would read as NULL."""
     names = ("kind IS NULL", *CONDITIONS[1:])
     table = build(tmp_path, rows, building(SCHEMA, names, layouts=OVERLAPPING, partition_by="year", segment_rows=60))
     sql = "SELECT id, price FROM t WHERE kind IS NULL"
     (read,) = table.scan(sql).reads
     assert all([choice.layout for choice in pruned.choice] == [1] for pruned in read.pruned)
-    blocks, _ = blocks_of(read, 1)
     elsewhere = sum(int((pruned.source.blocks.part == 1).sum()) for pruned in read.pruned)
-    assert (~blocks.needed & ~blocks.spare).sum() == elsewhere > 0
+    assert elsewhere > 0
+    assert not any((pruned.read & (pruned.source.blocks.part == 1)).any() for pruned in read.pruned)
     assert answer(spark_sql(spark, table, sql)) == on_the_source(spark, sql, rows)
 
 
@@ -125,12 +110,37 @@ def test_views_of_the_reader_are_gone_afterwards(spark: SparkSession, table: Tab
     assert frame.collect()[0].n == 300
 
 
-def test_the_native_reader_reads_only_surviving_blocks(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+def test_the_rows_of_a_read_are_those_of_surviving_blocks(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows.sort_by("id"), building(SCHEMA, CONDITIONS, blocking=by_position(30)))
     (read,) = table.scan("SELECT id, score FROM t WHERE id BETWEEN 95 AND 100").reads
-    frame = read_to_dataframe(spark, read)
+    frame = read_to_dataframe(spark, read).select("id", "score")
     assert [row.id for row in frame.sort("id").collect()] == list(range(90, 120))
     assert "EqualTo(_block,3)" in plan_text(frame)
+
+
+@pytest.mark.left_to_spark
+def test_the_native_reader_reads_only_surviving_blocks(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+    table = build(tmp_path, rows.sort_by("id"), building(SCHEMA, CONDITIONS, blocking=by_position(30)))
+    session = spark.newSession()
+    frames = (
+        spark_sql(session, table, "SELECT id, score FROM t WHERE id BETWEEN 95 AND 100"),
+        read_table(session, str(tmp_path)).where("id BETWEEN 95 AND 100").select("id", "score"),
+    )
+    for frame in frames:
+        assert [row.id for row in frame.sort("id").collect()] == list(range(95, 101))
+        (scan,) = planned(frame)
+        assert (scan.read.blocks, scan.total.blocks) == (1, 10)
+        assert "_block" in pushed_filters(frame)
+        assert scanned_rows(frame) == 30
+
+
+def scanned_rows(frame: DataFrame) -> int:
+    """How many rows Spark's scan of a DataFrame hands on, before any filter."""
+    frame.collect()
+    node: Any = frame._jdf.queryExecution().executedPlan()
+    while node.children().size():
+        node = node.children().apply(0)
+    return int(node.metrics().apply("numOutputRows").value())
 
 
 def plan_text(frame: DataFrame) -> str:
@@ -190,25 +200,27 @@ def test_timestamps_are_what_they_are_whatever_session_is_active(spark: SparkSes
 
 
 def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
-    plan = building(SCHEMA, CONDITIONS, settings=Settings(time_zone="Asia/Tokyo"))
+    """A zone in which the session's clock is not the table's."""
+    plan = building(SCHEMA, [*CONDITIONS, "hour(seen) = 3"], settings=Settings(time_zone="Asia/Tokyo"))
     table = build(tmp_path, rows, plan)
-    sql = "SELECT id FROM t WHERE kind LIKE '%p'"
+    sql = "SELECT id FROM t WHERE hour(seen) = 3"
     assert table.explain(sql).reads[0].skipped_by["features"].blocks > 0
-    assert answer(scan_to_dataframe(spark, table.scan(sql))) == on_the_source(spark, sql, rows)
+    frame = spark_sql(spark, table, sql)
+    assert answer(frame) == on_the_source(spark, sql, rows) != []
+    (scan,) = planned(frame)
+    assert scan.skipped_by["features"].blocks == 0
 
 
-def test_texts_that_a_session_reads_otherwise_skip_nothing(
-    spark: SparkSession, tmp_path: Path, rows: pa.Table, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_the_session_makes_of_a_text_is_what_skips(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     session, table = spark.newSession(), build(tmp_path, rows, building(SCHEMA, CONDITIONS))
     session.createDataFrame(rows).createOrReplaceTempView("t")
     session.conf.set("which", "rail")
-    substituted = "SELECT id FROM t WHERE kind = '${which}'"
-    assert answer(spark_sql(session, table, substituted)) == answer(session.sql(substituted)) != []
     session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
-    quoted = "SELECT id FROM t WHERE \"kind\" = 'air'"
-    assert answer(spark_sql(session, table, quoted)) == answer(session.sql(quoted)) != []
-    assert caplog.text.count("read whole") == 2
+    for text in ("SELECT id FROM t WHERE kind = '${which}'", "SELECT id FROM t WHERE \"kind\" = 'air'"):
+        frame = spark_sql(session, table, text)
+        assert answer(frame) == answer(session.sql(text)) != []
+        (scan,) = planned(frame)
+        assert scan.skipped_by["features"].blocks > 0
 
 
 def test_every_type_comes_back_from_a_load(spark: SparkSession, tmp_path: Path) -> None:

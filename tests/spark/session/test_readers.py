@@ -1,23 +1,26 @@
-"""What the driver reads at once: small scans of plain types, with the same answers and the session as it was."""
+"""Who reads a scan: Spark, its tasks or the driver, with the same answers and the session as it was."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import QueryExecutionException
 from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
-from layoutopt.errors import DataFileError
+from layoutopt.inspect.work import work_of
+from layoutopt.scan import segments
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.session import by_driver
-from layoutopt.spark.session.by_driver import driver_rows, is_read_by_driver
+from layoutopt.spark.session import read as reading
+from layoutopt.spark.session import readers
+from layoutopt.spark.session.read import driver_rows
+from layoutopt.spark.session.readers import Reader, are_tasks_sooner, choose_reader
 from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids, kept
 from tests.scan.layouts import GROUPS
@@ -57,36 +60,94 @@ def is_one_layout(table: Table) -> bool:
     return all(len(plan.scheme.layouts) == 1 for plan in table.catalog.plans.values())
 
 
-def rows_of(spark: SparkSession, table: Table) -> DataFrame:
-    found = driver_rows(spark, read_of(table))
+def rows_of(spark: SparkSession, read: TableRead) -> DataFrame:
+    found = driver_rows(spark, read, readers._MOST_HELD)
     assert found is not None
-    return found
+    return found[0]
 
 
 def plan_text(session: SparkSession, sql: str) -> str:
     return str(session.sql(sql)._jdf.queryExecution().executedPlan().toString())
 
 
-def test_only_what_tasks_of_ours_would_read(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_read_by_driver(read_of(table), explicit=True) != is_one_layout(table)
+def test_the_driver_reads_only_what_tasks_would(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_reader(read_of(table), by_driver=True) is (Reader.NATIVE if is_one_layout(table) else Reader.DRIVER)
     one_column = "SELECT id FROM t WHERE id > 20"
-    assert not is_read_by_driver(read_of(table, one_column), explicit=True)
+    assert choose_reader(read_of(table, one_column), by_driver=True) is Reader.NATIVE
     changed = delete_ids(table.catalog.files.root, range(0, 300, 7))
-    assert is_read_by_driver(read_of(changed, one_column), explicit=True)
-    monkeypatch.setattr(by_driver, "are_read_by_tasks", lambda _: True)
-    assert is_read_by_driver(read_of(table, one_column), explicit=True)
+    assert choose_reader(read_of(changed, one_column), by_driver=True) is Reader.DRIVER
+    assert choose_reader(read_of(changed, one_column), by_driver=False) is Reader.NATIVE  # and tasks beside it
+    monkeypatch.setattr(readers, "are_tasks_sooner", lambda *_: True)
+    assert choose_reader(read_of(table, one_column), by_driver=True) is Reader.DRIVER
+    assert choose_reader(read_of(table, one_column), by_driver=False) is Reader.TASKS
 
 
-def test_only_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_driver, "are_read_by_tasks", lambda _: True)
-    assert is_read_by_driver(read_of(table), explicit=True)
-    assert not is_read_by_driver(read_of(table), explicit=False)
-    assert is_read_by_driver(read_of(table, "SELECT * FROM t"), explicit=False)
-    assert not is_read_by_driver(read_of(table, "SELECT count(*) FROM t"), explicit=True)  # the catalog knows it all
+def test_the_driver_reads_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "are_tasks_sooner", lambda *_: True)
+    for sql in (SQL, "SELECT * FROM t"):
+        assert choose_reader(read_of(table, sql), by_driver=True) is Reader.DRIVER
+        assert choose_reader(read_of(table, sql), by_driver=False) is Reader.TASKS
     for name in ("_MOST_VALUES", "_MOST_BYTES"):
         with monkeypatch.context() as patch:
-            patch.setattr(by_driver, name, 0)
-            assert not is_read_by_driver(read_of(table), explicit=True)
+            patch.setattr(readers, name, 0)
+            assert choose_reader(read_of(table), by_driver=True) is Reader.TASKS
+            patch.setattr(readers, "are_tasks_sooner", lambda *_: False)
+            left = Reader.NATIVE if is_one_layout(table) else Reader.TASKS
+            assert choose_reader(read_of(table), by_driver=True) is left
+
+
+@pytest.fixture
+def dear_footers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "_FOOTER_CHUNK", 1.0)
+    monkeypatch.setattr(segments, "_MANY_CHUNKS", 0)
+    monkeypatch.setattr(segments, "_MANY_ROW_GROUPS", 0)
+    monkeypatch.setattr(segments, "_FEW", 0)
+
+
+@pytest.fixture
+def of_one_layout(tmp_path: Path) -> Table:
+    return build(tmp_path / "one", some_rows(), building(SCHEMA, CONDITIONS, partition_by="year", footers=True))
+
+
+def is_sooner(table: Table) -> bool:
+    read = read_of(table)
+    return are_tasks_sooner(read, work_of(read.pruned))
+
+
+def test_tasks_of_a_small_table_are_not_worth_it(of_one_layout: Table) -> None:
+    assert not is_sooner(of_one_layout)
+
+
+@pytest.mark.usefixtures("dear_footers")
+def test_tasks_read_where_footers_take_longer(of_one_layout: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_sooner(of_one_layout)
+    monkeypatch.setattr(readers, "_VALUE", 10.0)
+    assert not is_sooner(of_one_layout)
+
+
+@pytest.mark.usefixtures("dear_footers")
+def test_files_whose_chunks_are_not_known_are_left_to_spark(tmp_path: Path) -> None:
+    older = build(tmp_path / "older", some_rows(), building(SCHEMA, CONDITIONS, partition_by="year"))
+    assert not is_sooner(older)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("dear_footers")
+@pytest.mark.parametrize("gone", [(), range(0, 300, 5)])
+def test_tasks_answer_as_others_do(
+    spark: SparkSession, of_one_layout: Table, gone: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "_MOST_VALUES", -1)
+    path, rows = of_one_layout.catalog.files.root, kept(some_rows(), set(gone))
+    changed = delete_ids(path, gone) if gone else of_one_layout
+    assert same(changed.scan(SQL).to_spark(spark).toArrow().to_pylist(), expected(SQL, rows))
+    session = spark.newSession()
+    skipping.register(session, "t", path)
+    skipping.enable(session)
+    for frame in (session.sql(SQL), session.table("t").where("kind = 'air' AND price > 20").select("id", "price")):
+        assert "MapInArrow" in frame._jdf.queryExecution().executedPlan().toString()
+        assert same(frame.toArrow().to_pylist(), expected(SQL, rows))
+    skipping.disable(session)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +160,14 @@ def test_only_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch
     ],
 )  # fmt: skip
 def test_only_types_that_arrow_and_spark_take_for_the_same(type: str, taken: bool) -> None:
-    assert by_driver.is_the_same_to_both(type) == taken
+    assert readers._is_same_to_both(type) == taken
 
 
 @pytest.mark.spark
 def test_answers_are_the_same_and_no_task_reads_a_file(session: SparkSession) -> None:
     assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
     found = plan_text(session, SQL)
-    assert "arrow" in found
+    assert "ExistingRDD t snapshot 0: reads" in found
     assert "FileScan" not in found
     assert "MapInArrow" not in found
     nothing = SQL.replace("'air'", "'no such kind'")
@@ -115,7 +176,7 @@ def test_answers_are_the_same_and_no_task_reads_a_file(session: SparkSession) ->
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_who_does_not_want_that_leaves_it_to_tasks(session: SparkSession) -> None:
+def test_a_session_can_leave_all_reading_to_tasks(session: SparkSession) -> None:
     skipping.enable(session, by_driver=False)
     assert "ExistingRDD" not in plan_text(session, SQL)
     assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
@@ -145,34 +206,37 @@ def test_columns_have_their_places_where_these_count(session: SparkSession, sql:
 @pytest.mark.spark
 def test_deleted_rows_stay_deleted(spark: SparkSession, table: Table) -> None:
     gone = set(range(0, 300, 7))
-    changed = delete_ids(table.catalog.files.root, gone)
-    found = changed.scan(SQL).to_spark(spark)
+    found = delete_ids(table.catalog.files.root, gone).scan(SQL).to_spark(spark)
     assert "MapInArrow" not in found._jdf.queryExecution().executedPlan().toString()
     assert same(found.toArrow().to_pylist(), expected(SQL, kept(some_rows(), gone)))
 
 
 @pytest.mark.spark
-def test_rows_are_those_of_when_the_text_was_given(session: SparkSession, table: Table) -> None:
-    before = session.sql(SQL)
+def test_rows_are_those_of_when_the_query_was_planned(session: SparkSession, table: Table) -> None:
+    planned, new = session.sql(SQL), session.sql(SQL)
+    before = len(expected(SQL, some_rows()))
+    assert len(planned.collect()) == before
     delete_ids(table.catalog.files.root, range(0, 300, 7))
-    assert before.count() == len(expected(SQL, some_rows())) > session.sql(SQL).count()
+    assert len(planned.collect()) == before > len(new.collect()) == session.sql(SQL).count()
 
 
 @pytest.mark.spark
-def test_a_file_that_is_gone_is_said_at_once(session: SparkSession, table: Table) -> None:
+def test_a_file_that_is_gone_is_said_when_the_query_is_planned(session: SparkSession, table: Table) -> None:
     for layout in range(len(table.catalog.plans and next(iter(table.catalog.plans.values())).scheme.layouts)):
         for path in table.data_files(layout):
             Path(path).unlink()
-    with pytest.raises(DataFileError, match="missing"):
-        session.sql(SQL)
+    with pytest.raises(QueryExecutionException, match=r"data/.* is missing"):
+        session.sql(SQL).explain()
+    with pytest.raises(QueryExecutionException, match=r"data/.* is missing"):
+        session.table("t").where("kind = 'air' AND price > 20").select("id", "price").collect()
 
 
 @pytest.mark.spark
 def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     session = spark.newSession()
-    session.conf.set(by_driver.LOCAL_ROWS, "1mb")
+    session.conf.set(reading.LOCAL_ROWS, "1mb")
     before = session.conf.getAll
-    driver_rows(session, read_of(table))
+    rows_of(session, read_of(table))
     assert session.conf.getAll == before
 
     def fails(*_: object) -> None:
@@ -182,23 +246,20 @@ def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, m
     read = read_of(table)
     monkeypatch.setattr(type(session), "createDataFrame", fails)
     with pytest.raises(RuntimeError):
-        driver_rows(session, read)
+        rows_of(session, read)
     assert session.conf.getAll == before
 
 
 @pytest.mark.spark
-def test_who_goes_on_with_a_column_that_the_text_does_not_name_is_not_told_null(
-    session: SparkSession, table: Table
-) -> None:
-    """Spark looks for it below the text's SELECT."""
-    with pytest.raises(PySparkException, match="UNRESOLVED_COLUMN"):
-        session.sql("SELECT id FROM t WHERE kind = 'air'").filter("price > 20")
-    inside = session.sql("SELECT id FROM (SELECT * FROM t WHERE kind = 'air') q").filter("price > 20")
-    if is_one_layout(table):
-        assert sorted(row.id for row in inside.collect()) == sorted(row["id"] for row in expected(SQL, some_rows()))
-    else:
-        with pytest.raises(PySparkException, match="has not read the column 'price'"):
-            inside.collect()
+def test_a_column_that_is_named_later_is_read(session: SparkSession) -> None:
+    right = sorted(row["id"] for row in expected(SQL, some_rows()))
+    frames = (
+        session.sql("SELECT id FROM t WHERE kind = 'air'").filter("price > 20"),  # which Spark looks for below SELECT
+        session.sql("SELECT id FROM (SELECT * FROM t WHERE kind = 'air') q").filter("price > 20"),
+        session.table("t").where("kind = 'air'").where("price > 20").select("id"),
+    )
+    for frame in frames:
+        assert sorted(row.id for row in frame.collect()) == right
 
 
 @pytest.mark.spark
@@ -209,6 +270,7 @@ def test_other_sessions_and_the_active_one_play_no_part(spark: SparkSession, ses
     assert SparkSession.getActiveSession() is other
     found = session.sql("SELECT id, seen FROM t WHERE kind = 'air'")
     assert found.schema["seen"].dataType.simpleString() == "timestamp"
+    assert len(found.collect()) == len(expected("SELECT id, seen FROM t WHERE kind = 'air'", some_rows())) > 0
     assert SparkSession.getActiveSession() is other
 
 
@@ -220,12 +282,12 @@ def test_settings_that_somebody_changes_meanwhile_stay(
 
     def meanwhile(*given: Any) -> DataFrame:
         found = made(*given)
-        session.conf.set(by_driver.BATCH_ROWS, "77")
+        session.conf.set(reading.BATCH_ROWS, "77")
         return found
 
     monkeypatch.setattr(SparkSession, "createDataFrame", meanwhile)
-    driver_rows(session, read_of(table))
-    assert session.conf.get(by_driver.BATCH_ROWS) == "77"
+    rows_of(session, read_of(table))
+    assert session.conf.get(reading.BATCH_ROWS) == "77"
 
 
 @pytest.mark.spark
@@ -239,18 +301,18 @@ def test_few_rows_are_sent_to_all_tasks_of_a_join(session: SparkSession) -> None
 
 @pytest.mark.spark
 def test_texts_of_many_bytes_are_left_to_tasks(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_driver, "_MOST_HELD", 100)
+    monkeypatch.setattr(readers, "_MOST_HELD", 100)
     assert "ExistingRDD" not in plan_text(session, SQL)
     assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
 
 
 @pytest.mark.spark
 def test_rows_are_dealt_out_to_tasks(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rows_of(spark, table)._jdf.rdd().getNumPartitions() == 1
-    monkeypatch.setattr(by_driver, "_ROWS_A_TASK", 5)
-    assert rows_of(spark, table)._jdf.rdd().getNumPartitions() == 2  # the cores that there are
-    monkeypatch.setattr(by_driver, "_BYTES_A_TASK", 200)
-    found = rows_of(spark, table)
+    assert rows_of(spark, read_of(table))._jdf.rdd().getNumPartitions() == 1
+    monkeypatch.setattr(reading, "_HANDED_ROWS_A_TASK", 5)
+    assert rows_of(spark, read_of(table))._jdf.rdd().getNumPartitions() == 2  # the cores that there are
+    monkeypatch.setattr(reading, "_BYTES_A_TASK", 200)
+    found = rows_of(spark, read_of(table))
     assert found._jdf.rdd().getNumPartitions() > 2
     assert same(found.select("id", "price").toArrow().to_pylist(), expected(SQL, some_rows()))
 
@@ -260,13 +322,10 @@ def test_every_type_arrives_as_it_was(spark: SparkSession, tmp_path: Path) -> No
     rows = every_type(spark, 90)
     schema = schema_of(rows)
     load(spark, rows, str(tmp_path / "t"), plan_of(document(schema, []), partition_by="year"))
-    plain = [column.name for column in schema.columns if by_driver.is_the_same_to_both(column.type)]
+    plain = [column.name for column in schema.columns if readers._is_same_to_both(column.type)]
     assert len(plain) > 12
     sql = f"SELECT {', '.join(plain)} FROM t WHERE year IS NULL OR year > 0"
     read = read_of(open_table(str(tmp_path / "t")), sql)
-    assert is_read_by_driver(read, explicit=True)
-    rows_now = driver_rows(spark, read)
-    assert rows_now is not None
-    found = rows_now.select(plain)
+    found = rows_of(spark, read).select(plain)
     assert found.schema.simpleString() == rows.select(plain).schema.simpleString()
     assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.select(plain).collect()))
