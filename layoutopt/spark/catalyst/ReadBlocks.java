@@ -194,7 +194,8 @@ public class ReadBlocks extends Rule {
       }
     }
     String text = scan.toJson(unusual());
-    String key = text + scan.ids();
+    // The text leaves out what it can't say, as subqueries, so the condition itself counts, too.
+    List key = Arrays.asList(new Object[] {text, scan.ids(), scan.condition});
     LogicalPlan known = (LogicalPlan) planning.made.get(key);
     if (known != null) return known;
     LogicalPlan made = null;

@@ -111,6 +111,18 @@ def test_plans_that_read_other_blocks_are_not_equal(session: SparkSession) -> No
     assert both == (kinds.count("air"), kinds.count("rail"), kinds.count("air"))
 
 
+def test_scans_of_one_frame_under_other_subqueries_are_told_apart(session: SparkSession) -> None:
+    def one(frame: DataFrame, name: str) -> DataFrame:
+        return frame.where(f"year = (SELECT max(y) FROM years WHERE name = '{name}')")
+
+    def both(table: str) -> DataFrame:
+        frame = session.table(table).select("id", "year")
+        return one(frame, "first").union(one(frame, "second")).union(one(frame, "first"))
+
+    assert answer(both("t")) == answer(both("hive")) != []
+    assert both("t").where("year = 1995").count() == 100
+
+
 def test_equal_exchanges_are_reused(session: SparkSession) -> None:
     one = "SELECT kind, count(*) AS n FROM t WHERE price > 50 GROUP BY kind"
     found = session.sql(f"SELECT a.kind, b.n FROM ({one}) a JOIN ({one}) b ON a.kind = b.kind AND a.n = b.n")
