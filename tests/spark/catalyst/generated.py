@@ -20,7 +20,7 @@ VALUES = {
     "x": ["0D", "-0D", "double('NaN')", "double('Infinity')", "double('-Infinity')", "0.1D", "5D", "-5.5D",
           "9007199254740992D", "1.7976931348623157E308D", "4.9E-324D", "-1.7976931348623157E308D", "9.3E18D"],
     "f": ["0F", "-0F", "float('NaN')", "float('Infinity')", "float('-Infinity')", "0.1F", "5F", "16777216F",
-          "3.4028235E38F", "1.4E-45F", "-5.5F"],
+          "3.4028234663852886E38F", "1.4E-45F", "-5.5F"],
     "p": ["0", "0.05", "0.06", "-1.50", "5.00", "9999999999999.99", "-9999999999999.99", "0.1", "7"],
     "q": ["0", "0.1", "-1.5", "5", "0.000000000000000001", "99999999999999999999.999999999999999999",
           "-99999999999999999999.999999999999999999", "12345678901234567890"],
@@ -61,9 +61,9 @@ def rows_sql(seed: int = 3) -> str:
             values = [*VALUES[name], "NULL"]
             value = values[(number * (1 + len(name)) + number // len(values)) % len(values)]
             value = random.choice(values) if number >= ROWS // 2 else value
-            cells.append(f"CAST({value} AS {kind}) AS `{name}`")
-        lines.append(f"SELECT {number} AS id, {', '.join(cells)}")
-    return " UNION ALL ".join(lines)
+            cells.append(f"CAST({value} AS {kind})")
+        lines.append(f"({number}, {', '.join(cells)})")
+    return f"SELECT * FROM VALUES {', '.join(lines)} AS rows(id, {', '.join(TYPES)})"
 
 
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=", "<=>")
