@@ -11,15 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicates import FALSE, TRUE, Filter, InSet, Node, to_sql
-from layoutopt.model.predicates.subsume import subsumes
+from layoutopt.model.predicates import TRUE, Node, to_sql
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.udf import Udf, udf
-from layoutopt.model.values import ValueSet
 from layoutopt.spark.catalyst.predicates import TABLE, Condition, read_condition
 from layoutopt.sql.scans import scans_of
 from layoutopt.writer.matching import is_matched_by_keys, matching_rows
-from tests.spark.catalyst.generated import ROWS, TYPES, Conditions, rows_sql
+from tests.spark.catalyst.generated import ROWS, TYPES, Conditions, rows_sql, usual_conditions
 from tests.spark.catalyst.scans import Scans
 from tests.spark.settings import UNCOMPILED, new_session
 from tests.workload.test_spark_semantics import CONDITIONS
@@ -137,6 +134,24 @@ def _hunt(spark: SparkSession, rows: Any, ansi: bool, zone: str, seed: int, coun
 
 
 @pytest.mark.spark
+def test_each_test_of_each_column_keeps_its_rows_and_so_does_its_negation(spark: SparkSession, rows: Any) -> None:
+    """Spark's optimiser rewrites most negations, so each is made of the condition that it left."""
+    session = _session(spark, ansi=False, zone="UTC")
+    scans, truth = Scans(session, TYPES), Truth(session, rows)
+    read, conditions = [], usual_conditions()
+    try:
+        for condition in conditions:
+            tree = scans.tree(condition)
+            for text, part in ((condition, tree), (f"NOT ({condition})", ["Not", "boolean", [tree], {}])):
+                read.append((text, read_condition(part, scans.schema, Settings(ansi=False), {}).root))
+            read.append((f"NOT ({condition})", scans.read(f"NOT ({condition})").root))
+    finally:
+        scans.close()
+    assert truth.losses(read) == []
+    assert sum(root != TRUE for _, root in read) > 0.9 * len(read)
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("ansi", [True, False])
 def test_no_row_of_an_answer_is_left_out(spark: SparkSession, rows: Any, ansi: bool, zone: str) -> None:
@@ -151,3 +166,68 @@ def test_no_row_of_an_answer_is_left_out(spark: SparkSession, rows: Any, ansi: b
 def test_no_row_of_an_answer_is_left_out_long(spark: SparkSession, rows: Any, seed: int) -> None:
     _, lost = _hunt(spark, rows, seed % 4 != 3, ZONES[seed % 3], seed, count=1_000)
     assert lost == []
+
+
+COLUMN = ["AttributeReference", "int", [], {"name": "i"}]
+NARROW = Schema((Column("i", "int"), Column("ts", "timestamp"), Column("n", "timestamp_ntz")))
+
+
+def _read(tree: Any, settings: Settings = Settings()) -> Condition:  # noqa: B008 - frozen
+    return read_condition(tree, NARROW, settings, {})
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        None,
+        [],
+        ["And"],
+        ["And", "boolean", [], {}],
+        ["And", "boolean", [COLUMN], {}],
+        ["Literal", "boolean", [], {}],
+        ["EqualTo", "boolean", [COLUMN], {}],
+        ["EqualTo", "boolean", [COLUMN, ["Literal", "int", [], {"value": {}}]], {}],
+        ["In", "boolean", [], {}],
+        ["CaseWhen", "boolean", [], {}],
+        ["Mystery", "boolean", [COLUMN], {}],
+        ["EqualTo", "boolean", [["AttributeReference", "int", [], {}], ["Literal", "int", [], {"value": 1}]], {}],
+        ["Like", "boolean", [COLUMN, COLUMN], {}],
+        ["AtLeastNNonNulls", "boolean", [COLUMN], {"n": "x"}],
+        ["InSet", "boolean", [COLUMN], {}],
+        ["ScalarSubquery", "boolean", [], {}],
+        ["NonDeterministic", "boolean", [], {}],
+        ["Not", "boolean", [5], {}],
+        *[[name, "boolean", [], {}] for name in TABLE],
+        *[[name, "boolean", [COLUMN, COLUMN, COLUMN], {}] for name in TABLE],
+        *[[name, "boolean", [["Literal", "int", [], {"value": {"text": 5}}]], {}] for name in TABLE],
+    ],
+)
+def test_no_tree_makes_it_fail(tree: Any) -> None:
+    assert _read(tree).settings == Settings()
+
+
+def test_a_deep_tree_might_match() -> None:
+    tree: list[Any] = COLUMN
+    for _ in range(5_000):
+        tree = ["Not", "boolean", [tree], {}]
+    assert _read(tree).root == TRUE
+
+
+def _hour(name: str, zone: str) -> list[Any]:
+    column = ["AttributeReference", "timestamp" if name == "ts" else "timestamp_ntz", [], {"name": name}]
+    hour = ["Hour", "int", [column], {"timeZoneId": zone}]
+    return ["EqualTo", "boolean", [hour, ["Literal", "int", [], {"value": 5}]], {}]
+
+
+def test_the_zone_is_that_of_the_parts_that_depend_on_one() -> None:
+    assert _read(_hour("ts", "Asia/Tokyo")).settings.time_zone == "Asia/Tokyo"
+    assert _read(_hour("ts", "Etc/UTC"), Settings("Asia/Tokyo")).settings.time_zone == "UTC"
+    assert _read(_hour("n", "Asia/Tokyo")).settings.time_zone == "UTC"
+
+
+def test_of_two_zones_the_sessions_counts() -> None:
+    both = ["And", "boolean", [_hour("ts", "Asia/Tokyo"), _hour("ts", "UTC")], {}]
+    found = _read(both)
+    assert found.settings.time_zone == "UTC"
+    assert found.root == _read(_hour("ts", "UTC")).root
+    assert len(found.unusable) == 1
