@@ -192,7 +192,7 @@ def test_a_function_of_an_unknown_column_is_unknown() -> None:
 def test_every_function_of_filters_is_looked_at() -> None:
     """A function that filters learn has to be thought of here too: what keeps its order, and when it is NULL."""
     of_filters = {function.name for function in (*OF_FILTERS.values(), *EXTRACT_UNITS.values())}
-    others = {"try_cast", "abs", "trim", "ltrim", "rtrim", "trunc", "date_trunc", "rlike"}
+    others = {"try_cast", "abs", "trim", "ltrim", "rtrim", "trunc", "date_trunc", "rlike", "left", "right"}
     others |= {"floor", "ceil", "round", "date_add", "array_max", "array_min"}
     others |= {"split_part", "substring_index", "regexp_extract", "get_json_object", "try_variant_get"}
     assert of_filters | set(TRY_ARITHMETIC.values()) | others == set(FUNCTIONS)

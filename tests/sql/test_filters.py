@@ -30,6 +30,7 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.udf import udf
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, to_key
+from layoutopt.model.values.keys import float_key
 from layoutopt.sql.scans import TableScan, scans_of
 from tests.sql.schemas import SCHEMA, TYPES
 from tests.workload.oracle import holds
@@ -231,7 +232,11 @@ def test_time_zones_move_timestamps() -> None:
         ("cast(x AS int) = 5", Call("try_cast", (col("x"),), "int"), ValueSet.point(5)),
         ("i % 8 = 3", Call("try_mod", (col("i"), Const(8, "int")), "int"), ValueSet.point(3)),
         ("i + b = 3", Call("try_add", (col("i"), col("b")), "bigint"), ValueSet.point(3)),
-        ("i / 2 = 1.5", Call("try_divide", (col("i"), Const(2, "int")), "double"), compare("=", 1.5, "double")),
+        (
+            "i / 2 = 1.5",
+            Call("try_divide", (col("i"), Const(float_key(2.0), "double")), "double"),
+            compare("=", 1.5, "double"),
+        ),
         ("month(d) = 2", Call("month", (col("d"),), "int"), ValueSet.point(2)),
         ("lower(s) = 'x'", Call("lower", (col("s"),), "string"), ValueSet.point("x")),
         ("coalesce(i, 0) = 0", Call("coalesce", (col("i"), Const(0, "int")), "int"), ValueSet.point(0)),

@@ -905,11 +905,13 @@ public class ReadBlocks extends Rule {
 
     void write(StringBuilder text, Expression node) {
       text.append('[');
-      quote(text, !node.deterministic() ? "NonDeterministic" : node.getClass().getSimpleName());
+      // What AND, OR and NOT join is read part by part.
+      boolean isRandom = !node.deterministic() && !(node instanceof And || node instanceof Or || node instanceof Not);
+      quote(text, isRandom ? "NonDeterministic" : node.getClass().getSimpleName());
       text.append(',');
       quote(text, type(node));
       text.append(",[");
-      boolean isOpaque = node instanceof PlanExpression || !node.deterministic();
+      boolean isOpaque = node instanceof PlanExpression || isRandom;
       if (!isOpaque) {
         scala.collection.immutable.Seq children = node.children();
         for (int i = 0; i < children.size(); i++) {

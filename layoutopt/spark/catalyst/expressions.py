@@ -395,14 +395,12 @@ def get_json_object(tree: Tree, reader: Reader) -> Subject:
 
 
 def variant_get(tree: Tree, reader: Reader) -> Subject:
-    """Read ``try_variant_get(v, '$.a', 'int')``; ``variant_get`` fails on values of other types."""
+    """Read ``try_variant_get(v, '$.a', 'int')``, and ``variant_get``, which fails where that is NULL."""
     check_zone(tree, reader)
     variant, path = tree.pair
     written, given = text_constant(path, tree), reader.subject(variant)
     is_followed = tree.type in _OF_VARIANTS or decimal_digits(tree.type)
-    if given.type != VARIANT or tree.detail("failOnError") != "false":
-        raise Unusable("can-fail", f"{text_of(tree)} may fail")
-    if not is_followed or not _VARIANT_PATH.fullmatch(written):
+    if given.type != VARIANT or not is_followed or not _VARIANT_PATH.fullmatch(written):
         raise Unusable("unsupported-expression", f"{text_of(tree)} has a path or type that is not followed here")
     args = (given.expr, Const(written, "string"), Const(tree.type, "string"))
     return Subject(Call("try_variant_get", args, tree.type), tree.type)

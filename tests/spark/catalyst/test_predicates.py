@@ -1,0 +1,233 @@
+"""Conditions as Spark's optimiser leaves them: the text reader's trees, and no row of an answer left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import expr
+
+from layoutopt.model.feature import Settings
+from layoutopt.model.predicates import TRUE, Node, to_sql
+from layoutopt.model.schema import Column, Schema
+from layoutopt.spark.catalyst.predicates import TABLE, Condition, read_condition
+from layoutopt.sql.scans import scans_of
+from layoutopt.writer.matching import is_matched_by_keys, matching_rows
+from tests.spark.catalyst.generated import ROWS, TYPES, Conditions, rows_sql, usual_conditions
+from tests.spark.catalyst.scans import Scans
+from tests.spark.settings import UNCOMPILED, new_session
+from tests.workload.test_spark_semantics import CONDITIONS
+from tests.workload.test_spark_semantics import TYPES as USUAL_TYPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
+REWRITTEN = {
+    # Spark computes what is compared twice once, in a projection below the filter, which is no longer the scan's.
+    "CASE WHEN s LIKE '%a_' THEN i WHEN x > f THEN y ELSE 7 END BETWEEN 1 AND 7": TRUE,
+}
+"""Conditions of which Spark's optimiser leaves something else at the scan."""
+
+
+@pytest.fixture(scope="module")
+def usual(spark: SparkSession) -> Iterator[Scans]:
+    """The table of the text reader's own tests."""
+    scans = Scans(new_session(spark), USUAL_TYPES)
+    yield scans
+    scans.close()
+
+
+@pytest.mark.spark
+def test_conditions_are_read_as_their_texts_are(usual: Scans) -> None:
+    different = {}
+    for condition in CONDITIONS:
+        if condition == "NULL":
+            continue  # Spark takes no condition of type VOID
+        (scan,) = scans_of(f"SELECT count(*) FROM t WHERE {condition}", {"t": usual.schema})
+        root = usual.read(condition).root
+        if root != scan.filter.root:
+            different[condition] = root
+    assert different == REWRITTEN
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> Any:
+    """Awkward rows as a list of Java's; texts as bytes, since not all of them are UTF-8."""
+    session: Any = new_session(spark, UNCOMPILED | {"spark.sql.datetime.java8API.enabled": "true"})
+    frame = session.sql(rows_sql()).withColumn("s", expr("cast(s AS binary)"))
+    return frame._jdf.collectAsList(), frame._jdf.schema()
+
+
+class Truth:
+    """Spark's own answers over the awkward rows, and those of what was read.
+
+    Args:
+        spark: the session.
+        rows: Java's rows, and their schema.
+    """
+
+    def __init__(self, spark: SparkSession, rows: Any) -> None:
+        java: Any = spark._jsparkSession
+        # Rows that are part of the plan: Spark's optimiser evaluates conditions itself, without a job.
+        self._rows = DataFrame(java.createDataFrame(*rows), spark).withColumn("s", expr("cast(s AS string)"))
+        self._by_keys: pa.Table = self._rows.toArrow().sort_by("id")
+
+    def losses(self, read: Sequence[tuple[str, Node]]) -> list[tuple[str, str, list[int]]]:
+        """Return the conditions with rows for which Spark says TRUE and the filter does not."""
+        lost = []
+        for start in range(0, len(read), 10):
+            lost += self._losses(read[start : start + 10], range(ROWS))
+        return lost
+
+    def _losses(self, read: Sequence[tuple[str, Node]], ids: range) -> list[tuple[str, str, list[int]]]:
+        pairs = [
+            f"array(coalesce(({condition}), false), coalesce(({to_sql(root)}), false)) AS c{number}"
+            for number, (condition, root) in enumerate(read)
+        ]
+        try:
+            found = self._rows.where(f"id >= {ids.start} AND id < {ids.stop}").selectExpr("id", *pairs).collect()
+        except Exception:  # the condition fails on some row in ANSI mode, and then it has no answer there
+            if len(read) > 1:
+                return [lost for each in read for lost in self._losses([each], ids)]
+            parts = [ids[start : start + 15] for start in range(0, len(ids), 15)]
+            return [lost for part in parts for lost in self._losses(read, part)] if len(parts) > 1 else []
+        lost = []
+        for number, (condition, root) in enumerate(read):
+            true = {row["id"] for row in found if row[f"c{number}"][0]}
+            kept = {row["id"] for row in found if row[f"c{number}"][1]}
+            kept &= set(self._kept_by_keys(root, ids))
+            if true - kept:
+                lost.append((condition, to_sql(root), sorted(true - kept)))
+        return lost
+
+    def _kept_by_keys(self, root: Node, ids: range) -> list[int]:
+        bits = matching_rows(root, self._by_keys) if is_matched_by_keys(root) else None
+        return [number for number in ids if bits is None or bits[number]]
+
+
+def _session(spark: SparkSession, ansi: bool, zone: str) -> SparkSession:
+    settings = {"spark.sql.ansi.enabled": str(ansi).lower(), "spark.sql.session.timeZone": zone}
+    return new_session(spark, UNCOMPILED | settings | {"spark.sql.datetime.java8API.enabled": "true"})
+
+
+def _hunt(spark: SparkSession, rows: Any, ansi: bool, zone: str, seed: int, count: int) -> tuple[int, list[Any]]:
+    """Read so many conditions; return how many say something of rows, and those that lose rows."""
+    session = _session(spark, ansi, zone)
+    scans, truth, generated = Scans(session, TYPES), Truth(session, rows), Conditions(seed)
+    read: list[tuple[str, Node]] = []
+    try:
+        while len(read) < count:
+            text = generated.next()
+            try:
+                found = scans.read(text)
+            except Exception:  # Spark refuses to compare such types
+                continue
+            assert found.settings == Settings(zone, found.settings.ansi)
+            read.append((text, found.root))
+    finally:
+        scans.close()
+    return sum(root != TRUE for _, root in read), truth.losses(read)
+
+
+@pytest.mark.spark
+def test_each_test_of_each_column_keeps_its_rows_and_so_does_its_negation(spark: SparkSession, rows: Any) -> None:
+    """Spark's optimiser rewrites most negations, so each is made of the condition that it left."""
+    session = _session(spark, ansi=False, zone="UTC")
+    scans, truth = Scans(session, TYPES), Truth(session, rows)
+    read, conditions = [], usual_conditions()
+    try:
+        for condition in conditions:
+            tree = scans.tree(condition)
+            for text, part in ((condition, tree), (f"NOT ({condition})", ["Not", "boolean", [tree], {}])):
+                read.append((text, read_condition(part, scans.schema, Settings(ansi=False), {}).root))
+            read.append((f"NOT ({condition})", scans.read(f"NOT ({condition})").root))
+    finally:
+        scans.close()
+    assert truth.losses(read) == []
+    assert sum(root != TRUE for _, root in read) > 0.9 * len(read)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("ansi", [True, False])
+def test_no_row_of_an_answer_is_left_out(spark: SparkSession, rows: Any, ansi: bool, zone: str) -> None:
+    understood, lost = _hunt(spark, rows, ansi, zone, seed=ZONES.index(zone) * 2 + ansi, count=40)
+    assert lost == []
+    assert understood >= 20
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_no_row_of_an_answer_is_left_out_long(spark: SparkSession, rows: Any, seed: int) -> None:
+    _, lost = _hunt(spark, rows, seed % 4 != 3, ZONES[seed % 3], seed, count=1_000)
+    assert lost == []
+
+
+COLUMN = ["AttributeReference", "int", [], {"name": "i"}]
+NARROW = Schema((Column("i", "int"), Column("ts", "timestamp"), Column("n", "timestamp_ntz")))
+
+
+def _read(tree: Any, settings: Settings = Settings()) -> Condition:  # noqa: B008 - frozen
+    return read_condition(tree, NARROW, settings, {})
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        None,
+        [],
+        ["And"],
+        ["And", "boolean", [], {}],
+        ["And", "boolean", [COLUMN], {}],
+        ["Literal", "boolean", [], {}],
+        ["EqualTo", "boolean", [COLUMN], {}],
+        ["EqualTo", "boolean", [COLUMN, ["Literal", "int", [], {"value": {}}]], {}],
+        ["In", "boolean", [], {}],
+        ["CaseWhen", "boolean", [], {}],
+        ["Mystery", "boolean", [COLUMN], {}],
+        ["EqualTo", "boolean", [["AttributeReference", "int", [], {}], ["Literal", "int", [], {"value": 1}]], {}],
+        ["Like", "boolean", [COLUMN, COLUMN], {}],
+        ["AtLeastNNonNulls", "boolean", [COLUMN], {"n": "x"}],
+        ["InSet", "boolean", [COLUMN], {}],
+        ["ScalarSubquery", "boolean", [], {}],
+        ["NonDeterministic", "boolean", [], {}],
+        ["Not", "boolean", [5], {}],
+        *[[name, "boolean", [], {}] for name in TABLE],
+        *[[name, "boolean", [COLUMN, COLUMN, COLUMN], {}] for name in TABLE],
+        *[[name, "boolean", [["Literal", "int", [], {"value": {"text": 5}}]], {}] for name in TABLE],
+    ],
+)
+def test_no_tree_makes_it_fail(tree: Any) -> None:
+    assert _read(tree).settings == Settings()
+
+
+def test_a_deep_tree_might_match() -> None:
+    tree: list[Any] = COLUMN
+    for _ in range(5_000):
+        tree = ["Not", "boolean", [tree], {}]
+    assert _read(tree).root == TRUE
+
+
+def _hour(name: str, zone: str) -> list[Any]:
+    column = ["AttributeReference", "timestamp" if name == "ts" else "timestamp_ntz", [], {"name": name}]
+    hour = ["Hour", "int", [column], {"timeZoneId": zone}]
+    return ["EqualTo", "boolean", [hour, ["Literal", "int", [], {"value": 5}]], {}]
+
+
+def test_the_zone_is_that_of_the_parts_that_depend_on_one() -> None:
+    assert _read(_hour("ts", "Asia/Tokyo")).settings.time_zone == "Asia/Tokyo"
+    assert _read(_hour("ts", "Etc/UTC"), Settings("Asia/Tokyo")).settings.time_zone == "UTC"
+    assert _read(_hour("n", "Asia/Tokyo")).settings.time_zone == "UTC"
+
+
+def test_of_two_zones_the_sessions_counts() -> None:
+    both = ["And", "boolean", [_hour("ts", "Asia/Tokyo"), _hour("ts", "UTC")], {}]
+    found = _read(both)
+    assert found.settings.time_zone == "UTC"
+    assert found.root == _read(_hour("ts", "UTC")).root
+    assert len(found.unusable) == 1
