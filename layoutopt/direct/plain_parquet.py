@@ -21,6 +21,7 @@ from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.calendars import has_old_dates, has_old_int96
+from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import source_name
 from layoutopt.sql.collations import collations_of
 from layoutopt.sql.folder_columns import is_shown
@@ -65,12 +66,14 @@ def local_root(source: str) -> Path:
     """A source's path.
 
     Raises:
-        NeedsSparkError: it is a table of another format, or perhaps elsewhere.
+        NeedsSparkError: it names a table of another format, or is perhaps elsewhere.
+        SourceError: it is the folder of such a table.
     """
     if source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
     if any(map(os.environ.get, _ELSEWHERE)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
+    check_is_no_table(source)
     return Path(absolute(source))
 
 

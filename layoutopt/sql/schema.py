@@ -66,7 +66,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
         SchemaError: the DDL can't be read, has no such table or several to choose from.
         SourceError: the path does not exist or is not Parquet.
     """
-    if isinstance(source, str) and re.match(r"\s*create\s", source, re.IGNORECASE):
+    if isinstance(source, str) and is_ddl(source):
         return _only(schemas_from(source, dialect=dialect), table)
     path = Path(source)
     if path.suffix.lower() in (".sql", ".ddl"):
@@ -76,6 +76,11 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
             raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
         return _only(schemas_from(text, dialect=dialect), table)
     return _parquet_schema(path)
+
+
+def is_ddl(text: str) -> bool:
+    """Whether a text is DDL, not a path."""
+    return re.match(r"\s*create\s", text, re.IGNORECASE) is not None
 
 
 def schemas_from(ddl: str, *, dialect: str | None = None) -> dict[str, Schema]:

@@ -225,6 +225,45 @@ class TestTruncatedSources:
         refused(BAD_USAGE, "query", tmp_path / "table", "SELECT 1 FROM sales")
 
 
+class TestTablesOfOtherFormats:
+    """Their folders of Parquet hold rows that were deleted."""
+
+    @pytest.fixture(params=["_delta_log/0.json", "metadata/v3.metadata.json", ".hoodie/hoodie.properties"])
+    def log(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        """What tells a table from a folder of Parquet."""
+        log = write_source(tmp_path / "rows", rows()) / request.param
+        log.parent.mkdir()
+        log.touch()
+        return log
+
+    def test_every_verb_refuses_them(self, shop: Path, refused: Say, log: Path, tmp_path: Path) -> None:
+        source, table, features = log.parent.parent, shop / "table", shop / "features.json"
+        commands: list[list[str | Path]] = [
+            ["analyze", shop / "log.sql", "--schema", source, "-o", tmp_path / "features.json"],
+            ["plan", source, "--features", features, "-o", tmp_path / "plan.json"],
+            ["load", source, tmp_path / "table", "--plan", shop / "plan.json"],
+            ["append", table, source],
+            ["merge", table, source, "--on", "revenue"],
+            ["reload", table, source, "--partition", "day=1"],
+            ["verify", table, "--source", source],
+            ["advise", source, shop / "log.sql"],
+            ["index", source, "--into", tmp_path / "indexes", "--index", "product:bloom"],
+        ]
+        with unchanged(table):
+            said = {refused(BAD_USAGE, *command) for command in commands}
+        assert len(said) == 1
+        prefixes = {"_delta_log": f"write delta:{source}", "metadata": "write iceberg:", ".hoodie": "export"}
+        assert repr(str(source)) in min(said)
+        assert prefixes[log.parent.name] in min(said)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["rows"]
+
+    def test_a_part_of_one_is_refused(self, shop: Path, refused: Say, log: Path, tmp_path: Path) -> None:
+        inside = write_source(log.parent.parent / "day=1", rows())
+        for source in (inside, inside / "a.parquet", f"{tmp_path}/r*/day=1"):
+            said = refused(BAD_USAGE, "load", source, tmp_path / "table", "--plan", shop / "plan.json")
+            assert f"{log.parent.parent}' is a" in said
+
+
 def raise_disk_full(point: str) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

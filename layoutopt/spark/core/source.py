@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -31,6 +32,7 @@ from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import is_padded, quoted
 from layoutopt.sources.opening import open_snapshot
+from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
 from layoutopt.spark.core.patterns import is_pattern
@@ -70,9 +72,13 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
             df = snapshot_rows(spark, snapshot)
     else:
         _check_is_no_pattern(str(source))
+        check_is_no_table(str(source))
         _check_no_file_is_empty(Path(source))
         with translate_spark_errors(repr(str(source))):
             df = parquet_reader(spark, merged=merged).parquet(str(source))
+            folders = {uri.rpartition("/")[0] for uri in df.inputFiles()} if is_pattern(str(source)) else set()
+        for folder in sorted(folders):
+            check_is_no_table(unquote(folder))
     _check_columns(df)
     return df
 
