@@ -23,6 +23,7 @@ from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.calendars import has_old_dates, has_old_int96
 from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import source_name
+from layoutopt.sources.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.sql.collations import collations_of
 from layoutopt.sql.folder_columns import is_shown
 from layoutopt.sql.schema import arrow_type_name
@@ -94,12 +95,15 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
+        SourceError: a page is damaged.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True, coerce_int96_timestamp_unit="us") as file:
+        with pq.ParquetFile(path, **ARROW_OPTIONS) as file:
             _check_file(path, file, schema, compared)
             yield file
     except (OSError, pa.ArrowException, SchemaError) as error:
+        if is_checksum_failure(str(error)):
+            raise damaged_page(str(path)) from error
         raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -35,6 +35,7 @@ from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
+from layoutopt.spark.core.parquet_reader import parquet_reader
 from layoutopt.spark.core.patterns import is_pattern
 from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.spark.core.variants import binaries
@@ -94,12 +95,6 @@ def _check_no_file_is_empty(path: Path) -> None:
     for file in path.rglob("*.parquet"):
         if all(map(is_shown, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
             raise broken_file(str(file))
-
-
-def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:
-    """A reader of Parquet that fails where a file is missing or broken: left to the session, it might lose rows."""
-    reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    return reader.option("mergeSchema", str(merged).lower())
 
 
 def _check_columns(df: DataFrame) -> None:

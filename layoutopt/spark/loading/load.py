@@ -26,6 +26,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
+from layoutopt.spark.core.parquet_reader import check_all_rows_read
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.core.segments import (
     Chunk,
@@ -110,6 +111,8 @@ def load(
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
         plain = not isinstance(source, DataFrame) and source_name(source) is None
         basis = Basis(base, name, values, whole=partitions is None, plain=plain)
+        if not isinstance(source, DataFrame):
+            check_all_rows_read(rows, name)
     base, name = basis.snapshot, basis.source
     if partitions is not None:  # as Spark reads the texts: rows of other values than ours would be noticed
         rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))

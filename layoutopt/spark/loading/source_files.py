@@ -23,9 +23,10 @@ from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.partitions import SourceFile, SourcePartition
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.parquet_reader import check_all_rows_read, parquet_reader
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.core.patterns import as_no_pattern
-from layoutopt.spark.core.source import open_source, parquet_reader
+from layoutopt.spark.core.source import open_source
 from layoutopt.spark.core.table_sources import FILE, snapshot_rows
 
 
@@ -39,6 +40,9 @@ def source_partitions(
         source: names it in messages.
         partition_by: the partition column, None for none.
         condition: keeps the partitions that are wanted; None keeps all.
+
+    Raises:
+        SourceError: a file is damaged, or Spark does not read all of its rows.
     """
     name = source_name(source)
     if name is None:
@@ -48,6 +52,7 @@ def source_partitions(
         rows = snapshot_rows(rows.sparkSession, open_snapshot(name), with_file=True)
         held = [F.col(column) for column in FILE]
     kept = rows if condition is None else rows.where(condition)
+    check_all_rows_read(kept, repr(source))
     named = [column.alias(name) for column, name in zip(held, ("uri", "size", "modified"), strict=True)]
     listed = kept.select(partition_column(rows, partition_by).alias("value"), *named)
     with translate_spark_errors(repr(source)):
@@ -157,4 +162,4 @@ def _of_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequence
     fields = [StructField(f.name, by_folder.get(f.name.lower(), f).dataType) for f in guessed.schema.fields]
     if fields == [StructField(f.name, f.dataType) for f in guessed.schema.fields]:
         return guessed
-    return parquet_reader(spark, merged=False).option("basePath", source).schema(StructType(fields)).parquet(*paths)
+    return parquet_reader(spark).option("basePath", source).schema(StructType(fields)).parquet(*paths)
