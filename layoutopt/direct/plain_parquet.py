@@ -26,7 +26,7 @@ from layoutopt.sources.snapshot import source_name
 from layoutopt.sources.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.sql.collations import collations_of
 from layoutopt.sql.folder_columns import is_shown
-from layoutopt.sql.schema import arrow_type_name
+from layoutopt.sql.schema import arrow_schema_of, arrow_type_name
 from layoutopt.writer.checksum import is_hashable
 
 # A path of other characters is spelled in more than one way as a URI.
@@ -108,15 +108,12 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
 
 
 def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool) -> None:
-    found = file.schema_arrow
+    found = arrow_schema_of(file.metadata.schema)
     collated = collations_of(found)
     types = {field.name: arrow_type_name(field.type, collated.get(field.name, {}), field.name) for field in found}
-    old = {
-        column.path for column in map(file.schema.column, range(len(file.schema))) if column.physical_type == "INT96"
-    }
+    old = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
     if old and not compared:
         raise NeedsSparkError(f"{str(path)!r} has timestamps of the old kind")
-    types |= dict.fromkeys(old & types.keys(), "timestamp")
     if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
     said = file.metadata.metadata or {}
