@@ -135,6 +135,12 @@ def schema_of(df: DataFrame) -> Schema:
     return Schema(tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in df.schema.fields))
 
 
+def rename_columns(df: DataFrame, schema: Schema) -> DataFrame:
+    """Return the rows under a schema's spelling of their columns; columns that it lacks keep theirs."""
+    known = {column.name.lower(): column.name for column in schema.columns}
+    return df.toDF(*(known.get(name.lower(), name) for name in df.columns))
+
+
 def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFrame:
     """The source's columns in a document's order and spelling.
 

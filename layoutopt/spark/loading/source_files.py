@@ -26,7 +26,7 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.parquet_reader import check_all_rows_read, parquet_reader
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.core.patterns import as_no_pattern
-from layoutopt.spark.core.source import open_source
+from layoutopt.spark.core.source import open_source, rename_columns
 from layoutopt.spark.core.table_sources import FILE, snapshot_rows
 
 
@@ -129,7 +129,7 @@ def read_partition(
     name = source_name(source)
     if name is not None:
         found = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
-        return of_partitions(found, partition_by, [partition.value])
+        return of_partitions(rename_columns(found, schema), partition_by, [partition.value])
     paths = [as_no_pattern(unquote(file.uri)) for file in partition.files]
     with translate_spark_errors(repr(source)):
         try:
@@ -145,7 +145,7 @@ def read_partition(
         types = {field.name.lower(): field for field in everywhere.fields}
         known = [types[column.name.lower()] for column in missing if column.name.lower() in types]
         found = found.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in known))
-    return of_partitions(found, partition_by, [partition.value])
+    return of_partitions(rename_columns(found, schema), partition_by, [partition.value])
 
 
 def _folded(df: DataFrame) -> set[str]:
