@@ -19,7 +19,7 @@ ARROW_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
 )
 """Of Arrow's reader: it fails on damaged pages, and reads INT96, which Spark writes by default, in Spark's unit."""
 
-_REQUESTS_AT_ONCE: Final = 16
+_REQUESTS_AT_ONCE: Final = 64
 _CHECKSUM_FAILURE: Final = "could not verify page integrity"  # so Arrow and Spark's Parquet say
 
 

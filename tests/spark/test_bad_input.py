@@ -290,7 +290,7 @@ class TestTablesOfOtherFormats:
     @pytest.fixture(params=["_delta_log/0.json", "metadata/v3.metadata.json", ".hoodie/hoodie.properties"])
     def log(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         """What tells a table from a folder of Parquet."""
-        log = write_source(tmp_path / "rows", rows()) / request.param
+        log: Path = write_source(tmp_path / "rows", rows()) / request.param
         log.parent.mkdir()
         log.touch()
         return log

@@ -25,9 +25,9 @@ from layoutopt.spark.changing.marking import deleted_share, mark_deleted
 from layoutopt.spark.changing.opened import Place, open_to_change
 from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.parquet_reader import check_all_rows_read
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.sql.parameters import literal_of
 
 _MOST_VALUES: Final = 1_000
@@ -109,7 +109,7 @@ def _among_values(source: DataFrame, name: str) -> str:
 def _source_of(place: Place, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:
     """The rows of a merge's source, and those of them that are to be in the table afterwards."""
     found = open_source(place.spark, settings.source)
-    check_all_rows_read(found, repr(settings.source))
+    source_partitions(found, settings.source, None)  # proves that Spark reads whole files
     names = place.plan.schema.names
     if settings.delete_when is None:
         rows = conformed(found, place.plan.schema, "the table")

@@ -22,7 +22,6 @@ from layoutopt.model.types import quoted
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.parquet_reader import check_all_rows_read
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import checksum_column, conformed, schema_of
 from layoutopt.spark.loading.same_rows import sum_of_rows
@@ -60,14 +59,13 @@ def compare_with_source(rows: DataFrame, table: Table, source: str) -> SourceChe
         source: names the source.
 
     Raises:
-        SourceError: a file of the source is missing or damaged, or Spark does not read all of its rows.
+        SourceError: a file of the source is missing or damaged.
         SchemaError: the source has another schema than the table.
         SettingError: the session's settings are not those under which the table was loaded.
     """
     for plan in table.catalog.plans.values():
         check_settings(rows.sparkSession, plan.settings, "the table")
     _check_schema(schema_of(rows), table.schema, source)
-    check_all_rows_read(rows, repr(source))
     rows, by = conformed(rows, table.schema, "the table"), table.catalog.snapshot.partition_by
     with translate_spark_errors(repr(source)):
         counted = rows.count()

@@ -26,7 +26,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
-from layoutopt.spark.core.parquet_reader import check_all_rows_read
 from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
 from layoutopt.spark.core.segments import (
     Chunk,
@@ -47,6 +46,7 @@ from layoutopt.spark.loading.by_arrow import cut_job
 from layoutopt.spark.loading.check import check_written
 from layoutopt.spark.loading.job import Basis, Loading, discarded_after, entries_of, write
 from layoutopt.spark.loading.plain_files import LEAST_ROWS
+from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
 from layoutopt.writer.load_report import LoadReport, load_report
 from layoutopt.writer.written import Written
@@ -112,7 +112,7 @@ def load(
         plain = not isinstance(source, DataFrame) and source_name(source) is None
         basis = Basis(base, name, values, whole=partitions is None, plain=plain)
         if not isinstance(source, DataFrame):
-            check_all_rows_read(rows, name)
+            source_partitions(rows, str(source), None)  # proves that Spark reads whole files
     base, name = basis.snapshot, basis.source
     if partitions is not None:  # as Spark reads the texts: rows of other values than ours would be noticed
         rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))
