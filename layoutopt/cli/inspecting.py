@@ -118,8 +118,10 @@ def _against_source(
     if not report.ok:
         return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: what is damaged comes first"))
     from layoutopt.spark.loading.against_source import compare_with_source
+    from layoutopt.spark.loading.source_files import source_partitions
 
     say("comparing with the source")
+    source_partitions(rows, source, None)  # proves that Spark reads whole files
     return report.against(compare_with_source(rows, open_at(session, settings.table_path, settings), source))
 
 

@@ -18,13 +18,10 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.features.stability import plot
     from layoutopt.indexes.suggesting import suggested_indexes
     from layoutopt.report.features import print_analysis, summary
-    from layoutopt.sources.opening import open_snapshot
-    from layoutopt.sources.snapshot import source_name
+    from layoutopt.sources.opening import read_schema
 
     with session.working("analysing the log"):
-        name = source_name(settings.schema_source)
-        known = None if name is None else open_snapshot(name).schema.writable()
-        analysis = analyze_log(settings, session.udfs(), schema=known)
+        analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source))
         settings.output.write_bytes(analysis.document.dumps())
         indexes = suggested_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:

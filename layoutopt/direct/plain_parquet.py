@@ -21,10 +21,12 @@ from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.calendars import has_old_dates, has_old_int96
+from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import source_name
+from layoutopt.sources.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.sql.collations import collations_of
 from layoutopt.sql.folder_columns import is_shown
-from layoutopt.sql.schema import arrow_type_name
+from layoutopt.sql.schema import arrow_schema_of, arrow_type_name
 from layoutopt.writer.checksum import is_hashable
 
 # A path of other characters is spelled in more than one way as a URI.
@@ -65,12 +67,14 @@ def local_root(source: str) -> Path:
     """A source's path.
 
     Raises:
-        NeedsSparkError: it is a table of another format, or perhaps elsewhere.
+        NeedsSparkError: it names a table of another format, or is perhaps elsewhere.
+        SourceError: it is the folder of such a table.
     """
     if source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
     if any(map(os.environ.get, _ELSEWHERE)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
+    check_is_no_table(source)
     return Path(absolute(source))
 
 
@@ -91,25 +95,25 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
+        SourceError: a page is damaged.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True, coerce_int96_timestamp_unit="us") as file:
+        with pq.ParquetFile(path, **ARROW_OPTIONS) as file:
             _check_file(path, file, schema, compared)
             yield file
     except (OSError, pa.ArrowException, SchemaError) as error:
+        if is_checksum_failure(str(error)):
+            raise damaged_page(str(path)) from error
         raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
 
 
 def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool) -> None:
-    found = file.schema_arrow
+    found = arrow_schema_of(file.metadata.schema)
     collated = collations_of(found)
     types = {field.name: arrow_type_name(field.type, collated.get(field.name, {}), field.name) for field in found}
-    old = {
-        column.path for column in map(file.schema.column, range(len(file.schema))) if column.physical_type == "INT96"
-    }
+    old = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
     if old and not compared:
         raise NeedsSparkError(f"{str(path)!r} has timestamps of the old kind")
-    types |= dict.fromkeys(old & types.keys(), "timestamp")
     if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
     said = file.metadata.metadata or {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from layoutopt.errors import SourceError
-from layoutopt.sources.calendars import has_old_dates
+from layoutopt.sources.calendars import has_old_dates, has_old_int96
 
 _FIRST_DAY: Final = -141_427
 """Days from 1970-01-01 to 1582-10-15, from which on all calendars agree."""
@@ -30,11 +30,13 @@ def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
     Raises:
         SourceError: it has such values, or may have.
     """
-    if not has_old_dates(metadata.metadata):
-        return
-    for i in range(metadata.num_columns):
+    old_dates, old_int96 = has_old_dates(metadata.metadata), has_old_int96(metadata.metadata)
+    for i in range(metadata.num_columns) if old_dates or old_int96 else ():
         column = metadata.schema.column(i)
-        first = _first_unmoved(column)
+        is_int96 = column.physical_type == "INT96"
+        if not (old_int96 if is_int96 else old_dates):
+            continue
+        first = _FIRST_SECOND if is_int96 else _first_unmoved(column)
         chunks = (metadata.row_group(group).column(i) for group in range(metadata.num_row_groups))
         if first is not None and not all(_is_since(chunk, first) for chunk in chunks):
             raise SourceError(

@@ -20,7 +20,7 @@ from layoutopt.foreign.source_files import SourceFiles, file_key
 from layoutopt.model.schema import Column
 from layoutopt.model.types import INTEGER_BITS, is_padded
 from layoutopt.sql.collations import collations_of
-from layoutopt.sql.schema import arrow_type_name
+from layoutopt.sql.schema import arrow_schema_of, arrow_type_name
 
 _AT_ONCE: Final = 16
 _DECLARED: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"')  # types of texts, as Spark keeps them
@@ -42,7 +42,7 @@ class Footer:
     @cached_property
     def arrow(self) -> pa.Schema:
         """The columns that the file holds."""
-        return self.metadata.schema.to_arrow_schema()
+        return arrow_schema_of(self.metadata.schema)
 
     def columns(self) -> tuple[Column, ...]:
         """The columns that the file holds, by Spark's types.

@@ -19,6 +19,7 @@ from layoutopt.errors import SettingError, SourceError
 from layoutopt.foreign.folder_values import UNNAMED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources.opening import open_snapshot
+from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import SnapshotFile, source_name
 from layoutopt.sql.folder_columns import folder_columns, is_shown, values_in_folders
 
@@ -83,6 +84,7 @@ def list_source(source: str) -> Listing:
     """
     name = source_name(source)
     if name is None:
+        check_is_no_table(source)
         return _folder(source)
     snapshot = open_snapshot(name)
     for column, stored in zip(snapshot.schema.columns, snapshot.stored_types, strict=True):

@@ -16,6 +16,7 @@ from layoutopt.foreign.source_files import SourceFiles, stored_names
 from layoutopt.indexes.measuring import indexes_type, measure_indexes
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.schema import Schema
+from layoutopt.sources.whole_files import ARROW_OPTIONS
 
 
 def measured_indexes(
@@ -38,9 +39,7 @@ def measured_indexes(
     path = footer.listed.file.path
     names = stored_names(footer.listed.file, files.schema, footer.arrow.names)
     try:
-        with pq.ParquetFile(
-            files.open_input(footer.key), metadata=footer.metadata, page_checksum_verification=True
-        ) as parquet:
+        with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
             for group in row_groups(footer):
                 rows = _columns(parquet, group, footer, schema, names, types)
                 parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))

@@ -92,9 +92,11 @@ def audit(
     unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, of_query, strict=True) if index is None]
     losses, proved = list[Loss](), dict.fromkeys(_NAMES.values(), 0)
     matches = find_matches(table, asked, progress)
+    unanswered = set[int]().union(*(found.unanswered for found in matches))
+    unaudited += [(id, _ONLY_SPARK) for index in sorted(unanswered) for id in asked[index].ids]
     for found in matches:
         losses += _judge(table, found, asked, proved)
-    by_text = sum(len(each.ids) for each in asked if each.condition is not None)
+    by_text = sum(len(each.ids) for i, each in enumerate(asked) if each.condition is not None and i not in unanswered)
     return AuditReport(
         table.name, table.catalog.snapshot.number, len(listed), by_text,
         len(listed) - by_text - len(unaudited), tuple(unaudited),
@@ -108,6 +110,8 @@ def _judge(table: Table, found: Matches, asked: Sequence[Question], proved: dict
     source = found.source
     blocks = source.blocks
     for index, each in enumerate(asked):
+        if index in found.unanswered:
+            continue
         (pruned,) = (plan for plan in table.decide(each.root, each.columns) if plan.source is source)
         for outcome, mechanism in _NAMES.items():
             skipped = pruned.outcome == outcome

@@ -44,7 +44,7 @@ def evaluate(
         table: the table at one snapshot.
         queries: the analysed log; a query that reads the table twice is there twice under one id.
         actual: also count the rows that match, and those of the blocks that hold such a row, by reading the table
-            once. ``rows_matching`` is None where only Spark could tell.
+            once. ``rows_matching`` is None where only Spark could tell, as where a product overflows in DuckDB alone.
         progress: called with (queries done, all queries).
         dialect: the log's, for ``actual``.
         calibration: what engines cost; by default as :func:`layoutopt.inspect.work.costs_for` knows.
@@ -114,12 +114,15 @@ class _Matching:
         from layoutopt.scan.matches import find_matches, questions_of
 
         questions, of_query = questions_of(table, queries, dialect)
+        self._found = find_matches(table, questions)
+        unanswered = set[int]().union(*(found.unanswered for found in self._found))
         # Where a filter is weaker than its query, its matches are not the query's.
         self._of_query = [
-            None if index is None or (questions[index].condition is None and not query.exact) else index
+            None
+            if index is None or index in unanswered or (questions[index].condition is None and not query.exact)
+            else index
             for query, index in zip(queries, of_query, strict=True)
         ]
-        self._found = find_matches(table, questions)
 
     def question(self, place: int) -> int | None:
         """Which question the query at a place of the log asks; None where its matches are not known."""

@@ -22,6 +22,7 @@ from layoutopt.foreign.source_files import SourceFiles
 from layoutopt.model.columns import PLACE
 from layoutopt.scan.foreign.rows import source_batches
 from layoutopt.scan.segments import FileRead
+from layoutopt.sources.whole_files import ARROW_OPTIONS
 
 BATCH_ROWS = 65_536
 _OPEN_AT_ONCE = 8
@@ -161,7 +162,7 @@ def _fetched_batches(
     for _, window, source in of_file:
         # Arrow would read other gaps through than those that are here.
         with pq.ParquetFile(
-            source, metadata=window.metadata, page_checksum_verification=True, pre_buffer=False,
+            source, metadata=window.metadata, pre_buffer=False, **ARROW_OPTIONS,
             decryption_properties=files.decryption(window.path),
         ) as parquet:  # fmt: skip
             yield from parquet.iter_batches(batch_rows, list(window.row_groups), columns=list(names))
@@ -176,7 +177,7 @@ def _local_batches(
             source = files.open_input(read.path)
         except FileNotFoundError as error:
             raise missing(read.path) from error
-        with pq.ParquetFile(source, metadata=trimmed, page_checksum_verification=True, pre_buffer=False) as parquet:
+        with pq.ParquetFile(source, metadata=trimmed, pre_buffer=False, **ARROW_OPTIONS) as parquet:
             yield from parquet.iter_batches(batch_rows)
         return
     with open_parquet(files, read.path, read.footer, remember=True, coded=lambda _: list(coded)) as parquet:
@@ -248,7 +249,7 @@ def open_parquet(
             metadata = metadata or pq.read_metadata(source, decryption_properties=files.decryption(path))
             read_dictionary = coded(metadata)
         return pq.ParquetFile(
-            source, metadata=metadata, read_dictionary=read_dictionary, page_checksum_verification=True,
+            source, metadata=metadata, read_dictionary=read_dictionary, **ARROW_OPTIONS,
             pre_buffer=files.local_root is None, decryption_properties=files.decryption(path),
         )  # fmt: skip
     except FileNotFoundError as error:

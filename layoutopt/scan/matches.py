@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -144,6 +145,7 @@ class Matches:
         rows: the matching rows of each question, int64[questions].
         block: which blocks hold a matching row, bool[blocks, questions].
         lacking: by (layout, segment), for each question whether a matching row is in no block of that layout.
+        unanswered: the questions on which DuckDB failed, as on an overflow that Spark has not; their rows are unknown.
     """
 
     def __init__(self, source: PlanBlocks, questions: int) -> None:
@@ -151,6 +153,7 @@ class Matches:
         self.block = np.zeros((source.blocks.n, questions), dtype=np.bool_)
         self.lacking: dict[tuple[int, int], Bits] = {}
         self.rows = np.zeros(questions, dtype=np.int64)
+        self.unanswered: set[int] = set()
         self.read = 0
 
     def add(
@@ -160,6 +163,9 @@ class Matches:
         blocks_of = self._blocks_of_rows(table, number, segment, rows.num_rows)
         self.read += rows.num_rows
         for index, matched in _matching(table, asked, rows):
+            if matched is None:
+                self.unanswered.add(index)
+                continue
             places = np.flatnonzero(matched)
             self.rows[index] += len(places)
             for layout, block_of in blocks_of.items():
@@ -199,8 +205,8 @@ class Matches:
         return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 
-def _matching(table: OpenedTable, asked: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits]]:
-    """For each question the rows that it asks for, bool[rows]."""
+def _matching(table: OpenedTable, asked: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits | None]]:
+    """For each question the rows that it asks for, bool[rows]; None where DuckDB fails."""
     by_text = [(index, each.condition) for index, each in enumerate(asked) if each.condition is not None]
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
     zone = table.settings.time_zone
@@ -208,15 +214,25 @@ def _matching(table: OpenedTable, asked: Sequence[Question], rows: pa.Table) -> 
         connection.register("t", with_places(rows))
         for start in range(0, len(by_text), _AT_ONCE):
             part = by_text[start : start + _AT_ONCE]
-            found = connection.sql(bits_sql(schema, [text for _, text in part], zone)).to_arrow_table()
-            places = np.asarray(found.column(0))
-            for position, (index, _) in enumerate(part):
-                matched = np.zeros(rows.num_rows, dtype=np.bool_)
-                matched[places] = np.asarray(found.column(position + 1))
-                yield index, matched
+            found = _evaluate_texts(connection, schema, [text for _, text in part], zone)
+            yield from zip((index for index, _ in part), found, strict=True)
     for index, each in enumerate(asked):
         if each.condition is None:
             bits = matching_rows(each.root, rows)
             if bits is None:
                 raise QueryError(f"query {each.ids[0]} matches texts that are no UTF-8; leave it out of the log")
             yield index, bits
+
+
+def _evaluate_texts(
+    connection: duckdb.DuckDBPyConnection, schema: Schema, conditions: Sequence[str], zone: str
+) -> list[Bits | None]:
+    """Return for each condition the rows of ``t`` that make it TRUE, bool[rows]; None where DuckDB fails on one."""
+    try:
+        found = connection.sql(bits_sql(schema, conditions, zone)).to_arrow_table()
+    except duckdb.Error:
+        if len(conditions) == 1:
+            return [None]
+        return [bits for each in conditions for bits in _evaluate_texts(connection, schema, [each], zone)]
+    order = np.argsort(np.asarray(found.column(0)))
+    return [np.asarray(column, dtype=np.bool_)[order] for column in found.columns[1:]]

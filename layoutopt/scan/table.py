@@ -131,7 +131,7 @@ class Table(OpenedTable):
             from layoutopt.scan.checking.texts import check_text
 
             switch.TALLY["undecided texts"] += not check_text(sql, reads, settings)
-        return Scan(self, sql, reads)
+        return Scan(self, sql, reads, settings)
 
     def reads_under(self, sql: str, settings: Settings) -> tuple[TableRead, ...]:
         """The mentions of the table in a SQL text, each with what it reads; raises as :meth:`scan`."""
@@ -143,12 +143,12 @@ class Table(OpenedTable):
         return remembered_mentions()
 
     @cached_property
-    def _portable(self) -> Callable[[str, tuple[tuple[int, str], ...]], PortableSql]:
-        """DuckDB's text for a SQL text and the view of each place where it mentions the table; remembered, too."""
+    def _portable(self) -> Callable[[str, tuple[tuple[int, str], ...], str], PortableSql]:
+        """DuckDB's text for a SQL text, the view of each place where it mentions the table, and a time zone."""
         from layoutopt.sql.duckdb.translate import portable_sql
 
-        schemas, zone, udfs = {self.name: self.schema}, self.settings.time_zone, self.udfs
-        return remembered(lambda sql, views: portable_sql(sql, schemas, dict(views), zone, udfs))
+        schemas, udfs = {self.name: self.schema}, self.udfs
+        return remembered(lambda sql, views, zone: portable_sql(sql, schemas, dict(views), zone, udfs))
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names
@@ -180,12 +180,17 @@ class Table(OpenedTable):
 class Scan:
     """A SQL text over the table at one snapshot: what it reads, and its answer.
 
-    ``reads`` has one item for each mention of the table, in the order of the text.
+    Attributes:
+        table: that is read.
+        sql: the text.
+        reads: one item for each mention of the table, in the order of the text.
+        settings: of the session; they decide what is read and what DuckDB answers.
     """
 
     table: Table
     sql: str
     reads: tuple[TableRead, ...]
+    settings: Settings
 
     def explain(self) -> Explanation:
         """Which blocks are read, what skips the others, and for each part of the filter why it skips no more."""
@@ -227,7 +232,7 @@ class Scan:
         return pl.DataFrame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-        """The answer as a relation of your connection, whose time zone should be the table's; raises as above."""
+        """The answer as a relation of your connection, whose time zone should be the scan's; raises as above."""
         from layoutopt.scan.engine import relation
 
         return relation(connection, self._engine_query(prefix=f"_layoutopt_{id(self)}_", keep=True))
@@ -257,10 +262,10 @@ class Scan:
         from layoutopt.scan.engine import EngineQuery, source_of
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
-        portable = self.table._portable(self.sql, tuple(views.items()))
+        zone = self.settings.time_zone
+        portable = self.table._portable(self.sql, tuple(views.items()), zone)
         sources = tuple(source_of(views[read.start], read) for read in self.reads)
         streams = portable.is_flat and not keep
-        zone = self.table.settings.time_zone
         return EngineQuery(portable.sql, portable.columns, sources, zone, streams, portable.functions)
 
 

@@ -22,13 +22,13 @@ def parquet_files(uris: Iterable[str], schema: Schema) -> tuple[SnapshotFile, ..
         schema: the table's columns; a folder's name that is none of them says nothing.
     """
     names = {name.lower(): name for name in schema.names}
-    return tuple(SnapshotFile(_path(uri), schema.names, _constants(uri, names)) for uri in sorted(uris))
+    return tuple(SnapshotFile(path_of(uri), schema.names, _constants(uri, names)) for uri in sorted(uris))
 
 
-def _path(uri: str) -> str:
+def path_of(uri: str) -> str:
     """A URI as other libraries open it: a local one as a path.
 
-    >>> _path("file:///data/a%20b.parquet"), _path("s3a://bucket/a%20b.parquet")
+    >>> path_of("file:///data/a%20b.parquet"), path_of("s3a://bucket/a%20b.parquet")
     ('/data/a b.parquet', 's3a://bucket/a b.parquet')
     """
     return unquote(_LOCAL.sub("/", uri))

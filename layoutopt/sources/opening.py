@@ -6,7 +6,10 @@ from typing import Final
 
 from layoutopt.catalog.storage.kept import LastUsed
 from layoutopt.extensions import require
+from layoutopt.model.schema import Schema
+from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import SourceName, SourceSnapshot, source_name
+from layoutopt.sql.schema import is_ddl, schema_from
 
 _MOST_KEPT: Final = 4
 _LAST: LastUsed[SourceName, SourceSnapshot] = LastUsed(_MOST_KEPT)
@@ -29,6 +32,21 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
         assert at_version is not None
         _LAST.put(at_version, found, 1)
     return found
+
+
+def read_schema(source: str) -> Schema:
+    """Return the columns of a source by the metadata of its table or one of its files, or those of DDL.
+
+    Raises:
+        LayoutoptError: as :func:`open_snapshot`, :func:`check_is_no_table` and
+            :func:`layoutopt.sql.schema.schema_from`.
+    """
+    name = source_name(source)
+    if name is not None:
+        return open_snapshot(name).schema.writable()
+    if not is_ddl(source):
+        check_is_no_table(source)
+    return schema_from(source)
 
 
 def pinned(source: str) -> str:

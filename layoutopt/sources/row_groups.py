@@ -18,9 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.keys import has_key, key_array
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.footers import metadata_of
-from layoutopt.errors import SchemaError, SourceError
+from layoutopt.errors import SchemaError
 from layoutopt.model.arrays import Bits, Floats, Ints, Keys
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
@@ -29,6 +27,7 @@ from layoutopt.model.sequences import spread
 from layoutopt.model.values import key_kind
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.sources.snapshot import SnapshotFile
+from layoutopt.sources.whole_files import read_footer
 
 MOST_FILES: Final = 500
 """Footers that are read; of more files so many, spread evenly, stand for all."""
@@ -98,7 +97,7 @@ def row_groups_of(files: Sequence[SnapshotFile], schema: Schema, queries: Sequen
     """
     some = spread(files, MOST_FILES)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        footers = list(pool.map(_footer, some))
+        footers = list(pool.map(read_footer, (file.path for file in some)))
     read = {name for query in queries for name in query.columns}
     filtered = {name for query in queries for name in columns_of(query.filter.root)}
     found = [_groups_of(*each, schema, read, filtered) for each in zip(some, footers, strict=True)]
@@ -125,15 +124,6 @@ class _FileGroups:
     bytes: Mapping[str, Ints]
     bounds: Mapping[str, Bounds]
     stored: int
-
-
-def _footer(file: SnapshotFile) -> pq.FileMetaData:
-    try:
-        return metadata_of(TableFiles(file.path).read_footer(""))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(
-            f"the source's file {file.path!r} can't be read ({error}); advise again when nobody changes the source"
-        ) from error
 
 
 def _groups_of(

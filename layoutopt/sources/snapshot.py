@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
 
@@ -29,6 +31,11 @@ class SnapshotFile:
     stored: tuple[str | None, ...]
     constants: Mapping[str, object] = field(default_factory=dict)
     deleted: Ints | None = None
+
+    @property
+    def deleted_rows(self) -> int:
+        """How many rows were deleted."""
+        return 0 if self.deleted is None else len(np.unique(self.deleted))
 
 
 @dataclass(frozen=True, eq=False)

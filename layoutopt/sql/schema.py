@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ _ARROW_TYPES = {
     pa.binary_view(): "binary",
     pa.date32(): "date",
 }
+_MOMENT = pa.timestamp("us", "UTC")
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view)
 _DDL_TYPES = {
     **{
@@ -66,7 +67,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
         SchemaError: the DDL can't be read, has no such table or several to choose from.
         SourceError: the path does not exist or is not Parquet.
     """
-    if isinstance(source, str) and re.match(r"\s*create\s", source, re.IGNORECASE):
+    if isinstance(source, str) and is_ddl(source):
         return _only(schemas_from(source, dialect=dialect), table)
     path = Path(source)
     if path.suffix.lower() in (".sql", ".ddl"):
@@ -76,6 +77,11 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
             raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
         return _only(schemas_from(text, dialect=dialect), table)
     return _parquet_schema(path)
+
+
+def is_ddl(text: str) -> bool:
+    """Whether a text is DDL, not a path."""
+    return re.match(r"\s*create\s", text, re.IGNORECASE) is not None
 
 
 def schemas_from(ddl: str, *, dialect: str | None = None) -> dict[str, Schema]:
@@ -177,7 +183,7 @@ def _parquet_schema(path: Path) -> Schema:
             raise SourceError(f"the folder {str(path)!r} holds no .parquet file; give a Parquet file or folder, or DDL")
         file, of_folders = found[0], _columns_of_folders(path, found)
     try:
-        arrow = pq.read_schema(file)
+        arrow = arrow_schema_of(pq.read_metadata(file).schema)
     except OSError as error:
         raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
     except pa.ArrowInvalid as error:
@@ -188,6 +194,29 @@ def _parquet_schema(path: Path) -> Schema:
     of_file = [Column(f.name, of, f.nullable) for f, of in zip(arrow, types, strict=True)]
     in_file = {column.name.lower() for column in of_file}
     return Schema((*of_file, *(column for column in of_folders if column.name.lower() not in in_file))).writable()
+
+
+def arrow_schema_of(schema: pq.ParquetSchema) -> pa.Schema:
+    """Return the Arrow schema of a Parquet file, in which INT96 is a moment in microseconds, as Spark reads it.
+
+    Args:
+        schema: the file's. Arrow takes INT96, which Spark writes by default, for local times in nanoseconds.
+    """
+    arrow = schema.to_arrow_schema()
+    physical = iter([schema.column(i).physical_type for i in range(len(schema))])
+    fields = [field.with_type(_with_moments(field.type, physical)) for field in arrow]
+    return pa.schema(fields, arrow.metadata)
+
+
+def _with_moments(kind: pa.DataType, physical: Iterator[str]) -> pa.DataType:
+    """The type with moments for INT96; takes the physical types of its leaves in their order."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_moments(field.type, physical)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_moments(kind.key_type, physical), _with_moments(kind.item_type, physical))
+    if any(is_kind(kind) for is_kind in _LISTS):
+        return pa.list_(kind.value_field.with_type(_with_moments(kind.value_type, physical)))
+    return _MOMENT if next(physical) == "INT96" else kind
 
 
 def _columns_of_folders(root: Path, files: Sequence[Path]) -> tuple[Column, ...]:

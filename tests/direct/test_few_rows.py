@@ -13,7 +13,7 @@ import pytest
 from layoutopt.direct import few_rows
 from layoutopt.direct.few_rows import read_few_rows
 from layoutopt.direct.plain_parquet import check_columns
-from layoutopt.errors import NeedsSparkError
+from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.model.schema import Column, Schema
 from tests.scan.tables import ARROW, SCHEMA, some_rows
 
@@ -140,7 +140,7 @@ def test_a_damaged_page_is_no_row(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 4] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(NeedsSparkError, match="can't be read"):
+    with pytest.raises(SourceError, match=f"{path} has a damaged page"):
         read_few_rows(str(tmp_path), SCHEMA, "year")
 
 

@@ -78,3 +78,30 @@ def test_a_file_that_comes_later_is_refused_too(tmp_path: Path) -> None:
     write(tmp_path / "rows" / "b.parquet", said(EARLIER, OLD))
     with pytest.raises(SourceError, match=r"b\.parquet"):
         opened(tmp_path / "indexes")
+
+
+class TestTimesStoredAsInt96:
+    """So Spark stores them by default; the footer has no bounds of them."""
+
+    MOMENTS = (dt.datetime(1901, 1, 1), dt.datetime(2024, 1, 1, 12, 0, 0, 1), dt.datetime(2500, 1, 1), None)
+
+    def rows(self, what: dict[str, str]) -> pa.Table:
+        return said(pa.array(self.MOMENTS, pa.timestamp("us")), what)
+
+    def test_they_are_indexed_and_read(self, tmp_path: Path) -> None:
+        source = tmp_path / "rows" / "a.parquet"
+        write(source, self.rows({}), row_group_size=1, use_deprecated_int96_timestamps=True)
+        index(tmp_path / "rows", tmp_path / "indexes", ["c:bloom"])
+        table = opened(tmp_path / "indexes")
+        assert table.schema.find("c").type == "timestamp"
+        assert table.sql("SELECT c FROM t")["c"].cast(pa.timestamp("us")).to_pylist() == list(self.MOMENTS)
+        for number, moment in enumerate(self.MOMENTS[:3]):
+            sql = f"SELECT id FROM t WHERE c = TIMESTAMP '{moment}'"
+            assert table.sql(sql).to_pylist() == [{"id": number}]
+            assert blocks_read(table, sql) == (4, 1)
+
+    def test_of_an_older_spark_they_are_refused(self, tmp_path: Path) -> None:
+        before = self.rows({"org.apache.spark.version": "3.0.1"})
+        write(tmp_path / "rows" / "a.parquet", before, use_deprecated_int96_timestamps=True)
+        with pytest.raises(SourceError, match=r"a\.parquet.*times before 1900"):
+            index(tmp_path / "rows", tmp_path / "indexes", ["id:bloom"])

@@ -11,8 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import DataFileError
+from layoutopt.inspect.audit import audit
 from layoutopt.inspect.evaluate import evaluate, greedy_paths
+from layoutopt.model.query import Query
+from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table
+from layoutopt.sql.scans import scans_of
 from tests.inspect.replayed import LOG, query
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS, OVERLAPPING
@@ -136,3 +140,18 @@ def test_a_worse_greedy_path_is_told() -> None:
 
     found = greedy_paths([path(20), path(25), path(20, compared=1), path(90, exhaustive=False)])
     assert found == {"queries": 2, "cheapest": 1, "worst_ratio": 1.25}
+
+
+def test_a_condition_that_overflows_in_duckdb_alone_has_no_actual_rows(tmp_path: Path) -> None:
+    schema = Schema((Column("id", "bigint"), Column("n", "decimal(18,0)")))
+    rows = pa.table({"id": range(20), "n": pa.array([999_999_999_999_999_999] * 20, pa.decimal128(18))})
+    table = build(tmp_path, rows, building(schema, ["id < 5"]))
+    texts = [f"SELECT id FROM t WHERE {condition}" for condition in ("id < 3", "n * 2 > 5", "id < 7")]
+    scans = [scans_of(text, {"t": schema})[0] for text in texts]
+    queries = [
+        Query(i, "t", scan.columns, scan.filter, sql=text, exact=scan.exact)
+        for i, (text, scan) in enumerate(zip(texts, scans, strict=True))
+    ]
+    assert [one["rows_matching"] for one in evaluate(table, queries, actual=True)["queries"]] == [3, None, 7]
+    report = audit(table, queries)
+    assert (report.by_text, [number for number, _ in report.unaudited], report.losses) == (2, [1], ())

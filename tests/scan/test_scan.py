@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,14 @@ def test_a_text_that_comes_again_is_read_once_for_each_session(table: Table, mon
     assert elsewhere.reads[0].scan.filter != first.reads[0].scan.filter
     monkeypatch.setattr("layoutopt.scan.reads.scans_of", lambda *_, **__: pytest.fail("read again"))
     assert table.scan(text).to_arrow() == answer
+
+
+def test_an_answer_has_the_time_zone_by_which_blocks_are_skipped(table: Table, rows: pa.Table) -> None:
+    moment = rows["seen"].to_pylist()[100].replace(tzinfo=None)
+    text = "SELECT count(*) AS n FROM t WHERE seen <= TIMESTAMP '{}'"
+    in_tokyo = table.scan_under(text.format(moment), replace(table.settings, time_zone="Asia/Tokyo")).to_arrow()
+    assert in_tokyo == table.sql(text.format(moment - dt.timedelta(hours=9)))
+    assert in_tokyo != table.sql(text.format(moment))
 
 
 def test_a_text_is_read_anew_where_its_views_have_other_names(table: Table) -> None:

@@ -22,6 +22,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.plain_files import LEAST_ROWS
 from tests.effort import long_too
 
 if TYPE_CHECKING:
@@ -223,6 +224,103 @@ class TestTruncatedSources:
         refused(BAD_USAGE, "load", source, tmp_path / "table", "--plan", shop / "plan.json")
         assert not list((tmp_path / "table").rglob("*.parquet"))
         refused(BAD_USAGE, "query", tmp_path / "table", "SELECT 1 FROM sales")
+
+
+def flip_page(path: Path) -> None:
+    """Flip a bit of an uncompressed page."""
+    pq.write_table(pq.read_table(path), path, compression="none", use_dictionary=False, write_page_checksum=True)
+    column = pq.read_metadata(path).row_group(0).column(2)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset + column.total_compressed_size - 5] ^= 1
+    path.write_bytes(data)
+
+
+def enlarge_row_group(path: Path) -> None:
+    """Let the footer say that the row group's middle lies behind the end of the file."""
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"\x26\x08\x16") + 3  # Thrift's fields: file_offset 4, total_compressed_size
+    while data[place] & 0x80:
+        place += 1
+    data[place] |= 0x40
+    path.write_bytes(data)
+
+
+def shorten_row_group(path: Path) -> None:
+    """Let the footer say that the row group has fewer rows than the file."""
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"\x26\x08\x16") - 2  # of the last byte of num_rows, which is before the two fields
+    data[place] ^= 0x01
+    path.write_bytes(data)
+
+
+class TestDamagedSources:
+    """Spark reads them without a word: other values, or fewer rows."""
+
+    @pytest.fixture(params=[flip_page, enlarge_row_group, shorten_row_group])
+    def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        source = write_source(tmp_path / "damaged", rows())
+        request.param(source / "b.parquet")
+        return source
+
+    @pytest.mark.parametrize("least_rows", [0, LEAST_ROWS])
+    def test_no_row_is_lost(
+        self, shop: Path, refused: Say, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int
+    ) -> None:
+        monkeypatch.setattr("layoutopt.spark.loading.load.LEAST_ROWS", least_rows)
+        table, plan = shop / "table", ["--plan", str(shop / "plan.json")]
+        commands: list[list[str | Path]] = [
+            ["load", source, tmp_path / "table", *plan],
+            ["load", source, tmp_path / "table", *plan, "--partition", "day=1"],
+            ["merge", table, source, "--on", "revenue"],
+            ["verify", table, "--source", source],
+        ]
+        if "enlarge" not in str(tmp_path):  # Arrow, by which few rows are appended, reads all rows of such a file
+            commands.append(["append", table, source])
+        with unchanged(table):
+            for command in commands:
+                said = refused(BAD_USAGE, *command)
+                assert str(source / "b.parquet") in said
+                assert "damaged page" in said or "rows by its footer" in said
+        assert not list((tmp_path / "table").rglob("*.parquet"))
+
+
+class TestTablesOfOtherFormats:
+    """Their folders of Parquet hold rows that were deleted."""
+
+    @pytest.fixture(params=["_delta_log/0.json", "metadata/v3.metadata.json", ".hoodie/hoodie.properties"])
+    def log(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        """What tells a table from a folder of Parquet."""
+        log: Path = write_source(tmp_path / "rows", rows()) / request.param
+        log.parent.mkdir()
+        log.touch()
+        return log
+
+    def test_every_verb_refuses_them(self, shop: Path, refused: Say, log: Path, tmp_path: Path) -> None:
+        source, table, features = log.parent.parent, shop / "table", shop / "features.json"
+        commands: list[list[str | Path]] = [
+            ["analyze", shop / "log.sql", "--schema", source, "-o", tmp_path / "features.json"],
+            ["plan", source, "--features", features, "-o", tmp_path / "plan.json"],
+            ["load", source, tmp_path / "table", "--plan", shop / "plan.json"],
+            ["append", table, source],
+            ["merge", table, source, "--on", "revenue"],
+            ["reload", table, source, "--partition", "day=1"],
+            ["verify", table, "--source", source],
+            ["advise", source, shop / "log.sql"],
+            ["index", source, "--into", tmp_path / "indexes", "--index", "product:bloom"],
+        ]
+        with unchanged(table):
+            said = {refused(BAD_USAGE, *command) for command in commands}
+        assert len(said) == 1
+        prefixes = {"_delta_log": f"write delta:{source}", "metadata": "write iceberg:", ".hoodie": "export"}
+        assert repr(str(source)) in min(said)
+        assert prefixes[log.parent.name] in min(said)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["rows"]
+
+    def test_a_part_of_one_is_refused(self, shop: Path, refused: Say, log: Path, tmp_path: Path) -> None:
+        inside = write_source(log.parent.parent / "day=1", rows())
+        for source in (inside, inside / "a.parquet", f"{tmp_path}/r*/day=1"):
+            said = refused(BAD_USAGE, "load", source, tmp_path / "table", "--plan", shop / "plan.json")
+            assert f"{log.parent.parent}' is a" in said
 
 
 def raise_disk_full(point: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 
@@ -170,3 +171,15 @@ def test_collations_stand_in_the_metadata_of_spark(tmp_path: Path) -> None:
         noted = schema.with_metadata({"org.apache.spark.sql.parquet.row.metadata": metadata})
         pq.write_table(noted.empty_table(), tmp_path / "t.parquet")
         assert [column.type for column in schema_from(tmp_path / "t.parquet").columns] == expected
+
+
+def test_int96_is_a_moment_as_spark_reads_it(tmp_path: Path) -> None:
+    moment, local = dt.datetime(2020, 1, 1), pa.timestamp("us")
+    nested = pa.struct([("a", pa.list_(local)), ("m", pa.map_(pa.string(), local))])
+    rows = pa.table({"n": [1], "at": [moment], "s": pa.array([{"a": [moment], "m": [("k", moment)]}], nested)})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    types = [column.type for column in schema_from(tmp_path / "a.parquet").columns]
+    assert types == ["bigint", "timestamp", "struct<a:array<timestamp>,m:map<string,timestamp>>"]
+    pq.write_table(rows.select(["at"]).cast(pa.schema([("at", pa.timestamp("ns"))])), tmp_path / "b.parquet")
+    with pytest.raises(SchemaError, match=r"'at'.*timestamp\[ns\]"):
+        schema_from(tmp_path / "b.parquet")

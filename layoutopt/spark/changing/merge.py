@@ -29,6 +29,7 @@ from layoutopt.spark.changing.rewrite import ChangeReport, changed_content, rewr
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.session.enabling import marked_rows
 
 _MOST_VALUES: Final = 1_000
@@ -107,6 +108,7 @@ def _among_values(source: DataFrame, name: str) -> SparkColumn:
 def _source_of(place: Place, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:
     """The rows of a merge's source, and those of them that are to be in the table afterwards."""
     found = open_source(place.spark, settings.source)
+    source_partitions(found, settings.source, None)  # proves that Spark reads whole files
     names = place.plan.schema.names
     if settings.delete_when is None:
         rows = conformed(found, place.plan.schema, "the table")

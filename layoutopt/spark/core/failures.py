@@ -22,6 +22,7 @@ from layoutopt.errors import (
     recovered,
 )
 from layoutopt.model.types import split_parts
+from layoutopt.sources.whole_files import damaged_page, is_checksum_failure
 from layoutopt.spark.core.workers import WITHOUT_US
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
@@ -114,6 +115,8 @@ def _unread_file(text: str, source: str) -> LayoutoptError | None:
             f"the file {file} has the column {other[1]!r} as {other[3]} where others have "
             f"{other[2]}; write them again with one type"
         )
+    if is_checksum_failure(text):
+        return damaged_page(file)
     if _BROKEN_FILE.search(text):
         return broken_file(file)
     return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -31,8 +32,10 @@ from layoutopt.model.columns import RESERVED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import is_padded, quoted
 from layoutopt.sources.opening import open_snapshot
+from layoutopt.sources.other_formats import check_is_no_table
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
+from layoutopt.spark.core.parquet_reader import parquet_reader
 from layoutopt.spark.core.patterns import is_pattern
 from layoutopt.spark.core.table_sources import snapshot_rows
 from layoutopt.spark.core.variants import binaries
@@ -70,9 +73,13 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
             df = snapshot_rows(spark, snapshot)
     else:
         _check_is_no_pattern(str(source))
+        check_is_no_table(str(source))
         _check_no_file_is_empty(Path(source))
         with translate_spark_errors(repr(str(source))):
             df = parquet_reader(spark, merged=merged).parquet(str(source))
+            folders = {uri.rpartition("/")[0] for uri in df.inputFiles()} if is_pattern(str(source)) else set()
+        for folder in sorted(folders):
+            check_is_no_table(unquote(folder))
     _check_columns(df)
     return df
 
@@ -88,12 +95,6 @@ def _check_no_file_is_empty(path: Path) -> None:
     for file in path.rglob("*.parquet"):
         if all(map(is_shown, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
             raise broken_file(str(file))
-
-
-def parquet_reader(spark: SparkSession, *, merged: bool) -> DataFrameReader:
-    """A reader of Parquet that fails where a file is missing or broken: left to the session, it might lose rows."""
-    reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    return reader.option("mergeSchema", str(merged).lower())
 
 
 def _check_columns(df: DataFrame) -> None:
@@ -132,6 +133,12 @@ def _is_storable(type: DataType) -> bool:
 def schema_of(df: DataFrame) -> Schema:
     """The schema of a DataFrame in the model's words."""
     return Schema(tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in df.schema.fields))
+
+
+def rename_columns(df: DataFrame, schema: Schema) -> DataFrame:
+    """Return the rows under a schema's spelling of their columns; columns that it lacks keep theirs."""
+    known = {column.name.lower(): column.name for column in schema.columns}
+    return df.toDF(*(known.get(name.lower(), name) for name in df.columns))
 
 
 def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFrame:

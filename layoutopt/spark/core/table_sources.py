@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 
 from layoutopt.model.types import quoted, type_sql
 from layoutopt.sources.snapshot import SnapshotFile, SourceSnapshot, ending
+from layoutopt.spark.core.parquet_reader import parquet_reader
 from layoutopt.spark.core.patterns import as_no_pattern
 
 FILE: Final = ("_w_uri", "_w_size", "_w_modified")
@@ -70,8 +71,7 @@ def _rows_of(
     stored, constants = files[0].stored, sorted(files[0].constants)
     types = [spark.createDataFrame([], f"x {type_sql(type)}").schema[0].dataType for type in snapshot.stored_types]
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
-    reader = spark.read.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    rows = reader.schema(StructType(fields)).parquet(*(as_no_pattern(file.path) for file in files))
+    rows = parquet_reader(spark).schema(StructType(fields)).parquet(*(as_no_pattern(file.path) for file in files))
     file = rows.metadataColumn("_metadata")
     found = rows.select(
         *(F.col(quoted(field.name)) for field in fields),

@@ -59,7 +59,7 @@ def compare_with_source(rows: DataFrame, table: Table, source: str) -> SourceChe
         source: names the source.
 
     Raises:
-        SourceError: a file of the source is missing or broken.
+        SourceError: a file of the source is missing or damaged.
         SchemaError: the source has another schema than the table.
         SettingError: the session's settings are not those under which the table was loaded.
     """

@@ -46,6 +46,7 @@ from layoutopt.spark.loading.by_arrow import cut_job
 from layoutopt.spark.loading.check import check_written
 from layoutopt.spark.loading.job import Basis, Loading, discarded_after, entries_of, write
 from layoutopt.spark.loading.plain_files import LEAST_ROWS
+from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
 from layoutopt.writer.load_report import LoadReport, load_report
 from layoutopt.writer.written import Written
@@ -110,6 +111,8 @@ def load(
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
         plain = not isinstance(source, DataFrame) and source_name(source) is None
         basis = Basis(base, name, values, whole=partitions is None, plain=plain)
+        if not isinstance(source, DataFrame):
+            source_partitions(rows, str(source), None)  # proves that Spark reads whole files
     base, name = basis.snapshot, basis.source
     if partitions is not None:  # as Spark reads the texts: rows of other values than ours would be noticed
         rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))

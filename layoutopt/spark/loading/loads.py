@@ -39,7 +39,7 @@ from layoutopt.sources.partitions import SourcePartition
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import asked_for, partition_values
-from layoutopt.spark.core.source import check_partition_column, conformed, open_source
+from layoutopt.spark.core.source import check_partition_column, conformed, open_source, rename_columns
 from layoutopt.spark.loading.encrypting import check_encryption
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
@@ -219,6 +219,7 @@ def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: Event
     rows = open_source(spark, settings.source, merged=False)
     if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
         rows = open_source(spark, settings.source)
+    rows = rename_columns(rows, plan.schema)
     check_partition_column(rows, plan.partition_by)
     asked = _Asked(spark, settings, plan, table, rows, log, say)
     found = _partitions(asked)

@@ -6,12 +6,12 @@ is read for it, and nothing at all where partitions are folders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
@@ -19,14 +19,18 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
+from layoutopt.sources.folders import path_of
 from layoutopt.sources.opening import open_snapshot
 from layoutopt.sources.partitions import SourceFile, SourcePartition
-from layoutopt.sources.snapshot import source_name
+from layoutopt.sources.snapshot import ending, source_name
+from layoutopt.sources.whole_files import check_row_counts
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.parquet_reader import parquet_reader
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
 from layoutopt.spark.core.patterns import as_no_pattern
-from layoutopt.spark.core.source import open_source, parquet_reader
+from layoutopt.spark.core.source import open_source, rename_columns
 from layoutopt.spark.core.table_sources import FILE, snapshot_rows
+from layoutopt.sql.folder_columns import values_in_folders
 
 
 def source_partitions(
@@ -39,6 +43,9 @@ def source_partitions(
         source: names it in messages.
         partition_by: the partition column, None for none.
         condition: keeps the partitions that are wanted; None keeps all.
+
+    Raises:
+        SourceError: a file is damaged, or Spark does not read all of its rows.
     """
     name = source_name(source)
     if name is None:
@@ -47,11 +54,23 @@ def source_partitions(
     else:
         rows = snapshot_rows(rows.sparkSession, open_snapshot(name), with_file=True)
         held = [F.col(column) for column in FILE]
-    kept = rows if condition is None else rows.where(condition)
+    # A condition on folders leaves out whole files; under any other, the rows of all files are counted.
+    uris = None if name is not None or condition is None else _files_where(rows, partition_by, condition)
+    kept, wanted = rows, F.lit(True)
+    if uris is not None and condition is not None:
+        kept = rows.where(condition)
+    elif condition is not None:
+        wanted = F.coalesce(condition, F.lit(False))
     named = [column.alias(name) for column, name in zip(held, ("uri", "size", "modified"), strict=True)]
-    listed = kept.select(partition_column(rows, partition_by).alias("value"), *named)
+    listed = kept.select(partition_column(rows, partition_by).alias("value"), wanted.alias("wanted"), *named)
     with translate_spark_errors(repr(source)):
-        found = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
+        every = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
+    if name is None:
+        deleted = dict.fromkeys(map(path_of, rows.inputFiles() if uris is None else uris), 0)
+    else:
+        deleted = {file.path: file.deleted_rows for file in open_snapshot(name).files}
+    _check_whole_files(every, deleted)
+    found = [row for row in every if row["wanted"]]
     files: dict[PlainValue, list[SourceFile]] = {}
     rows_of: dict[PlainValue, int] = {}
     for row in found:
@@ -60,6 +79,37 @@ def source_partitions(
         rows_of[value] = rows_of.get(value, 0) + row["rows"]
     by_uri = {value: tuple(sorted(held, key=lambda file: file.uri)) for value, held in files.items()}
     return tuple(SourcePartition(value, by_uri[value], rows_of[value]) for value in sorted(files, key=null_first))
+
+
+def _files_where(rows: DataFrame, partition_by: str | None, condition: SparkColumn) -> list[str] | None:
+    """The files whose folders' names meet a condition on the partition column; None where files have the column."""
+    said, key = {uri: _said_by_folders(uri) for uri in rows.inputFiles()}, str(partition_by).lower()
+    if partition_by is None or not all(key in values for values in said.values()):
+        return None
+    of_uri = {uri: values[key] for uri, values in said.items()}
+    texts = rows.sparkSession.createDataFrame([(text,) for text in set(of_uri.values())], "_w_text string")
+    typed = texts.withColumn(partition_by, F.col("_w_text").cast(rows.schema[partition_by].dataType))
+    wanted = {row["_w_text"] for row in typed.where(condition).collect()}
+    return [uri for uri, text in of_uri.items() if text in wanted]
+
+
+def _said_by_folders(uri: str) -> dict[str, str | None]:
+    """The values that the names of a file's folders say, by column in lower case."""
+    return {name.lower(): value for name, value in values_in_folders(unquote(uri)).items()}
+
+
+def _check_whole_files(counted: Sequence[Row], deleted: Mapping[str, int]) -> None:
+    """Refuse files of which Spark did not read all rows, as where a damaged size puts a row group behind the end.
+
+    Args:
+        counted: the ``rows`` that were read, by ``uri`` and whatever else.
+        deleted: by path of each file how many of its rows do not count.
+    """
+    read: dict[str, int] = {}
+    for row in counted:
+        key = ending(unquote(row["uri"].partition("#")[0]))
+        read[key] = read.get(key, 0) + row["rows"]
+    check_row_counts({path: read.get(ending(path), 0) + gone for path, gone in deleted.items()})
 
 
 def check_reachable(rows: DataFrame, source: str, partition_by: str, partitions: Sequence[SourcePartition]) -> None:
@@ -124,7 +174,7 @@ def read_partition(
     name = source_name(source)
     if name is not None:
         found = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
-        return of_partitions(found, partition_by, [partition.value])
+        return of_partitions(rename_columns(found, schema), partition_by, [partition.value])
     paths = [as_no_pattern(unquote(file.uri)) for file in partition.files]
     with translate_spark_errors(repr(source)):
         try:
@@ -140,7 +190,7 @@ def read_partition(
         types = {field.name.lower(): field for field in everywhere.fields}
         known = [types[column.name.lower()] for column in missing if column.name.lower() in types]
         found = found.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in known))
-    return of_partitions(found, partition_by, [partition.value])
+    return of_partitions(rename_columns(found, schema), partition_by, [partition.value])
 
 
 def _folded(df: DataFrame) -> set[str]:
@@ -157,4 +207,4 @@ def _of_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequence
     fields = [StructField(f.name, by_folder.get(f.name.lower(), f).dataType) for f in guessed.schema.fields]
     if fields == [StructField(f.name, f.dataType) for f in guessed.schema.fields]:
         return guessed
-    return parquet_reader(spark, merged=False).option("basePath", source).schema(StructType(fields)).parquet(*paths)
+    return parquet_reader(spark).option("basePath", source).schema(StructType(fields)).parquet(*paths)

@@ -36,7 +36,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sources.folders import parquet_files
-from layoutopt.sources.opening import open_snapshot, pinned
+from layoutopt.sources.opening import open_snapshot, pinned, read_schema
 from layoutopt.sources.row_groups import RowGroups, row_groups_of
 from layoutopt.sources.snapshot import SnapshotFile, ending, source_name
 from layoutopt.sources.some_files import some_files
@@ -47,7 +47,6 @@ from layoutopt.spark.planning.hold_out import Fold, evaluation_on, resampled
 from layoutopt.spark.planning.layouts_tried import ORDERS, THRESHOLD, LayoutsTried, try_layouts
 from layoutopt.spark.planning.sample_evaluation import BytesRead
 from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS
-from layoutopt.sql.schema import schema_from
 from layoutopt.sql.statements import ENGINES, engines_for
 from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.log import read_log
@@ -120,7 +119,7 @@ def _schema_by_files(source: str) -> Schema | None:
     if name is None and Path(source).is_dir() and any("=" in child.name for child in Path(source).iterdir()):
         return None
     try:
-        return schema_from(source) if name is None else open_snapshot(name).schema.writable()
+        return read_schema(source)
     except (SchemaError, SourceError):
         return None
 

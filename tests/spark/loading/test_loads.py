@@ -427,3 +427,18 @@ def test_each_commit_is_published_and_so_is_what_a_crash_left_unpublished(
     assert DeltaTable(table).count() == 120
     with pytest.raises(SettingError, match="'orc' names no place"):
         ask(publish=["orc"])
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+def test_columns_are_found_in_any_case(place: Path, ask: Callable[..., LoadsReport], in_files: bool) -> None:
+    """Of folders and files, whichever of them spells the partition column otherwise than the plan."""
+    for number, day in enumerate(DAYS):
+        rows = day_rows(number)
+        days = pa.array([dt.date.fromisoformat(day)] * rows.num_rows)
+        named = (
+            rows.append_column("dt", days) if in_files else rows.rename_columns([n.upper() for n in rows.column_names])
+        )
+        write_files(place / "other" / f"DT={day}", named)
+    assert ask(source=str(place / "other"), partition=(DAYS[0],)).partitions == (DAYS[0],)
+    assert ask(source=str(place / "other")).partitions == tuple(DAYS[1:])
+    assert ids(place) == sorted(id for number in range(len(DAYS)) for id in day_rows(number)["id"].to_pylist())
