@@ -113,12 +113,12 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
 @pytest.mark.long
 def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that skipped a row too many would find too few rows to delete, or to update."""
-    honest = concerned.matching
+    honest = concerned.matching_rows
 
     def losing(*arguments: Any) -> DataFrame:
         return honest(*arguments).where("id > 12")
 
-    monkeypatch.setattr(rows, "matching", losing)
+    monkeypatch.setattr(rows, "matching_rows", losing)
     anew = DeleteSettings(table_path=living.path, where="id BETWEEN 10 AND 30", rewrite_share=0)
     with pytest.raises(ContentMismatchError):
         delete_by(living.spark, anew)

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from layoutopt import spark as skipping
 from layoutopt.inspect.work import work_of
 from layoutopt.scan import segments
-from layoutopt.scan.reads import TableRead
+from layoutopt.scan.reads import TableRead, rows_at_once
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session import read as reading
 from layoutopt.spark.session import readers
-from layoutopt.spark.session.read import driver_rows
+from layoutopt.spark.session.read import rows_to_dataframe
 from layoutopt.spark.session.readers import Reader, are_tasks_sooner, choose_reader
 from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids, kept
@@ -61,9 +61,9 @@ def is_one_layout(table: Table) -> bool:
 
 
 def rows_of(spark: SparkSession, read: TableRead) -> DataFrame:
-    found = driver_rows(spark, read, readers._MOST_HELD)
+    found = rows_at_once(read, readers._MOST_HELD)
     assert found is not None
-    return found[0]
+    return rows_to_dataframe(spark, found, read.columns)
 
 
 def plan_text(session: SparkSession, sql: str) -> str:

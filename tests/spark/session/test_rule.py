@@ -59,7 +59,8 @@ def scans(frame: DataFrame) -> list[tuple[str, int]]:
 
     def visit(node: Any) -> None:
         if node.nodeName() == "AdaptiveSparkPlan":
-            return visit(node.executedPlan())
+            visit(node.executedPlan())
+            return
         if "QueryStage" in node.getClass().getSimpleName():
             visit(node.plan())
         if node.nodeName().startswith("Scan parquet"):
