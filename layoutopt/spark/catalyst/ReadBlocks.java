@@ -892,11 +892,14 @@ public class ReadBlocks extends Rule {
 
     void write(StringBuilder text, Expression node) {
       text.append('[');
-      quote(text, !node.deterministic() ? "NonDeterministic" : node.getClass().getSimpleName());
+      // A part of AND, OR and NOT that gives something else each time leaves the other parts what they are.
+      boolean isRandom = !node.deterministic()
+          && !(node instanceof And || node instanceof Or || node instanceof Not);
+      quote(text, isRandom ? "NonDeterministic" : node.getClass().getSimpleName());
       text.append(',');
       quote(text, type(node));
       text.append(",[");
-      boolean isOpaque = node instanceof PlanExpression || !node.deterministic();
+      boolean isOpaque = node instanceof PlanExpression || isRandom;
       if (!isOpaque) {
         scala.collection.immutable.Seq children = node.children();
         for (int i = 0; i < children.size(); i++) {
