@@ -194,7 +194,8 @@ public class ReadBlocks extends Rule {
       }
     }
     String text = scan.toJson(unusual());
-    String key = text + scan.ids();
+    // The text leaves out what Python need not know, such as the plans of subqueries.
+    Object key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
     LogicalPlan known = (LogicalPlan) planning.made.get(key);
     if (known != null) return known;
     LogicalPlan made = null;
