@@ -34,7 +34,7 @@ from layoutopt.sql.scans import scans_of
 from tests.effort import examples
 from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
-from tests.spark.settings import compared_here, new_session
+from tests.spark.settings import UNCOMPILED, compared_here, new_session
 
 pytestmark = pytest.mark.spark
 
@@ -170,7 +170,7 @@ def left_in_spark(enabled: SparkSession, condition: str, blocks: int) -> Bits:
     return np.zeros(blocks, dtype=bool) if read is None else read.pruned[0].read
 
 
-def answers(enabled: SparkSession, conditions: Sequence[str]) -> list[list[int]]:
+def answers(enabled: SparkSession, conditions: Sequence[str], noted: bool = False) -> list[list[int]]:
     """The ids that each condition matches, by an enabled session: one query, of texts and DataFrames."""
     rows, frames = enabled.table("t"), list[DataFrame]()
     for k, condition in enumerate(conditions):
@@ -178,7 +178,7 @@ def answers(enabled: SparkSession, conditions: Sequence[str]) -> list[list[int]]
         frames.append(rows.where(F.expr(condition)).select(F.lit(k).alias("q"), "id") if k % 2 else frame)
     with compared_here():
         found = reduce(DataFrame.unionAll, frames).toArrow()
-    assert not any(scan.note for scan in last_scans(enabled))
+    assert noted or not any(scan.note for scan in last_scans(enabled))
     pairs = sorted(zip(found["q"].to_pylist(), found["id"].to_pylist(), strict=True))
     return [[id for q, id in pairs if q == k] for k in range(len(conditions))]
 
@@ -240,3 +240,63 @@ def test_many_generated_conditions_over_column_groups(
     rows: pa.Table, source: SparkSession, enabled: SparkSession, conditions: list[str], blocking: Blocking
 ) -> None:
     check_groups(rows, source, enabled, conditions, 20, blocking)
+
+
+OTHER_SETTINGS = {
+    "without ANSI": {"spark.sql.ansi.enabled": "false"},
+    "another zone": {"spark.sql.session.timeZone": "America/New_York"},
+    "older Spark": {"spark.sql.legacy.sizeOfNull": "false", "spark.sql.ansi.enabled": "false"},
+}
+
+
+def check_under(
+    spark: SparkSession,
+    rows: pa.Table,
+    source: SparkSession,
+    other: dict[str, str],
+    conditions: Sequence[str],
+    by: Blocking,
+    in_spark: int,
+) -> float:
+    """Ask a table of sessions with other settings than its features were measured under; the share that skips."""
+    elsewhere, enabled = (new_session(spark, {**UNCOMPILED, **other}) for _ in range(2))
+    elsewhere.createDataFrame(rows).coalesce(1).createOrReplaceTempView("t")
+    matches, usable = truth(elsewhere, conditions), [k for k, each in enumerate(conditions) if exact(each)]
+    chosen = usable[:MOST_FEATURES]
+    measured = truth(source, conditions)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "t"
+        table = built(root, rows, [conditions[k] for k in chosen], measured[:, chosen], by)
+        register(enabled, "t", str(root))
+        enable(enabled)
+        block_of, skipping = blocks_of(table), 0
+        for k, condition in enumerate(conditions):
+            left = left_in_spark(enabled, condition, int(block_of.max()) + 1)
+            needed = np.zeros(len(left), dtype=bool)
+            needed[block_of[matches[:, k]]] = True
+            assert not (needed & ~left).any(), f"{condition} skips rows that it matches under {other}"
+            skipping += not left.all()
+        last = list(range(len(conditions)))[-in_spark:]
+        found = answers(enabled, [conditions[k] for k in last], noted="legacy" in str(other))
+        assert found == [np.flatnonzero(matches[:, k]).tolist() for k in last]
+        disable(enabled)
+    return skipping / len(conditions)
+
+
+@pytest.mark.parametrize("name", OTHER_SETTINGS)
+@settings(QUIET, max_examples=1, derandomize=True)
+@given(st.lists(CONDITIONS, min_size=40, max_size=40), BLOCKINGS)
+def test_generated_conditions_under_other_settings(
+    spark: SparkSession, rows: pa.Table, source: SparkSession, name: str, conditions: list[str], blocking: Blocking
+) -> None:
+    assert check_under(spark, rows, source, OTHER_SETTINGS[name], conditions, blocking, 4) > 0.2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OTHER_SETTINGS)
+@settings(QUIET, max_examples=examples(20))
+@given(st.lists(CONDITIONS, min_size=80, max_size=80), BLOCKINGS)
+def test_many_generated_conditions_under_other_settings(
+    spark: SparkSession, rows: pa.Table, source: SparkSession, name: str, conditions: list[str], blocking: Blocking
+) -> None:
+    check_under(spark, rows, source, OTHER_SETTINGS[name], conditions, blocking, 10)

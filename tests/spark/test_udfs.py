@@ -116,7 +116,7 @@ WRITTEN: dict[str, Callable[[DataFrame], DataFrame]] = {
     "column": lambda t: t.dropna().withColumn("n", F.expr("agent_name(agent)")).where("n = 'bot7'").drop("n"),
     "renamed": lambda t: t.select("id", F.col("agent").alias("a"), "place").where("a <> '' AND agent_name(a) = 'bot7'"),
     "beside another function": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7' AND apart(id, 0) >= 0"),
-    "beside what is random": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7' AND rand() >= 0"),
+    "beside what is random": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7' AND rand() >= 0.000001"),
     "below a group": lambda t: t.where("agent <> '' AND agent_name(agent) = 'bot7'").groupBy("id", "agent", "place")
     .agg(F.lit(1)).drop("1"),
 }  # fmt: skip

@@ -194,8 +194,8 @@ public class ReadBlocks extends Rule {
       }
     }
     String text = scan.toJson(unusual());
-    // The text leaves out what it can't say, as subqueries, so the condition itself counts, too.
-    List key = Arrays.asList(new Object[] {text, scan.ids(), scan.condition});
+    // The text leaves out what Python need not know, such as the plans of subqueries.
+    Object key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
     LogicalPlan known = (LogicalPlan) planning.made.get(key);
     if (known != null) return known;
     LogicalPlan made = null;
@@ -905,8 +905,9 @@ public class ReadBlocks extends Rule {
 
     void write(StringBuilder text, Expression node) {
       text.append('[');
-      // What AND, OR and NOT join is read part by part.
-      boolean isRandom = !node.deterministic() && !(node instanceof And || node instanceof Or || node instanceof Not);
+      // A part of AND, OR and NOT that gives something else each time leaves the other parts what they are.
+      boolean isRandom = !node.deterministic()
+          && !(node instanceof And || node instanceof Or || node instanceof Not);
       quote(text, isRandom ? "NonDeterministic" : node.getClass().getSimpleName());
       text.append(',');
       quote(text, type(node));

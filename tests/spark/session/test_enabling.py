@@ -51,6 +51,7 @@ SKIPPING = {
     "hint": "SELECT /*+ BROADCAST(t) */ t.id FROM t JOIN dim d ON d.kind = t.kind WHERE t.id < 7",
     "qualified star": "SELECT t.* FROM t JOIN dim USING (kind) WHERE t.kind = 'air'",
     "identifier": "SELECT count(*) AS n FROM IDENTIFIER('t') WHERE kind = 'air'",
+    "random": "SELECT id FROM t WHERE kind = 'air' AND rand() >= -1e-9 AND NOT (id > 250 OR rand(3) > 0.9999999999)",
     "pipes": "FROM t |> WHERE kind = 'air' |> SELECT id, price |> WHERE price > 20",
     "lateral alias": "SELECT id + 1 AS next, next * 2 AS twice FROM t WHERE kind = 'air' AND id + 1 > 5",
     "group by cube": "SELECT kind, year, count(*) AS n FROM t WHERE id < 90 GROUP BY CUBE (kind, year)",

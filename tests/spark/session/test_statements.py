@@ -1,4 +1,4 @@
-"""Statements and chains over an optimised table: the answers are those over the source, and less is read."""
+"""Statements and chains over an optimised table: answers are those over the source, and less is read."""
 
 from __future__ import annotations
 
