@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_a_snapshot_of_the_past_is_read_as_it_was(session: SparkSession, path: P
     assert skipped(session) > 0
 
 
-WRITTEN = {
+WRITTEN: dict[str, Callable[[DataFrame], DataFrame]] = {
     "where": lambda t: t.where("kind = 'air'").select("id", "kind"),
     "columns": lambda t: t.filter((F.col("kind") == "air") & (F.col("id") >= 0)).select(t.id, "kind"),
     "filter after a text": lambda t: t.sparkSession.sql("SELECT id, kind, price FROM t").filter("kind = 'air'")[

@@ -70,8 +70,9 @@ def prepare(session: SparkSession) -> None:
     session.sql("CREATE TEMPORARY VIEW all_of_t AS SELECT * FROM t")
     session.sql("CREATE OR REPLACE GLOBAL TEMPORARY VIEW global_t AS SELECT * FROM t")
     session.sql("CREATE TEMPORARY FUNCTION is_wanted(b BOOLEAN) RETURNS BOOLEAN RETURN b")
-    session.sql("CREATE TEMPORARY FUNCTION of_table() RETURNS TABLE (id INT, kind STRING, price DECIMAL(15,2), year INT) "
-                "RETURN SELECT id, kind, price, year FROM t")  # fmt: skip
+    columns = "id INT, kind STRING, price DECIMAL(15,2), year INT"
+    returned = "RETURN SELECT id, kind, price, year FROM t"
+    session.sql(f"CREATE TEMPORARY FUNCTION of_table() RETURNS TABLE ({columns}) {returned}")
     session.sql("DECLARE OR REPLACE VARIABLE least_id = 5")
 
 
