@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import Settings
-from layoutopt.model.predicates import Expr, InSet
+from layoutopt.model.predicates import Expr, InSet, Node, conjunction, to_sql
 from layoutopt.model.schema import Schema
-from layoutopt.model.udf import NO_UDFS, Udfs
+from layoutopt.model.udf import NO_UDFS, Udf, Udfs
+from layoutopt.sql.implied import implied_texts
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import scans_of
+
+
+def implied_node(
+    udf: Udf, operator: str | None, arguments: Sequence[Expr], value: Expr | None, schema: Schema, settings: Settings
+) -> Node:
+    """Return what a call of a user's function that compares so with a value implies about columns; TRUE for nothing.
+
+    Args:
+        udf: the function.
+        operator: of the comparison, the call on its left side; None where the call itself is the condition.
+        arguments: of the call.
+        value: the constant that it is compared with.
+        schema: the table's.
+        settings: of the session.
+
+    Raises:
+        SettingError: what the function implies is no condition, or the call has another number of arguments.
+    """
+    texts = implied_texts(udf, operator, list(map(to_sql, arguments)), None if value is None else to_sql(value))
+    tables = {"t": schema}
+    return conjunction(
+        scan.filter.root
+        for text in texts
+        for scan in scans_of(f"SELECT 1 FROM t WHERE {text}", tables, settings=settings)
+    )
 
 
 def parse_expression(text: str, schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS) -> Expr:

@@ -6,7 +6,7 @@ the two columns then skip, where nothing is known of distances.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from layoutopt.errors import QueryError, SettingError
 from layoutopt.model.udf import WHERE_TRUE, Udf, Udfs
-from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.dialect import Spark4, parse_statement
 
 _WEAKER: Final = {"=": ("=", "<=", ">="), "<": ("<", "<="), "<=": ("<=",), ">": (">", ">="), ">=": (">=",)}
 """What also holds where a value compares so."""
@@ -49,6 +49,25 @@ def implied_conditions(
         yield from _of_call(condition.expression, _WEAKER.get(mirrored, ()), condition.this, udfs)
 
 
+def implied_texts(udf: Udf, operator: str | None, arguments: Sequence[str], value: str | None) -> Iterator[str]:
+    """Yield the conditions that hold wherever a call compares so with a value, in Spark's SQL.
+
+    Args:
+        udf: the function.
+        operator: of the comparison, the call on its left side; None where the call itself is the condition.
+        arguments: of the call, in Spark's SQL.
+        value: what it is compared with; None where it is not compared.
+
+    Raises:
+        SettingError: as :func:`implied_conditions`.
+    """
+    call = exp.Anonymous(this=udf.name, expressions=[parse_expression(text) for text in arguments])
+    keys = (WHERE_TRUE,) if operator is None else _WEAKER.get(operator, ())
+    compared = None if value is None else parse_expression(value)
+    for found in _of_call(call, keys, compared, {udf.name.casefold(): udf}):
+        yield found.sql(dialect=Spark4)
+
+
 def _of_call(call: exp.Expr, keys: tuple[str, ...], value: exp.Expr | None, udfs: Udfs) -> Iterator[exp.Expr]:
     call = call.unnest()
     udf = udfs.get(call.name.casefold()) if isinstance(call, exp.Anonymous) else None
@@ -75,11 +94,19 @@ def _filled_in(text: str, udf: Udf, call: exp.Expr, value: exp.Expr | None) -> e
     return _template(text, udf.name).copy().transform(argument)
 
 
+def parse_expression(text: str) -> exp.Expr:
+    """Return the tree of an expression in Spark's SQL.
+
+    Raises:
+        StatementError: it is none.
+    """
+    found: exp.Expr = parse_statement(f"SELECT 1 FROM t WHERE {text}").args["where"].this
+    return found
+
+
 @lru_cache(maxsize=256)
 def _template(text: str, name: str) -> exp.Expr:
     try:
-        where = parse_statement(f"SELECT 1 FROM t WHERE {text}").args["where"]
+        return parse_expression(text)
     except QueryError as error:
         raise SettingError(f"what {name} implies, {text!r}, is no condition in Spark's SQL ({error})") from error
-    found: exp.Expr = where.this
-    return found

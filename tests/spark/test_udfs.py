@@ -153,7 +153,6 @@ def test_what_a_function_implies_skips_by_statistics(session: SparkSession, tabl
     assert sorted(row["id"] for row in rows) == list(range(96, 105))
 
 
-@pytest.mark.xfail(reason="conditions of Catalyst are read without what their functions imply")
 def test_spark_reads_what_a_function_implies(session: SparkSession, table: str, udfs: tuple[Udf, ...]) -> None:
     text = "SELECT id FROM t WHERE apart(id, 100) < 5"
     opened = layoutopt.open_table(table, udfs=udfs)

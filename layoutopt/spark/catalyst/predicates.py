@@ -41,6 +41,8 @@ from layoutopt.spark.catalyst.trees import (
     zones_of,
 )
 from layoutopt.sql.calls.subjects import Context, Subject
+from layoutopt.sql.comparisons import MIRRORED, OPPOSITE
+from layoutopt.sql.expression import implied_node
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.types.zones import normal_zone
 
@@ -85,15 +87,18 @@ def _value(handler: e.Handler, passes_null: bool = True) -> Entry:
 
 _STRINGS: Final = ("string", "string")
 
+_OPERATORS: Final = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
 TABLE: Final[Mapping[str, Entry]] = MappingProxyType(
     {
         # logic and constants; AND, OR and NOT are the reader's own
         "Literal": Entry(c.boolean_literal),
-        "EqualTo": Entry(c.compared("=")),
-        "LessThan": Entry(c.compared("<")),
-        "LessThanOrEqual": Entry(c.compared("<=")),
-        "GreaterThan": Entry(c.compared(">")),
-        "GreaterThanOrEqual": Entry(c.compared(">=")),
+        **{name: Entry(c.compared(operator)) for name, operator in _OPERATORS.items()},
         "EqualNullSafe": Entry(c.equal_null_safe, passes_null=False),
         "IsNull": Entry(c.is_null(wanted=True), passes_null=False),
         "IsNotNull": Entry(c.is_null(wanted=False), passes_null=False),
@@ -307,9 +312,23 @@ class _Reader:
         if choices:
             return self._chosen(tree, choices, truth)
         entry = TABLE.get(tree.name)
-        if entry is None or entry.condition is None:
-            return c.boolean_value(tree, truth, self)
-        return entry.condition(tree, truth, self)
+        read = c.boolean_value if entry is None or entry.condition is None else entry.condition
+        return conjunction([read(tree, truth, self), self._implied(tree, truth)])
+
+    def _implied(self, tree: Tree, truth: bool) -> Node:
+        """What a user's function says of plain columns where it is TRUE, or compares so with a constant."""
+        call, operator, value = tree, None, None
+        if tree.name in _OPERATORS and len(tree.children) == 2:
+            operator = _OPERATORS[tree.name] if truth else OPPOSITE[_OPERATORS[tree.name]]
+            call, value = tree.children
+            if call.name != "PythonUDF":
+                call, value, operator = value, call, MIRRORED[operator]
+        udf = self.udfs.get(str(call.detail("name"))) if call.name == "PythonUDF" else None
+        if udf is None or not udf.implies or (operator is None and not truth):
+            return TRUE
+        arguments = [e.argument(child, self) for child in call.children]
+        compared = None if value is None else e.argument(value, self)
+        return implied_node(udf, operator, arguments, compared, self.schema, self.context.settings)
 
     def _chosen(self, tree: Tree, choices: Sequence[Tree], truth: bool) -> Node:
         """The rows for which a condition with a choice is TRUE (or FALSE): by each way through it, exactly."""
