@@ -367,7 +367,7 @@ def test_whatever_fails_in_the_analysis_reads_everything_and_says_so(
     caplog.clear()
     with caplog.at_level(logging.WARNING, "layoutopt.spark"):
         assert answer(session.sql(AIR)) == of_source(session, AIR)
-    assert "read whole" in caplog.text
+    assert "is read" in caplog.text
 
 
 def test_damage_of_the_catalog_is_an_error(session: SparkSession, path: Path) -> None:

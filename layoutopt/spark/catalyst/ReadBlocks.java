@@ -59,8 +59,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  * of its classes.
  */
 public class ReadBlocks extends Rule {
-  /** The option of a relation that says which registration it is a scan of. */
+  /** The option of a relation that names the table that it is a scan of. */
   public static final String OPTION = "layoutopt";
+  // A chain of columns that are computed of each other grows twofold a step.
+  private static final int MOST_ABOVE = 1000;
   private static final AtomicLong TOKENS = new AtomicLong();
   private static final ThreadLocal ONLY_PLANNING = new ThreadLocal();
   private static final Map PLANNING = Collections.synchronizedMap(new WeakHashMap());
@@ -80,14 +82,16 @@ public class ReadBlocks extends Rule {
 
   /** A setting of the session under which an expression may give something else, as key=value; null where none is. */
   private String unusual() {
-    org.apache.spark.sql.internal.SQLConf conf = org.apache.spark.sql.internal.SQLConf.get();
-    java.util.Iterator entries = conf.settings().entrySet().iterator();
-    while (entries.hasNext()) {
-      Map.Entry entry = (Map.Entry) entries.next();
-      String key = (String) entry.getKey();
-      Object expected = usual.get(key);
-      if (key.startsWith("spark.sql.legacy.") || expected != null && !expected.toString().equalsIgnoreCase(entry.getValue().toString()))
-        return key + "=" + entry.getValue();
+    Map settings = org.apache.spark.sql.internal.SQLConf.get().settings();
+    synchronized (settings) {
+      java.util.Iterator entries = settings.entrySet().iterator();
+      while (entries.hasNext()) {
+        Map.Entry entry = (Map.Entry) entries.next();
+        String key = (String) entry.getKey();
+        Object expected = usual.get(key);
+        boolean differs = expected != null && !expected.toString().equalsIgnoreCase(entry.getValue().toString());
+        if (differs || key.startsWith("spark.sql.legacy.")) return key + "=" + entry.getValue();
+      }
     }
     return null;
   }
@@ -101,12 +105,11 @@ public class ReadBlocks extends Rule {
     LogicalPlan below = plan;
     if (below instanceof Project) { projected = ((Project) below).projectList(); below = ((Project) below).child(); }
     if (below instanceof Filter) { condition = ((Filter) below).condition(); below = ((Filter) below).child(); }
-    Registration registration = Registration.of(below);
-    if (registration != null) {
+    RegisteredIndex table = RegisteredIndex.of(below);
+    if (table != null) {
       if (condition != null) condition = withSubqueries(condition);
-      Scan scan = new Scan(registration, (LogicalRelation) below, condition, projected,
-          projected == null ? above : through(plan, above));
-      LogicalPlan made = read(scan);
+      Scan scan = new Scan(table, (LogicalRelation) below, condition, projected);
+      LogicalPlan made = read(scan, plan, above);
       if (projected == null) return made;
       made = withSubqueriesOf(new Project(projected, made));
       // Spark's rule that leaves fields of structs unread ran before it knew that the files are Parquet.
@@ -150,7 +153,16 @@ public class ReadBlocks extends Rule {
     } else {
       return null;
     }
-    return (Expression) new Replacing(values).apply(above);
+    Expression replaced = (Expression) new Replacing(values).apply(above);
+    return isSmall(replaced, new int[] {MOST_ABOVE}) ? replaced : null;
+  }
+
+  /** Whether an expression has at most so many parts, each counted as often as it stands there. */
+  private static boolean isSmall(Expression expression, int[] left) {
+    if (--left[0] < 0) return false;
+    scala.collection.immutable.Seq children = expression.children();
+    for (int i = 0; i < children.size(); i++) if (!isSmall((Expression) children.apply(i), left)) return false;
+    return true;
   }
 
   /** Puts expressions in the place of attributes. */
@@ -184,39 +196,47 @@ public class ReadBlocks extends Rule {
     return before == after ? made : (Expression) ((PlanExpression) made).withNewPlan(after);
   }
 
-  private LogicalPlan read(Scan scan) {
-    scala.Option tracker = QueryPlanningTracker.get();
-    Planning planning = new Planning();
-    if (tracker.isDefined()) {
-      synchronized (PLANNING) {
-        if (!PLANNING.containsKey(tracker.get())) PLANNING.put(tracker.get(), planning);
-        planning = (Planning) PLANNING.get(tracker.get());
-      }
-    }
-    String text = scan.toJson(unusual());
-    // The text leaves out what Python need not know, such as the plans of subqueries.
-    Object key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
-    LogicalPlan known = (LogicalPlan) planning.made.get(key);
-    if (known != null) return known;
-    LogicalPlan made = null;
+  /** Asks what stands in a scan's place. Whatever fails before there is an answer leaves the table whole. */
+  private LogicalPlan read(Scan scan, LogicalPlan plan, Expression above) {
+    Planning planning = planning();
+    boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
+    Object key = null;
     Object answer = null;
     try {
-      boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
+      scan.above = scan.projected ? through(plan, above) : above;
+      String text = scan.toJson(unusual(), scan.all());
+      // The text leaves out what Python need not know, such as the plans of subqueries.
+      key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
+      LogicalPlan known = (LogicalPlan) planning.made.get(key);
+      if (known != null) return known;
       answer = ask.apply((isOnlyPlanned ? "plan " : "read ") + planning.token + "\n" + text, scan);
-      if (isOnlyPlanned) made = scan.nothing();
-      else if (answer instanceof LogicalPlan) made = (LogicalPlan) answer;
     } catch (Throwable failure) {
-      warn(scan, failure);
+      answer = whole(scan, planning, failure);
     }
     if (answer instanceof String) raise((String) answer);
-    if (made == null) made = scan.over(scan.registration.whole);
-    planning.made.put(key, made);
+    LogicalPlan made = isOnlyPlanned ? scan.nothing() : (LogicalPlan) answer;
+    if (key != null) planning.made.put(key, made);
     return made;
   }
 
-  private static void warn(Scan scan, Throwable failure) {
+  private Object whole(Scan scan, Planning planning, Throwable failure) {
     org.slf4j.LoggerFactory.getLogger("layoutopt.spark").warn(
-        "layoutopt could not be asked (" + failure + "): the table " + scan.registration.name + " is read whole");
+        "layoutopt could not be asked (" + failure + "): the table " + scan.table.name + " is read whole");
+    try {
+      return ask.apply("read " + planning.token + "\n" + scan.toJson(null, null), scan);
+    } catch (Throwable again) {
+      return "layoutopt can't be asked what to read of the table " + scan.table.name + " (" + again
+          + "); run the query again in a process in which Python has not ended";
+    }
+  }
+
+  private static Planning planning() {
+    scala.Option tracker = QueryPlanningTracker.get();
+    if (!tracker.isDefined()) return new Planning();
+    synchronized (PLANNING) {
+      if (!PLANNING.containsKey(tracker.get())) PLANNING.put(tracker.get(), new Planning());
+      return (Planning) PLANNING.get(tracker.get());
+    }
   }
 
   /** Throws the checked exception that PySpark knows, from a method that cannot declare it. */
@@ -238,38 +258,16 @@ public class ReadBlocks extends Rule {
     public Object apply(Object expression) { return rule.withSubqueries((Expression) expression); }
   }
 
-  /** A table under a name: its schema, and a plan that reads all of it where Python can't be asked. */
-  public static class Registration {
-    static final Map ALL = new ConcurrentHashMap();
-    final String id;
-    final String name;
-    public volatile LogicalPlan whole;
-
-    Registration(String id, String name) { this.id = id; this.name = name; }
-
-    static Registration of(LogicalPlan plan) {
-      if (!(plan instanceof LogicalRelation)) return null;
-      Object relation = ((LogicalRelation) plan).relation();
-      if (!(relation instanceof HadoopFsRelation)) return null;
-      if (!(((HadoopFsRelation) relation).fileFormat() instanceof RegisteredFormat)) return null;
-      return (Registration) ALL.get(((HadoopFsRelation) relation).options().apply(OPTION));
-    }
-  }
-
   /**
-   * Makes a table known; returns the relation that stands for it in plans.
+   * Returns the relation that stands for a table in plans.
    *
    * partition: the name of the partition column, or null where there is none that files have one value of.
    */
-  public LogicalPlan register(Object session, String id, String name, StructType schema, String partition, long bytes,
-      LogicalPlan whole) {
-    Registration registration = new Registration(id, name);
-    registration.whole = whole;
-    Registration.ALL.put(id, registration);
+  public LogicalPlan register(Object session, String id, String name, StructType schema, String partition, long bytes) {
     StructType partitions = new StructType();
     if (partition != null) partitions = partitions.add(schema.apply(partition));
     Map options = new HashMap();
-    options.put(OPTION, id);
+    options.put(OPTION, name);
     HadoopFsRelation relation = new HadoopFsRelation(new RegisteredIndex(id, name, partitions, bytes, ask),
         partitions, schema, scala.Option.apply(null), new RegisteredFormat(), Seqs.map(options),
         (org.apache.spark.sql.SparkSession) session);
@@ -277,26 +275,13 @@ public class ReadBlocks extends Rule {
         scala.Option.apply(null));
   }
 
-  /** Forgets a table; plans that still name it fail with a sentence. */
-  public void unregister(String id) { Registration.ALL.remove(id); }
-
-  /** Lets a table's plan of last resort follow its newest snapshot. */
-  public void update(String id, LogicalPlan whole) {
-    Registration known = (Registration) Registration.ALL.get(id);
-    if (known != null) known.whole = whole;
-  }
-
-  /** See {@link Snapshot}. */
-  public Snapshot snapshot(String key, String block, String paths, String partition, DataType partitionType,
-      String partitionOf, String values, Map options) {
-    return new Snapshot(key, block, paths, partition, partitionType, partitionOf, values, options);
-  }
-
   /**
    * Plans a query of which nothing is to be read; returns the token by which Python knows it, -1 where it has no scan
    * of a registered table.
    */
-  public long plan(org.apache.spark.sql.execution.QueryExecution query) {
+  public long plan(org.apache.spark.sql.classic.SparkSession session, LogicalPlan analyzed) {
+    org.apache.spark.sql.execution.QueryExecution query = session.sessionState().executePlan(analyzed,
+        org.apache.spark.sql.execution.CommandExecutionMode$.MODULE$.SKIP());
     ONLY_PLANNING.set(Boolean.TRUE);
     try {
       query.optimizedPlan();
@@ -333,8 +318,9 @@ public class ReadBlocks extends Rule {
       scala.collection.immutable.Seq given = (scala.collection.immutable.Seq) arguments;
       boolean isPath = given.size() == 1 && ((Expression) given.apply(0)).foldable()
           && ((Expression) given.apply(0)).dataType() instanceof StringType;
-      if (!isPath) raise(name + "(...) takes the path of a table, as one text");
-      Object answer = ask.apply("open -\n" + ((Expression) given.apply(0)).eval(null), null);
+      Object path = isPath ? ((Expression) given.apply(0)).eval(null) : null;
+      if (path == null) raise(name + "(...) takes the path of a table, as one text");
+      Object answer = ask.apply("open -\n" + path, null);
       if (answer instanceof String) raise((String) answer);
       return answer;
     }
@@ -347,26 +333,22 @@ public class ReadBlocks extends Rule {
     return new UnresolvedWith(query, Seqs.of(relations), false);
   }
 
-  /** What tells the code of a Python function from that of others. */
-  public String digest(org.apache.spark.api.python.PythonFunction function) { return Json.digest(function); }
-
   /** The optimised plan's scan of one registered table: what Python is asked about, and how an answer stands in. */
   public static class Scan {
-    final Registration registration;
+    final RegisteredIndex table;
     final LogicalRelation relation;
     final Expression condition;
     /** What rows must meet beside the condition, further up in the plan; null where nothing is known. */
-    final Expression above;
+    Expression above;
     final boolean projected;
     /** The attributes that are read, in the relation's order. */
     final List wanted = new ArrayList();
 
-    Scan(Registration registration, LogicalRelation relation, Expression condition,
-        scala.collection.immutable.Seq projectList, Expression above) {
-      this.registration = registration;
+    Scan(RegisteredIndex table, LogicalRelation relation, Expression condition,
+        scala.collection.immutable.Seq projectList) {
+      this.table = table;
       this.relation = relation;
       this.condition = condition;
-      this.above = above;
       this.projected = projectList != null;
       scala.collection.immutable.Seq output = relation.output();
       AttributeSet needed = null;
@@ -390,7 +372,7 @@ public class ReadBlocks extends Rule {
       return all == null || all.deterministic() && !all.containsPattern(TreePattern.PLAN_EXPRESSION());
     }
 
-    private Expression all() {
+    Expression all() {
       return condition == null ? above : above == null ? condition : new And(condition, above);
     }
 
@@ -403,17 +385,17 @@ public class ReadBlocks extends Rule {
       return text.toString();
     }
 
-    String toJson(String unusual) {
+    String toJson(String unusual, Expression all) {
       StringBuilder text = new StringBuilder("{\"id\":");
-      Json.quote(text, registration.id);
+      Json.quote(text, table.id);
       text.append(",\"columns\":[");
       for (int i = 0; i < wanted.size(); i++) {
         if (i > 0) text.append(',');
         Json.quote(text, ((AttributeReference) wanted.get(i)).name());
       }
       text.append("],\"condition\":");
-      if (all() == null) text.append("null");
-      else new Json(relation.output()).write(text, all());
+      if (all == null) text.append("null");
+      else new Json(relation.output()).write(text, all);
       text.append(",\"unusual\":");
       if (unusual == null) text.append("null");
       else Json.quote(text, unusual);
@@ -442,17 +424,30 @@ public class ReadBlocks extends Rule {
       for (int i = 0; i < source.output().size(); i++)
         if (((Attribute) source.output().apply(i)).name().equals(attribute.name()))
           found = (Expression) source.output().apply(i);
-      if (found == null || !DataType$.MODULE$.equalsIgnoreNullability(found.dataType(), attribute.dataType()))
-        raise("the column " + attribute.name() + " of the table " + registration.name + " is no longer "
-            + attribute.dataType().catalogString() + "; make the DataFrame again, or run REFRESH TABLE "
-            + registration.name);
+      checkType(attribute, found == null ? null : found.dataType());
       return found;
     }
+
+    private void checkType(AttributeReference attribute, DataType type) {
+      if (type == null || !DataType$.MODULE$.equalsIgnoreNullability(type, attribute.dataType()))
+        raise("the column " + attribute.name() + " of the table " + table.name + " is no longer "
+            + attribute.dataType().catalogString() + "; make the DataFrame again, or run REFRESH TABLE "
+            + table.name);
+    }
+
+    /** See {@link Snapshot}. */
+    public Snapshot snapshot(String key, String block, StructType schema, String paths, String partition,
+        String partitionOf, String values, Map options) {
+      return new Snapshot(key, block, schema, paths, partition, partitionOf, values, options);
+    }
+
+    /** What tells the code of a Python function from that of others. */
+    public String digest(org.apache.spark.api.python.PythonFunction function) { return Json.digest(function); }
 
     /**
      * Reads files by Spark's own Parquet reader.
      *
-     * files: their numbers in the snapshot; none for all. blocks: the numbers of the blocks to read, ascending; null
+     * files: their numbers in the snapshot. blocks: the numbers of the blocks to read, ascending; null
      * for all of these files. opaque: the columns whose conditions must not reach Parquet, one a line. bytes: how large
      * the scan is to the planner of joins. rest: a plan of other rows of the table, or null.
      */
@@ -467,6 +462,7 @@ public class ReadBlocks extends Rule {
       boolean hasHidden = false;
       for (int i = 0; i < wanted.size(); i++) {
         AttributeReference attribute = (AttributeReference) wanted.get(i);
+        checkType(attribute, snapshot.typeOf(attribute.name()));
         StructField field = new StructField(attribute.name(), attribute.dataType(), true, attribute.metadata());
         if (attribute.name().equals(snapshot.partition)) partitions = partitions.add(field);
         columns = columns.add(field);
@@ -482,7 +478,7 @@ public class ReadBlocks extends Rule {
       }
       AttributeReference block = new AttributeReference(snapshot.block, LongType$.MODULE$, true, Metadata$.MODULE$.empty(),
           NamedExpression$.MODULE$.newExprId(), Seqs.none());
-      if (blocks != null || wanted.isEmpty()) {
+      if (blocks != null) {
         columns = columns.add(block.name(), LongType$.MODULE$);
         attributes.add(block);
       }
@@ -496,22 +492,22 @@ public class ReadBlocks extends Rule {
       // Beside columns in another form Spark finds no condition that it can take to Parquet.
       Expression pushed = hasHidden && condition != null ? pushed(condition, hidden) : null;
       if (pushed != null) made = new Filter(pushed, made);
-      if (hasHidden || made.output().size() != wanted.size() && !(projected && rest == null)) made = new Project(Seqs.of(shown), made);
-      if (rest != null) {
-        if (condition != null) made = new Filter(condition, made);
-        List both = new ArrayList();
-        both.add(made);
-        both.add(new Project(Seqs.of(columns(rest)), rest));
-        made = new Union(Seqs.of(both), false, false);
-      }
+      if (hasHidden || blocks != null) made = new Project(Seqs.of(shown), made);
       if (condition != null) made = new Filter(condition, made);
-      return made;
+      if (rest == null) return made;
+      // Each side has the condition, which may be random: it is asked of each row once.
+      List both = new ArrayList();
+      both.add(made);
+      both.add(over(rest));
+      return new Union(Seqs.of(both), false, false);
     }
 
     /** Few rows that the driver has, as an Arrow stream of the wanted columns: Spark needs no job to read them. */
     public LogicalPlan local(byte[] stream, String label) {
-      scala.collection.Iterator rows = (scala.collection.Iterator)
-          org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$.fromIPCStream(stream)._1();
+      scala.Tuple2 read = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$.fromIPCStream(stream);
+      scala.collection.Iterator rows = (scala.collection.Iterator) read._1();
+      StructField[] fields = ((StructType) read._2()).fields();
+      for (int i = 0; i < wanted.size(); i++) checkType((AttributeReference) wanted.get(i), fields[i].dataType());
       List copies = new ArrayList();
       while (rows.hasNext()) copies.add(((InternalRow) rows.next()).copy());
       LogicalPlan local = new LocalRelation(Seqs.of(wanted), Seqs.of(copies), false, scala.Option.apply(null));
@@ -591,43 +587,49 @@ public class ReadBlocks extends Rule {
   public static class Snapshot {
     final String key;
     final String block;
+    final StructType schema;
     final String partition;
-    final DataType partitionType;
     final Map options;
     final String[] paths;
     final int[] partitionOf;
     final InternalRow[] values;
-    private final FileStatus[] statuses;
+    private final Map statuses = new HashMap();
 
     /**
-     * key: of the table and the snapshot. paths: of files, one a line. partitionOf: the number of each file's
+     * key: of the table and the snapshot. schema: the table's. paths: of files, one a line. partitionOf: the number of each file's
      * partition. values: the partition column's value of each partition as text, one a line, "n" for NULL and "v..."
      * for others, as Spark holds it inside.
      */
-    Snapshot(String key, String block, String paths, String partition, DataType partitionType, String partitionOf,
+    Snapshot(String key, String block, StructType schema, String paths, String partition, String partitionOf,
         String values, Map options) {
       this.key = key;
       this.block = block;
+      this.schema = schema;
       this.partition = partition;
-      this.partitionType = partitionType;
       this.paths = Text.lines(paths);
       this.partitionOf = Text.ints(partitionOf);
       this.options = new HashMap(options);
-      this.statuses = new FileStatus[this.paths.length];
       String[] texts = Text.lines(values);
       this.values = new InternalRow[texts.length];
       for (int i = 0; i < texts.length; i++)
-        this.values[i] = new GenericInternalRow(new Object[] {Text.value(texts[i], partitionType)});
+        this.values[i] = new GenericInternalRow(new Object[] {Text.value(texts[i], typeOf(partition))});
     }
 
-    /** What the file system says of a file, looked up once: data files never change. */
+    DataType typeOf(String column) {
+      scala.Option index = column == null ? scala.Option.apply(null) : schema.getFieldIndex(column);
+      return index.isDefined() ? schema.fields()[((Integer) index.get()).intValue()].dataType() : null;
+    }
+
+    /** What the file system says of a file; its folder is listed once, since data files never change. */
     synchronized FileStatus status(int file, Configuration configuration) throws java.io.IOException {
-      if (statuses[file] == null) {
-        Path path = new Path(paths[file]);
-        FileSystem system = path.getFileSystem(configuration);
-        statuses[file] = system.getFileStatus(path);
+      Path path = new Path(paths[file]);
+      if (!statuses.containsKey(path.getName() + path.getParent())) {
+        FileStatus[] listed = path.getFileSystem(configuration).listStatus(path.getParent());
+        for (int i = 0; i < listed.length; i++) statuses.put(listed[i].getPath().getName() + path.getParent(), listed[i]);
       }
-      return statuses[file];
+      FileStatus status = (FileStatus) statuses.get(path.getName() + path.getParent());
+      if (status == null) throw new java.io.FileNotFoundException(paths[file]);
+      return status;
     }
   }
 
@@ -726,8 +728,8 @@ public class ReadBlocks extends Rule {
 
   /** The files of a registered table, which only the rule knows. */
   static class RegisteredIndex implements FileIndex {
-    private final String id;
-    private final String name;
+    final String id;
+    final String name;
     private final StructType partitions;
     private final long bytes;
     private final java.util.function.BiFunction ask;
@@ -750,7 +752,18 @@ public class ReadBlocks extends Rule {
 
     public String[] inputFiles() { return new String[0]; }
 
-    public void refresh() { ask.apply("refresh " + id + "\n", null); }
+    static RegisteredIndex of(LogicalPlan plan) {
+      if (!(plan instanceof LogicalRelation)) return null;
+      Object relation = ((LogicalRelation) plan).relation();
+      if (!(relation instanceof HadoopFsRelation)) return null;
+      FileIndex index = ((HadoopFsRelation) relation).location();
+      return index instanceof RegisteredIndex ? (RegisteredIndex) index : null;
+    }
+
+    public void refresh() {
+      Object answer = ask.apply("refresh " + id + "\n", null);
+      if (answer instanceof String) raise((String) answer);
+    }
 
     public long sizeInBytes() { return bytes; }
 
@@ -780,8 +793,7 @@ public class ReadBlocks extends Rule {
     public scala.Function1 buildReaderWithPartitionValues(org.apache.spark.sql.SparkSession session, StructType data,
         StructType partitions, StructType required, scala.collection.immutable.Seq filters,
         scala.collection.immutable.Map options, Configuration configuration) {
-      Registration known = (Registration) Registration.ALL.get(options.apply(OPTION));
-      return refuse(known == null ? "of this DataFrame" : known.name);
+      return refuse((String) options.apply(OPTION));
     }
 
     /** Fails where a plan is run that the rule has not seen. */
@@ -798,7 +810,8 @@ public class ReadBlocks extends Rule {
 
   /** Conditions that a row's block is one of some. */
   static class Blocks {
-    // Parquet compares with one value after another, each a call within the last: more would exhaust its stack.
+    // As the session's threshold for lists (session/listing.py): Parquet compares with one value after another, each a
+    // call within the last, and more would exhaust its stack.
     private static final int MOST_LISTED = 400;
     // Of fewer values Spark compiles a comparison with each, which gives each query code of its own.
     private static final int LEAST_LISTED = 11;
@@ -894,7 +907,9 @@ public class ReadBlocks extends Rule {
    * time zones stand under the names of the constructor's arguments.
    */
   static class Json {
+    private static final int MOST_NODES = 50000;
     private final Map names = new HashMap();
+    private int nodes = 0;
 
     Json(scala.collection.immutable.Seq output) {
       for (int i = 0; i < output.size(); i++) {
@@ -904,6 +919,7 @@ public class ReadBlocks extends Rule {
     }
 
     void write(StringBuilder text, Expression node) {
+      if (++nodes > MOST_NODES) throw new IllegalStateException("a condition of more than " + MOST_NODES + " parts");
       text.append('[');
       // A part of AND, OR and NOT that gives something else each time leaves the other parts what they are.
       boolean isRandom = !node.deterministic()

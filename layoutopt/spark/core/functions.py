@@ -60,14 +60,14 @@ def declared(spark: SparkSession) -> Udfs:
     return {name: udf for name, (udf, handle) in known.items() if _same(_handle(spark, name), handle)}
 
 
-def same_code(spark: SparkSession, rule: Any, udfs: Udfs, tree: Any) -> Udfs:
+def same_code(spark: SparkSession, scan: Any, udfs: Udfs, tree: Any) -> Udfs:
     """Return those of some functions whose code is what an expression calls by their names.
 
     Args:
         spark: the session, which has them registered.
-        rule: the optimiser rule.
+        scan: the rule's scan.
         udfs: declared functions.
-        tree: the expression, as the rule writes it.
+        tree: the scan's condition, as the rule writes it.
     """
     called: dict[str, set[str]] = {}
     for name, code in _calls(tree) if udfs else ():
@@ -79,7 +79,7 @@ def same_code(spark: SparkSession, rule: Any, udfs: Udfs, tree: Any) -> Udfs:
     same: dict[str, Udf] = {}
     for name in udfs.keys() & called.keys():
         handle = _handle(spark, name)
-        if handle is not None and {rule.digest(handle.apply(none).func())} == called[name]:
+        if handle is not None and {scan.digest(handle.apply(none).func())} == called[name]:
             same[name] = udfs[name]
     return same
 

@@ -15,13 +15,13 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
-from weakref import ref
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.errors import LayoutoptError, SchemaError
+from layoutopt.errors import LayoutoptError, QueryError, SchemaError
 from layoutopt.model.predicates import (
     TRUE,
     And,
@@ -62,6 +62,7 @@ from layoutopt.spark.session.tables import (
     session_tables,
     show,
     unregister,
+    whole_read,
     whole_rows,
 )
 from layoutopt.sql.scans import TableScan
@@ -104,12 +105,12 @@ def disable(spark: SparkSession) -> None:
     """Take the rule away from a session; registered tables stay, as views of their whole content."""
     known = session_tables(spark)
     with _ENABLING:
-        rule, known.rule = known.rule, None
-        remove_rule(spark)
         if not known.enabled:
             return
         known.enabled = False
-        rule.dropFunction(java_session(spark), FUNCTION)
+        known.rule.dropFunction(java_session(spark), FUNCTION)
+        known.rule = None
+        remove_rule(spark)
         put_back(spark, known.lists_before)
         known.lists_before = None
         known.planned.clear()
@@ -120,30 +121,19 @@ def install_rule(spark: SparkSession, known: SessionTables) -> None:
     """Add the rule to a session that does not have it; it leaves alone what is not registered."""
     with _ENABLING:
         if known.rule is None or not has_rule(spark):
-            # Java holds what answers, and must not keep a session that nothing else uses.
-            session = ref(spark)
-            known.rule = add_rule(spark, lambda text, scan: _answer(session() or spark_of(known), known, text, scan))
-
-
-def spark_of(known: SessionTables) -> SparkSession:
-    """Return a Python object for a session whose first one is gone."""
-    assert known.rule is not None, "the rule asks"
-    active = SparkSession.getActiveSession()
-    assert active is not None, "a query is planned"
-    return active
+            known.rule = add_rule(spark, partial(_answer, spark, known))
 
 
 def _show_all(spark: SparkSession, known: SessionTables) -> None:
-    with known.lock:
-        for name, entry in list(known.tables.items()):
-            if not has_view(spark, entry):
-                del known.tables[name]
-                continue
-            try:
-                show(spark, known, entry)
-            except (LayoutoptError, PySparkException) as error:
-                log.warning("%s: the view %r is dropped", error, name)
-                unregister(spark, name)
+    for name, entry in list(known.tables.items()):
+        if not has_view(spark, entry):
+            known.tables.pop(name, None)
+            continue
+        try:
+            show(spark, known, entry)
+        except (LayoutoptError, PySparkException) as error:
+            log.warning("%s: the view %r is dropped", error, name)
+            unregister(spark, name)
 
 
 def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
@@ -179,8 +169,7 @@ def planned_reads(frame: DataFrame) -> tuple[TableRead, ...]:
     known = session_tables(spark)
     if known.rule is None:
         return ()
-    java: Any = frame_of(spark, analyzed(frame))._jdf
-    token = str(known.rule.plan(java.queryExecution()))
+    token = str(known.rule.plan(java_session(spark), analyzed(frame)))
     with known.lock:
         planned = known.planned.pop(token, Planned())
     return tuple(read for _, read, _ in planned.scans)
@@ -193,51 +182,62 @@ def _answer(spark: SparkSession, known: SessionTables, text: str, scan: Any) -> 
     """
     head, _, body = text.partition("\n")
     task, token = head.split()
-    if task == "refresh":
-        _refresh(spark, known, token)
-        return None
-    if task == "open":
-        return _opened(spark, known, body)
-    asked: Mapping[str, Any] = json.loads(body)
-    entry = registered(asked["id"])
-    if entry is None:
-        return None
     try:
-        read = _planned(spark, known, entry, token, asked)
-        return None if task == "plan" else _read(spark, known, entry, read, scan)
+        if task == "refresh":
+            return _refresh(spark, known, token)
+        if task == "open":
+            return marked_relation(spark, known, by_path(body))
+        return _scanned(spark, known, task, token, json.loads(body), scan)
     except LayoutoptError as error:
         return str(error)
     except Exception as error:
-        log.warning("%s: the table %r is read whole", f"{type(error).__name__}: {error}", entry.name, exc_info=True)
-        return scan.over(optimized(whole_rows(spark, entry.table)))
+        log.warning("the task %r failed", task, exc_info=True)
+        return f"layoutopt failed in an unexpected way ({type(error).__name__}: {error}); report this"
+
+
+def _scanned(
+    spark: SparkSession, known: SessionTables, task: str, token: str, asked: Mapping[str, Any], scan: Any
+) -> Any:
+    entry = registered(asked["id"])
+    if entry is None:
+        raise QueryError("a table of this query was registered again too often since; make the DataFrame again")
+    planned = known.planned_by(token)
+    try:
+        read, note = _planned(spark, known, entry, planned, asked, scan)
+        plan = None if task == "plan" else _read(spark, known, entry, read, scan)
+    except LayoutoptError:
+        raise
+    except Exception as error:
+        table, note = planned.tables.get(entry.source, entry.table), f"{type(error).__name__}: {error}"
+        log.warning("%s: all of the table %r is read", note, entry.name, exc_info=True)
+        read = whole_read(table)
+        plan = None if task == "plan" else scan.over(optimized(whole_rows(spark, table)))
+    with known.lock:
+        planned.scans.append((entry, read, note))
+    return plan
 
 
 def _planned(
-    spark: SparkSession, known: SessionTables, entry: Registered, token: str, asked: Mapping[str, Any]
-) -> TableRead:
-    """Decide what a scan needs of the table at the snapshot that its query reads."""
-    planned = known.planned_by(token)
-    table = planned.tables.get(entry.id)
+    spark: SparkSession, known: SessionTables, entry: Registered, planned: Planned, asked: Mapping[str, Any], scan: Any
+) -> tuple[TableRead, str]:
+    """Decide what a scan needs of the table at the snapshot that its query reads; and why not less, if known."""
+    table = planned.tables.get(entry.source)
     if table is None:
         shown = entry.table.schema
-        table = planned.tables.setdefault(entry.id, entry.newest())
+        table = planned.tables.setdefault(entry.source, entry.newest())
         if table.schema != shown and entry.view is not None and has_view(spark, entry):
             show(spark, known, entry)  # later queries see the new columns
     columns = _columns(table, asked["columns"], entry)
-    condition, note = _condition(spark, known, table, asked)
+    condition, note = _condition(spark, table, asked, scan)
     sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
-    root = condition.root
-    pruned = checked(table, root, table.decide(root, columns, sessions))
-    scan = TableScan(table.name, entry.name, columns, Filter.of(root), condition.unusable)
-    read = TableRead(table, scan, pruned)
-    with known.lock:
-        planned.scans.append((entry, read, note))
-    return read
+    pruned = checked(table, condition.root, table.decide(condition.root, columns, sessions))
+    mention = TableScan(table.name, entry.name, columns, Filter.of(condition.root), condition.unusable)
+    return TableRead(table, mention, pruned), note
 
 
 def _read(spark: SparkSession, known: SessionTables, entry: Registered, read: TableRead, scan: Any) -> Any:
     """Return the plan that stands in a scan's place."""
-    label, files = ScanMetrics.of(entry.name, read).label, _files(spark, known, read.table)
+    label, files = ScanMetrics.of(entry.name, read).label, _files(spark, known, read.table, scan)
     plan = plan_read(spark, read, scan, files, label, known.by_driver)
     if switch.is_on() and read.scan.filter.root != TRUE:
         check_scan(spark, read, scan, plan)
@@ -252,15 +252,13 @@ def _columns(table: Table, names: Sequence[str], entry: Registered) -> tuple[str
     return tuple(names)
 
 
-def _condition(
-    spark: SparkSession, known: SessionTables, table: Table, asked: Mapping[str, Any]
-) -> tuple[Condition, str]:
+def _condition(spark: SparkSession, table: Table, asked: Mapping[str, Any], scan: Any) -> tuple[Condition, str]:
     """Return what a scan's condition says, and why it says less than it could."""
     tree, unusual = asked["condition"], asked["unusual"]
     if tree is None:
         return Condition(TRUE, (), table.settings), ""
     try:
-        udfs = same_code(spark, known.rule, {**table.udfs, **declared(spark)}, tree)
+        udfs = same_code(spark, scan, {**table.udfs, **declared(spark)}, tree)
         condition = read_condition(tree, table.schema, table.settings, udfs)
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
@@ -285,14 +283,12 @@ def _of_columns(node: Node) -> Node:
     return node
 
 
-def _files(spark: SparkSession, known: SessionTables, table: OpenedTable) -> SnapshotFiles | None:
+def _files(spark: SparkSession, known: SessionTables, table: OpenedTable, scan: Any) -> SnapshotFiles | None:
     if not table.catalog.data.is_plain:
         return None
-    with known.lock:
-        found = known.files.get(table)
-        if found is None:
-            found = known.files[table] = list_files(spark, known.rule, table)
-        return found
+    found = known.files.get(table)
+    # Not under a lock: Java may ask another thread of this process meanwhile.
+    return found if found is not None else known.files.setdefault(table, list_files(spark, scan, table))
 
 
 def _refresh(spark: SparkSession, known: SessionTables, identity: str) -> None:
@@ -303,14 +299,6 @@ def _refresh(spark: SparkSession, known: SessionTables, identity: str) -> None:
     entry.newest()
     if entry.view is not None and has_view(spark, entry):
         show(spark, known, entry)
-
-
-def _opened(spark: SparkSession, known: SessionTables, path: str) -> Any:
-    """Return the relation of the table at a path, or the sentence of an error."""
-    try:
-        return marked_relation(spark, known, by_path(path))
-    except LayoutoptError as error:
-        return str(error)
 
 
 def read_table(

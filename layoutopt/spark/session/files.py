@@ -46,8 +46,8 @@ class SnapshotFiles:
     numbers: tuple[Ints, ...]
 
 
-def list_files(spark: SparkSession, rule: Any, table: OpenedTable) -> SnapshotFiles:
-    """Return the files of a table's snapshot for a session's rule.
+def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFiles:
+    """Return the files of a table's snapshot for a scan of the rule.
 
     Raises:
         CatalogError: a blocks file is damaged.
@@ -69,12 +69,12 @@ def list_files(spark: SparkSession, rule: Any, table: OpenedTable) -> SnapshotFi
     if column is None or len(known) != len(values):
         column, known = None, ["n"] * len(table.catalog.partitions)
     options = STRICT | (NO_DICTIONARIES if any(each.type in FLOATS for each in table.schema.columns) else {})
-    java = rule.snapshot(
+    java = scan.snapshot(
         f"{data.full_path('')}@{table.catalog.snapshot.number}",
         BLOCK,
+        java_schema(spark, table.schema.columns),
         "\n".join(paths),
         None if column is None else column.name,
-        None if column is None else java_schema(spark, [column]).apply(0).dataType(),
         ",".join(map(str, np.concatenate([np.zeros(0, dtype=np.int64), *entry_of]).tolist())),
         "\n".join(known),
         java_map(spark, options),

@@ -35,9 +35,3 @@ def put_back(spark: SparkSession, before: str | None) -> None:
         spark.conf.set(_SETTING, before)
     else:
         spark.conf.unset(_SETTING)
-
-
-def most_listed(spark: SparkSession) -> int:
-    """How many blocks may be listed in this session; 0 where so few that ranges are as good."""
-    taken = int(spark.conf.get(_SETTING) or 0)
-    return MOST_LISTED if taken >= MOST_LISTED else 0

@@ -108,6 +108,7 @@ def plan_read(
     reader = choose_reader(read, by_driver)
     if reader is Reader.DRIVER:
         rows = rows_at_once(read, _MOST_HELD)
+        rows = None if rows is None else rows.select(list(read.scan.columns))
         if rows is not None and rows.nbytes <= _MOST_LOCAL:
             return scan.local(arrow_stream(rows), label)
         if rows is not None:

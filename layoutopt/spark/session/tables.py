@@ -26,7 +26,7 @@ from layoutopt.scan.checked import table_read
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.catalyst.rule import frame_of, java_schema, java_session, optimized
+from layoutopt.spark.catalyst.rule import frame_of, java_schema, java_session
 from layoutopt.spark.session.files import SnapshotFiles, partition_column
 from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan
@@ -34,8 +34,12 @@ from layoutopt.sql.scans import TableScan
 log = logging.getLogger("layoutopt.spark")
 
 _IDS: Final = count(1)
-_MOST_PLANNED: Final = 64
-"""Queries whose scans are remembered, for :func:`layoutopt.spark.last_scans` and `why`."""
+# Queries whose scans are remembered, for `layoutopt.spark.last_scans`.
+_MOST_SCANNED: Final = 64
+# Queries whose snapshots are remembered, while they are planned.
+_MOST_PLANNED: Final = 2_048
+# Registrations that DataFrames may still name; of names that were registered again, the oldest are forgotten.
+_MOST_REGISTERED: Final = 1_024
 
 
 @dataclass(eq=False)
@@ -59,6 +63,12 @@ class Registered:
     state: object = None
     view: Any = None
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def source(self) -> object:
+        """What tells its snapshots from those of other tables: the same table has one snapshot in a query."""
+        files = self.table.catalog.files
+        return (files.full_path(""), files.key) if self.follows else self.id
 
     def newest(self) -> Table:
         """Return the table at its newest snapshot, opened again where another one was committed.
@@ -110,19 +120,21 @@ class SessionTables:
             self.planned.move_to_end(token)
             while len(self.planned) > _MOST_PLANNED:
                 self.planned.popitem(last=False)
+            for older in list(self.planned.values())[-_MOST_SCANNED - 1 : -_MOST_SCANNED]:
+                older.scans.clear()
             return found
 
 
 @dataclass(eq=False)
 class Planned:
-    """What one query reads: the snapshot of each table, by registration, and its scans in the order of planning."""
+    """What one query reads: the snapshot of each table, by its source, and its scans in the order of planning."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[object, Table] = field(default_factory=dict)
     scans: list[tuple[Registered, TableRead, str]] = field(default_factory=list)
 
 
 _SESSIONS: dict[str, SessionTables] = {}
-_REGISTERED: dict[str, Registered] = {}
+_REGISTERED: OrderedDict[str, Registered] = OrderedDict()
 _LOCK: Final = threading.Lock()
 
 
@@ -165,10 +177,9 @@ def register(spark: SparkSession, name: str, path: str, key: str | None = None) 
         raise QueryError(f"{name!r} is no plain name; register the table under one without dots and quotes")
     known = session_tables(spark)
     entry = _entry(name, open_table(path, key=key), follows=True)
+    show(spark, known, entry)
     with known.lock:
-        _forget(known.tables.pop(name.lower(), None), known)
         known.tables[name.lower()] = entry
-        show(spark, known, entry)
 
 
 def unregister(spark: SparkSession, name: str) -> None:
@@ -176,15 +187,14 @@ def unregister(spark: SparkSession, name: str) -> None:
     known = session_tables(spark)
     with known.lock:
         entry = known.tables.pop(name.lower(), None)
-        if entry is not None:
-            if has_view(spark, entry):
-                spark.catalog.dropTempView(entry.name)
-            _forget(entry, known)
+    if entry is not None and has_view(spark, entry):
+        spark.catalog.dropTempView(entry.name)
 
 
 def pinned(table: Table) -> Registered:
     """Return a registration of a table that is always read at the snapshot at which it was opened."""
-    key = table.catalog.files.full_path(""), table.catalog.snapshot.number, id(table)
+    files, functions = table.catalog.files, tuple(sorted(table.udfs.items()))
+    key = files.full_path(""), files.key, table.catalog.snapshot.number, functions
     return _nameless(key, lambda: table, follows=False)
 
 
@@ -214,16 +224,11 @@ def _nameless(key: tuple[object, ...], opened: Callable[[], Table], follows: boo
 
 def _entry(name: str, table: Table, follows: bool) -> Registered:
     entry = Registered(str(next(_IDS)), name, table, follows, newest_state(table.catalog.files))
-    _REGISTERED[entry.id] = entry
+    with _LOCK:
+        _REGISTERED[entry.id] = entry
+        while len(_REGISTERED) > _MOST_REGISTERED:
+            _REGISTERED.popitem(last=False)
     return entry
-
-
-def _forget(entry: Registered | None, known: SessionTables) -> None:
-    if entry is None:
-        return
-    _REGISTERED.pop(entry.id, None)
-    if known.rule is not None:
-        known.rule.unregister(entry.id)
 
 
 def show(spark: SparkSession, known: SessionTables, entry: Registered) -> None:
@@ -247,7 +252,6 @@ def marked_relation(spark: SparkSession, known: SessionTables, entry: Registered
         java_schema(spark, table.schema.columns),
         None if column is None else column.name,
         size,
-        optimized(read_to_dataframe(spark, read)),
     )
 
 

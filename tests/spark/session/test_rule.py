@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,16 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.errors import SettingError
-from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.scan.table import open_table
+from layoutopt.spark import disable, enable, last_scans, read_table, register, unregister, why
 from layoutopt.spark.catalyst import rule
+from layoutopt.spark.session import enabling, tables
 from tests.scan.builder import build, building
+from tests.scan.deleting import delete_ids
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer
+from tests.spark.settings import under
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +133,97 @@ def test_equal_exchanges_are_reused(session: SparkSession) -> None:
     one = "SELECT kind, count(*) AS n FROM t WHERE price > 50 GROUP BY kind"
     found = session.sql(f"SELECT a.kind, b.n FROM ({one}) a JOIN ({one}) b ON a.kind = b.kind AND a.n = b.n")
     assert found.count() == session.sql(one).where("kind IS NOT NULL").count()
+
+
+def test_a_scan_may_stand_twice_with_and_without_a_projection(session: SparkSession) -> None:
+    """Spark makes a runtime filter of the other side of a join: the same scan under a projection."""
+    settings = {
+        "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    }
+    sql = ("SELECT a.* FROM (SELECT id, kind FROM t WHERE price >= 0) a JOIN "
+           "(SELECT id AS k, year, kind AS l FROM t WHERE id > 100) d ON a.id = d.k WHERE d.l = 'air'")  # fmt: skip
+    with under(session, settings):
+        found, plain = session.sql(sql), session.sql(sql.replace("FROM t", "FROM hive"))
+        assert answer(found) == answer(plain) != []
+        assert found.count() == plain.count()
+
+
+def test_why_runs_no_command(session: SparkSession, tmp_path: Path) -> None:
+    session.sql(f"CREATE TABLE written (id INT) USING parquet LOCATION '{tmp_path}/written'")
+    try:
+        inserted = session.sql("INSERT INTO written SELECT id FROM t WHERE id < 5")
+        why(inserted)
+        assert session.table("written").count() == 5
+    finally:
+        session.sql("DROP TABLE written")
+
+
+@pytest.mark.parametrize("condition", ["rand(7) < 0.5", "rand(7) < 0.5 AND kind = 'air'"])
+def test_a_random_condition_is_asked_once_beside_deleted_rows(
+    condition: str, session: SparkSession, tmp_path: Path, rows: pa.Table
+) -> None:
+    many = pa.concat_tables([rows] * 10)
+    build(tmp_path / "d", many, building(SCHEMA, CONDITIONS, segment_rows=600))
+    gone = delete_ids(str(tmp_path / "d"), range(30))
+    kept = [row for row in many.to_pylist() if row["id"] >= 30 and ("kind" not in condition or row["kind"] == "air")]
+    found = read_table(session, gone.catalog.files.root).where(condition).count()
+    assert 0.4 * len(kept) < found < 0.6 * len(kept)
+
+
+def test_what_fails_in_asking_reads_the_newest_snapshot(
+    session: SparkSession, tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path / "t", rows, building(SCHEMA, CONDITIONS))
+    frame = read_table(session, str(tmp_path / "t")).where("kind = 'air'")
+    build(tmp_path / "t", rows.slice(0, 100), building(SCHEMA, CONDITIONS), load_id="load-2")
+    expected = rows.slice(0, 100)["kind"].to_pylist().count("air")
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("no reason")
+
+    for module, name in ((enabling, "_condition"), (enabling, "plan_read"), (enabling, "_columns")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, fails)
+            assert frame.count() == expected
+            (scan,) = last_scans(session)
+            assert scan.snapshot == 1
+            assert "no reason" in scan.note
+
+
+def test_settings_may_change_while_others_plan(session: SparkSession) -> None:
+    done = threading.Event()
+
+    def change() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            session.conf.set(f"my.setting.{number % 50}", number)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(40):
+            session.sql("SELECT id FROM t WHERE kind = 'air'")._jdf.queryExecution().optimizedPlan()
+    finally:
+        done.set()
+        changing.join()
+
+
+def test_dataframes_outlive_the_name_of_their_table(session: SparkSession, root: Path) -> None:
+    register(session, "again", str(root / "t"))
+    frame = session.table("again").where("id < 10")
+    register(session, "again", str(root / "g"))
+    assert frame.count() == session.table("again").where("id < 10").count() == 10
+    unregister(session, "again")
+    assert frame.where("id < 5").count() == 5
+
+
+def test_tables_that_are_opened_again_are_registered_once(session: SparkSession, root: Path) -> None:
+    before = len(tables._REGISTERED)
+    for _ in range(3):
+        assert open_table(str(root / "t")).scan("SELECT id FROM t WHERE id < 3").to_spark(session).count() == 3
+    assert len(tables._REGISTERED) == before + 1
 
 
 def test_a_stream_joins_the_table(session: SparkSession, tmp_path: Path) -> None:
