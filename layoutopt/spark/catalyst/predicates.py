@@ -17,7 +17,10 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import (
     ANY_STRING,
     TRUE,
+    And,
+    InSet,
     Node,
+    Or,
     canonical_pattern,
     conjunction,
     disjunction,
@@ -232,11 +235,32 @@ def read_condition(tree: list[Any], schema: Schema, settings: Settings, udfs: Ma
         zones = zones_of(read)
         zone = next(iter(zones)) if len(zones) == 1 else normal_zone(settings.time_zone)
         reader = _Reader(schema, udfs, zone)
-        root = reader.node(read)
+        root = _with_bounds(reader.node(read))
     except Exception as error:  # whatever a tree may hold, the scan is read whole rather than not at all
         problem = UnusableCondition("unsupported-expression", f"the condition can't be read ({error!r:.200})", "")
         return Condition(TRUE, (problem,), settings)
     return Condition(root, tuple(reader.unusable), replace(settings, time_zone=zone) if zones else settings)
+
+
+def _with_bounds(node: Node) -> Node:
+    """Return an equal condition whose alternatives have the bounds that hold beside them.
+
+    Spark's optimiser takes out of ``a >= 1 AND a <= 5 AND b OR a >= 1 AND a <= 9 AND c`` what all alternatives have, so
+    that none has a range of ``a`` any more, which features are of.
+    """
+    if isinstance(node, Or):
+        return disjunction(map(_with_bounds, node.children))
+    if not isinstance(node, And):
+        return node
+    parts = list(map(_with_bounds, node.children))
+    bounds = {part.subject: part for part in parts if isinstance(part, InSet)}
+
+    def bounded(way: Node) -> Node:
+        beside = way.children if isinstance(way, And) else (way,)
+        subjects = {part.subject for part in beside if isinstance(part, InSet)}
+        return conjunction([*beside, *(bounds[subject] for subject in bounds if subject in subjects)])
+
+    return conjunction(disjunction(map(bounded, part.children)) if isinstance(part, Or) else part for part in parts)
 
 
 class _Reader:
