@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections import Counter
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,8 +38,6 @@ MARKDOWN = [
         if not path.is_relative_to(API)
     ),
 ]
-LINE_LIMIT = 400  # a module over about 300 lines wants a second look; above this it is refused
-MODULE_LIMIT = 20  # a folder with more of them is two rooms
 
 # The verbs of the command line, and the make targets, that others rely on.
 VERBS = [
@@ -204,16 +201,6 @@ def text_of(path: Path) -> str:
 
 def test_a_module_says_what_it_is_for() -> None:
     assert not [path for path in SOURCES if not re.match(r'r?"""\S', text_of(path))]
-
-
-def test_a_module_is_of_readable_length() -> None:
-    lines = {path: len(text_of(path).splitlines()) for path in SOURCES}
-    assert not {path: count for path, count in lines.items() if count > LINE_LIMIT}
-
-
-def test_a_folder_has_few_modules() -> None:
-    modules = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
-    assert not {folder: count for folder, count in modules.items() if count > MODULE_LIMIT}
 
 
 def imported(path: Path) -> set[str]:

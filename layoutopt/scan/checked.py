@@ -28,7 +28,14 @@ def checked(table: OpenedTable, root: Node, pruned: tuple[PrunedPlan, ...]) -> t
 
 def prune_checked(table: OpenedTable, root: Node, columns: Sequence[str], settings: Settings) -> tuple[PrunedPlan, ...]:
     """What a scan of these columns under this filter reads, one item a plan; raises as :func:`checked`."""
-    return checked(table, root, table.decide(root, columns, [settings] * len(table.sources)))
+    return prune_under(table, root, columns, [settings] * len(table.sources))
+
+
+def prune_under(
+    table: OpenedTable, root: Node, columns: Sequence[str], settings: Sequence[Settings]
+) -> tuple[PrunedPlan, ...]:
+    """Return what a scan reads under settings of its own for each plan; raises as :func:`checked`."""
+    return checked(table, root, table.decide(root, columns, settings))
 
 
 def table_read(table: OpenedTable, scan: TableScan, settings: Settings) -> TableRead:

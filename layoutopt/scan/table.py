@@ -118,9 +118,9 @@ class Table(OpenedTable):
 
     def _check_names(self, sql: str) -> None:
         """Refuse a text that names tables, but not this one."""
-        from layoutopt.sql.references import tables_named
+        from layoutopt.sql.references import qualified_tables
 
-        others = tables_named(sql)
+        others = qualified_tables(sql)
         if others:
             raise QueryError(f"the query reads {others[0]!r}, but the table is called {self.name!r}; name it so")
 

@@ -10,6 +10,21 @@ Span = tuple[int, int]
 """[start, end) in a text."""
 
 
+def qualified_tables(sql: str) -> list[str]:
+    """The tables that a statement in Spark's dialect names, as it qualifies them, in the order of the text.
+
+    Raises:
+        StatementError: the text can't be parsed, or holds no or several statements.
+    """
+    tree = parse_statement(sql, "spark")
+    common = {entry.alias.lower() for entry in tree.find_all(exp.CTE)}
+    tables = [table for table in tree.find_all(exp.Table) if table.name.lower() not in common | {""}]
+    return [
+        ".".join(part.name for part in table.parts)
+        for table in sorted(tables, key=lambda each: span_of(each) or (0, 0))
+    ]
+
+
 def tables_named(sql: str, dialect: str = "spark") -> list[str]:
     """The tables that a statement names, without qualifiers and common tables, in alphabetical order.
 

@@ -194,16 +194,21 @@ def test_what_names_the_table_anyhow_reads_the_newest_snapshot(
 def test_an_insert_meets_a_newer_snapshot_in_another_thread(
     session: SparkSession, path: Path, rows: pa.Table, tmp_path: Path
 ) -> None:
-    session.sql(f"CREATE TABLE copies (id INT) USING parquet LOCATION '{tmp_path}/copies'")
+    names = ["copies_a", "copies_b", "copies_c"]
+    for name in names:
+        session.sql(f"CREATE TABLE {name} (id INT) USING parquet LOCATION '{tmp_path}/{name}'")
     try:
         with ThreadPoolExecutor(2) as pool:
-            inserted = pool.map(lambda _: session.sql("INSERT INTO copies SELECT id FROM t WHERE kind = 'air'"), "abc")
+            inserted = pool.map(lambda name: session.sql(f"INSERT INTO {name} SELECT id FROM t WHERE id < 50"), names)
             build(path, rows.slice(0, 100), building(SCHEMA, CONDITIONS), load_id="load-2")
             counted = list(pool.map(lambda _: session.table("t").count(), range(4)))
         assert len(list(inserted)) == 3
         assert set(counted) == {100}
+        of_either = {sum(i < 50 for i in some["id"].to_pylist()) for some in (rows, rows.slice(0, 100))}
+        assert {session.table(name).count() for name in names} <= of_either
     finally:
-        session.sql("DROP TABLE copies")
+        for name in names:
+            session.sql(f"DROP TABLE {name}")
 
 
 def test_new_columns_are_seen_once_the_table_is_refreshed(session: SparkSession, path: Path, rows: pa.Table) -> None:

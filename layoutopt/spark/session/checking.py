@@ -34,8 +34,8 @@ def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> No
     if not scan.isPlain():
         TALLY["undecided scans"] += 1
         return
-    whole = scan.over(optimized(read_to_dataframe(spark, whole_read(read))))
     try:
+        whole = scan.over(optimized(read_to_dataframe(spark, whole_read(read))))
         expected, found = (frame_of(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
     except PySparkException:  # what fails will fail for the user, too
         TALLY["undecided scans"] += 1

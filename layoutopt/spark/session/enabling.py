@@ -37,7 +37,7 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.udf import Udfs
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.checked import checked
+from layoutopt.scan.checked import prune_under
 from layoutopt.scan.explain import Explanation, explain
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.scan.reads import TableRead
@@ -230,7 +230,7 @@ def _planned(
     columns = _columns(table, asked["columns"], entry)
     condition, note = _condition(spark, table, asked, scan)
     sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
-    pruned = checked(table, condition.root, table.decide(condition.root, columns, sessions))
+    pruned = prune_under(table, condition.root, columns, sessions)
     mention = TableScan(table.name, entry.name, columns, Filter.of(condition.root), condition.unusable)
     return TableRead(table, mention, pruned), note
 

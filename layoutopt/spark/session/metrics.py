@@ -12,7 +12,7 @@ from layoutopt.scan.sizes import MECHANISMS, size_over
 
 @dataclass(frozen=True)
 class ScanMetrics:
-    """What one mention of an optimised table in a query reads and skips, by the catalog.
+    """What one scan of an optimised table in a query reads and skips, by the catalog.
 
     Attributes:
         table: the name that the session knows the table by.
@@ -23,7 +23,7 @@ class ScanMetrics:
         total: all blocks of the layouts read, with their rows and the bytes of those columns.
         read: what of them is read.
         skipped_by: what is not, by mechanism: ``partition``, ``features``, ``statistics``.
-        note: why nothing could be skipped, where the text could not be analysed; else empty.
+        note: why less is skipped than could be, where something of the condition or the session is not followed.
     """
 
     table: str

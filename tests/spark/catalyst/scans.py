@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
-from layoutopt.spark.catalyst.rule import add_rule, analyzed, frame_of, java_schema, remove_rule
+from layoutopt.spark.catalyst.rule import add_rule, frame_of, java_schema, remove_rule
 from layoutopt.spark.core.sessions import session_settings
 
 if TYPE_CHECKING:
@@ -31,12 +31,15 @@ class Scans:
         self.spark, self.name = spark, name
         self.schema = Schema(tuple(Column(column, kind) for column, kind in types.items()))
         self._asked: list[str] = []
-        rule = add_rule(spark, lambda text, _: self._asked.append(text))
+        rule = add_rule(spark, self._answer)
         columns = self.schema.columns
-        whole = spark.createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in columns))
-        args = (java_schema(spark, columns), columns[0].name, 1, analyzed(whole))
+        args = (java_schema(spark, columns), columns[0].name, 1)
         plan = rule.register(spark._jsparkSession, "1", name, *args)
         frame_of(spark, plan).createOrReplaceTempView(name)
+
+    def _answer(self, text: str, scan: Any) -> Any:
+        self._asked.append(text)
+        return scan.nothing()
 
     def close(self) -> None:
         """Take the rule and the table away."""
