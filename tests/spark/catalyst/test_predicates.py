@@ -46,7 +46,8 @@ def test_conditions_are_read_as_their_texts_are(usual: Scans) -> None:
         root = usual.read(condition).root
         if root != scan.filter.root:
             different[condition] = root
-    assert not different
+    # Spark computes what is compared twice once, in a projection below the filter; what it puts there reads otherwise.
+    assert list(different) == ["CASE WHEN s LIKE '%a_' THEN i WHEN x > f THEN y ELSE 7 END BETWEEN 1 AND 7"]
 
 
 @pytest.fixture(scope="module")
