@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,8 +30,13 @@ STRICT: Final = {
     "parquet.page.verify-checksum.enabled": "true",
 }
 # Parquet's reader finds 0.0 and -0.0 different in a dictionary, where Spark finds them equal.
-NO_DICTIONARIES: Final = {"parquet.filter.dictionary.enabled": "false"}
+_NO_DICTIONARIES: Final = {"parquet.filter.dictionary.enabled": "false"}
 _PARTITION_TYPES: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "string", *INTEGER_BITS})
+
+
+def parquet_options(columns: Iterable[Column]) -> dict[str, str]:
+    """Return the options under which Spark's own reader loses no row of data files with these columns."""
+    return STRICT | (_NO_DICTIONARIES if any(column.type in FLOATS for column in columns) else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +74,6 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
     known = [value for value in values if value is not None]
     if column is None or len(known) != len(values):
         column, known = None, ["n"] * len(table.catalog.partitions)
-    options = STRICT | (NO_DICTIONARIES if any(each.type in FLOATS for each in table.schema.columns) else {})
     java = scan.snapshot(
         f"{data.full_path('')}@{table.catalog.snapshot.number}",
         BLOCK,
@@ -77,7 +82,7 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
         None if column is None else column.name,
         ",".join(map(str, np.concatenate([np.zeros(0, dtype=np.int64), *entry_of]).tolist())),
         "\n".join(known),
-        java_map(spark, options),
+        java_map(spark, parquet_options(table.schema.columns)),
     )
     return SnapshotFiles(java, tuple(numbers))
 

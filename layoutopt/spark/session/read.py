@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.foreign.source_files import SourceFiles
+from layoutopt.model.arrays import Ints
 from layoutopt.model.columns import BLOCK
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column, schema_ddl
@@ -31,7 +32,7 @@ from layoutopt.scan.segments import SegmentRead, by_file
 from layoutopt.spark.core.patterns import as_no_pattern
 from layoutopt.spark.core.sessions import own_parquet_reader, settings_within
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
-from layoutopt.spark.session.files import NO_DICTIONARIES, STRICT
+from layoutopt.spark.session.files import parquet_options
 
 # A task takes as long to begin as to read 100,000 rows: up to four tasks a core where each has more than these.
 _ROWS_A_TASK: Final = 1_000_000
@@ -92,32 +93,45 @@ def projected(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where:
     rows.createTempView(view)
     try:
         condition = f" WHERE {where}" if where else ""
-        # The class's method: the session's own may have been replaced.
-        return SparkSession.sql(spark, f"SELECT {', '.join(texts)} FROM {view}{condition}")
+        return spark.sql(f"SELECT {', '.join(texts)} FROM {view}{condition}")
     finally:
         spark.catalog.dropTempView(view)
 
 
 def _read_natively(spark: SparkSession, read: TableRead) -> DataFrame:
     """Whole files by Spark's own reader, and of their rows those in blocks that are needed."""
-    paths, ids, whole = [], [np.zeros(0, dtype=np.int64)], True
-    for plan in read.pruned:
-        blocks, needed = plan.source.blocks, plan.read
-        files = np.unique(blocks.file[needed])
-        paths += [read.table.catalog.data.full_path(blocks.files[file]) for file in files]
-        ids.append(blocks.block_id[needed])
-        whole &= bool(needed[np.isin(blocks.file, files)].all())
+    opened, ids = needed_blocks(read)
+    paths = [
+        read.table.catalog.data.full_path(plan.source.blocks.files[file])
+        for plan, files in zip(read.pruned, opened, strict=True)
+        for file in files
+    ]
     schema = schema_ddl((*read.columns, Column(BLOCK, "bigint")))
-    options = STRICT | (NO_DICTIONARIES if any(column.type in FLOATS for column in read.columns) else {})
     with own_parquet_reader(spark):
-        rows = spark.read.schema(schema).options(**options).parquet(*map(as_no_pattern, paths))
+        reader = spark.read.schema(schema).options(**parquet_options(read.columns))
+        rows = reader.parquet(*map(as_no_pattern, paths))
     present = {column.name for column in read.columns}
     texts = [
         _opaque(column) if column.name in present and not is_pushable(read, column) else _or_absent(column, present)
         for column in read.table.schema.columns
     ]
-    where = "" if whole else f"{BLOCK} IN ({', '.join(map(str, np.concatenate(ids).tolist()))})"
+    where = "" if ids is None else f"{BLOCK} IN ({', '.join(map(str, ids.tolist()))})"
     return projected(spark, rows, texts, where)
+
+
+def needed_blocks(read: TableRead) -> tuple[list[Ints], Ints | None]:
+    """Return which files of each plan have a block that is needed, and the numbers of these blocks, ascending.
+
+    The numbers are None where the files have no other blocks.
+    """
+    opened, ids, whole = [], [np.zeros(0, dtype=np.int64)], True
+    for plan in read.pruned:
+        blocks, needed = plan.source.blocks, plan.read
+        files = np.unique(blocks.file[needed])
+        opened.append(files)
+        ids.append(blocks.block_id[needed])
+        whole &= bool(needed[np.isin(blocks.file, files)].all())
+    return opened, None if whole else np.sort(np.concatenate(ids))
 
 
 def is_pushable(read: TableRead, column: Column) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-import numpy as np
 from pyspark.sql import SparkSession
 
 from layoutopt.inspect.work import work_of
@@ -24,7 +23,14 @@ from layoutopt.scan.arrow_types import arrow_type
 from layoutopt.scan.reads import TableRead, has_deleted_rows, rows_at_once, split_by_deletes
 from layoutopt.spark.catalyst.rule import analyzed
 from layoutopt.spark.session.files import SnapshotFiles
-from layoutopt.spark.session.read import arrow_stream, count_rows, is_pushable, read_by_tasks, rows_to_dataframe
+from layoutopt.spark.session.read import (
+    arrow_stream,
+    count_rows,
+    is_pushable,
+    needed_blocks,
+    read_by_tasks,
+    rows_to_dataframe,
+)
 
 # So many values the driver decodes and puts together while tasks would begin and hand them over.
 _MOST_VALUES: Final = 4_000_000
@@ -113,7 +119,7 @@ def plan_read(
             return scan.local(arrow_stream(rows), label)
         if rows is not None:
             return scan.held(analyzed(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
-        reader = Reader.TASKS if any(len(plan.choice) > 1 for plan in read.pruned) else Reader.NATIVE
+        reader = choose_reader(read, by_driver=False)
     if reader is Reader.TASKS or files is None:
         return scan.over(analyzed(read_by_tasks(spark, read, read.segments, label)))
     clean, rest = split_by_deletes(read)
@@ -122,18 +128,14 @@ def plan_read(
 
 
 def _native(read: TableRead, scan: Any, files: SnapshotFiles, label: str, others: Any) -> Any:
-    opened, ids, whole, size = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], True, 0
-    for plan, numbers in zip(read.pruned, files.numbers, strict=True):
-        blocks, needed = plan.source.blocks, plan.read
-        here = np.unique(blocks.file[needed])
-        opened.append(numbers[here])
-        ids.append(blocks.block_id[needed])
-        whole &= bool(needed[np.isin(blocks.file, here)].all())
-        size += int(plan.bytes[needed].sum())
+    opened, ids = needed_blocks(read)
+    # Plans' files are numbered one plan after the other, so these ascend.
+    numbers = [number for of_plan, here in zip(files.numbers, opened, strict=True) for number in of_plan[here].tolist()]
+    size = sum(int(plan.bytes[plan.read].sum()) for plan in read.pruned)
     return scan.read(
         files.java,
-        ",".join(map(str, np.sort(np.concatenate(opened)).tolist())),
-        None if whole else ",".join(map(str, np.sort(np.concatenate(ids)).tolist())),
+        ",".join(map(str, numbers)),
+        None if ids is None else ",".join(map(str, ids.tolist())),
         "\n".join(column.name for column in read.columns if not is_pushable(read, column)),
         size,
         label,

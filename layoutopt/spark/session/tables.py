@@ -7,7 +7,6 @@ when it was registered. Views belong to a session (`newSession()` has none), and
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -30,8 +29,6 @@ from layoutopt.spark.catalyst.rule import frame_of, java_schema, java_session
 from layoutopt.spark.session.files import SnapshotFiles, partition_column
 from layoutopt.spark.session.read import read_to_dataframe
 from layoutopt.sql.scans import TableScan
-
-log = logging.getLogger("layoutopt.spark")
 
 _IDS: Final = count(1)
 # Queries whose scans are remembered, for `layoutopt.spark.last_scans`.
