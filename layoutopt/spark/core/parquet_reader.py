@@ -6,7 +6,8 @@ from typing import Final
 
 from pyspark.sql import DataFrameReader, SparkSession
 
-_WHOLE_FILES: Final = {
+# A file that is gone or damaged must never read as empty, whatever the session says.
+WHOLE_FILES: Final = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
@@ -20,4 +21,4 @@ def parquet_reader(spark: SparkSession, *, merged: bool = False) -> DataFrameRea
         spark: the session.
         merged: whether a column that only some files have is a column.
     """
-    return spark.read.options(**_WHOLE_FILES, mergeSchema=merged)
+    return spark.read.options(**WHOLE_FILES, mergeSchema=merged)

@@ -19,16 +19,11 @@ from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import Key
 from layoutopt.scan.opened import OpenedTable
 from layoutopt.spark.catalyst.rule import java_map, java_schema
+from layoutopt.spark.core.parquet_reader import WHOLE_FILES
 
-# A file that vacuum has deleted since must never read as empty, whatever the session says of other sources.
 # Pages have checksums; footers, whose digests only layoutopt knows, are checked by `verify`.
 # Dates are written as they are: no session's mode for files of unknown writers may move those before 1582.
-STRICT: Final = {
-    "datetimeRebaseMode": "CORRECTED",
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "parquet.page.verify-checksum.enabled": "true",
-}
+STRICT: Final = {**WHOLE_FILES, "datetimeRebaseMode": "CORRECTED"}
 # Parquet's reader finds 0.0 and -0.0 different in a dictionary, where Spark finds them equal.
 _NO_DICTIONARIES: Final = {"parquet.filter.dictionary.enabled": "false"}
 _PARTITION_TYPES: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "string", *INTEGER_BITS})

@@ -211,7 +211,7 @@ _NAMELESS: Final[dict[tuple[object, ...], Registered]] = {}
 def _nameless(key: tuple[object, ...], opened: Callable[[], Table], follows: bool) -> Registered:
     with _LOCK:
         found = _NAMELESS.get(key)
-    if found is None:
+    if found is None or registered(found.id) is None:  # one that was forgotten is made again
         table = opened()
         found = _entry(table.name, table, follows)
         with _LOCK:
