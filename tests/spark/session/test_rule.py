@@ -226,6 +226,16 @@ def test_tables_that_are_opened_again_are_registered_once(session: SparkSession,
     assert len(tables._REGISTERED) == before + 1
 
 
+def test_a_path_whose_registration_was_forgotten_is_registered_again(
+    session: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "_REGISTERED", tables._REGISTERED.copy())
+        assert read_table(session, str(root / "t")).where("id < 10").count() == 10
+        tables._REGISTERED.clear()
+        assert read_table(session, str(root / "t")).where("id < 10").count() == 10
+
+
 def test_a_stream_joins_the_table(session: SparkSession, tmp_path: Path) -> None:
     session.createDataFrame([(17,), (18,)], "n int").write.parquet(str(tmp_path / "stream"))
     stream = session.readStream.schema("n int").parquet(str(tmp_path / "stream"))
