@@ -184,14 +184,6 @@ def _wide(settings: BenchSettings, session: Session) -> None:
     session.show(result.to_json(), lambda console: print_wide(console, result))
 
 
-def _estimates(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.estimates import estimate_figures, print_estimates
-
-    with session.working("comparing estimates") as work:
-        compared, stages = estimate_figures(settings.sf, root=settings.folder, say=work.say)
-    session.show([figure.to_json() for figure in compared], lambda console: print_estimates(console, compared, stages))
-
-
 def _partitioners(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.partitioners import partitioner_figures, print_partitioners
 
@@ -290,7 +282,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "indexes": _indexes,
         "memory": _memory,
         "wide": _wide,
-        "estimates": _estimates,
         "partitioners": _partitioners,
         "tuning": _tuning,
         "ablation": _ablation,
