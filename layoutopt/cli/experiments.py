@@ -184,14 +184,6 @@ def _wide(settings: BenchSettings, session: Session) -> None:
     session.show(result.to_json(), lambda console: print_wide(console, result))
 
 
-def _partitioners(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.partitioners import partitioner_figures, print_partitioners
-
-    with session.working("comparing partitioners") as work:
-        made = partitioner_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
-    session.show([vars(each) for each in made], lambda console: print_partitioners(console, made))
-
-
 def _tuning(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.tpch.tuning import print_tuning, tuning_figures
 
@@ -282,7 +274,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "indexes": _indexes,
         "memory": _memory,
         "wide": _wide,
-        "partitioners": _partitioners,
         "tuning": _tuning,
         "ablation": _ablation,
         "calibrate": _calibrate,

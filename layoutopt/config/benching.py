@@ -19,7 +19,6 @@ Experiment = Literal[
     "indexes",
     "memory",
     "wide",
-    "partitioners",
     "tuning",
     "ablation",
     "calibrate",
