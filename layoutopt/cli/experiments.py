@@ -184,14 +184,6 @@ def _wide(settings: BenchSettings, session: Session) -> None:
     session.show(result.to_json(), lambda console: print_wide(console, result))
 
 
-def _tuning(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.tpch.tuning import print_tuning, tuning_figures
-
-    with session.working("tuning") as work:
-        tuned = tuning_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
-    session.show([vars(each) for each in tuned], lambda console: print_tuning(console, tuned))
-
-
 def _ablation(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.tpch.ablation import ablation_figures, print_ablation
 
@@ -274,7 +266,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "indexes": _indexes,
         "memory": _memory,
         "wide": _wide,
-        "tuning": _tuning,
         "ablation": _ablation,
         "calibrate": _calibrate,
         "cluster": _cluster,

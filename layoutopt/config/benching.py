@@ -19,7 +19,6 @@ Experiment = Literal[
     "indexes",
     "memory",
     "wide",
-    "tuning",
     "ablation",
     "calibrate",
     "cluster",
