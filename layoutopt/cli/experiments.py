@@ -203,14 +203,6 @@ def _calibrate(settings: BenchSettings, session: Session) -> None:
     session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, shown)
 
 
-def _cluster(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.cluster import cluster_report, run_cluster
-
-    with session.working("loading on clusters") as work:
-        found = run_cluster(settings.sf, root=settings.folder, say=work.say)
-    session.show(found, lambda console: console.print(cluster_report(found, settings.sf)))
-
-
 def _scaling(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.scaling import plot_scaling, run_scaling, scaling_report
 
@@ -268,7 +260,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "wide": _wide,
         "ablation": _ablation,
         "calibrate": _calibrate,
-        "cluster": _cluster,
         "scaling": _scaling,
         "drift": _drift,
         "reorganise": _reorganise,

@@ -21,7 +21,6 @@ Experiment = Literal[
     "wide",
     "ablation",
     "calibrate",
-    "cluster",
     "scaling",
     "drift",
     "reorganise",
