@@ -142,14 +142,6 @@ def _micro(settings: BenchSettings, session: Session) -> None:
     run_micro(settings.sf, root=settings.folder)
 
 
-def _indexes(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.indexes import index_figures, print_indexes
-
-    with session.working("measuring indexes"):
-        figures = index_figures()
-    session.show([vars(each) for each in figures], lambda console: print_indexes(console, figures))
-
-
 def _unforeseen(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.tpch.index_budget import print_unforeseen, unforeseen_figures
 
@@ -255,7 +247,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "query": _query,
         "brushing": _brushing,
         "micro": _micro,
-        "indexes": _indexes,
         "memory": _memory,
         "wide": _wide,
         "ablation": _ablation,

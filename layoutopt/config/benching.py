@@ -16,7 +16,6 @@ Experiment = Literal[
     "query",
     "brushing",
     "micro",
-    "indexes",
     "memory",
     "wide",
     "ablation",
