@@ -142,14 +142,6 @@ def _micro(settings: BenchSettings, session: Session) -> None:
     run_micro(settings.sf, root=settings.folder)
 
 
-def _unforeseen(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.tpch.index_budget import print_unforeseen, unforeseen_figures
-
-    with session.working("replaying queries that no log foresaw") as work:
-        found = unforeseen_figures(settings.sf, root=settings.folder, say=work.say)
-    session.show(found, lambda console: print_unforeseen(console, found, settings.sf))
-
-
 def _memory(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.memory import memory_figures, print_memory
     from layoutopt.bench.scan_memory import print_scans, scan_figures
@@ -256,6 +248,5 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "reorganise": _reorganise,
         "mine": _mine,
         "files": _files,
-        "unforeseen": _unforeseen,
     }
 )

@@ -25,7 +25,6 @@ Experiment = Literal[
     "reorganise",
     "mine",
     "files",
-    "unforeseen",
 ]
 
 
