@@ -119,23 +119,6 @@ def _mine(settings: BenchSettings, session: Session) -> None:
     session.show(found, lambda console: console.print(methods_table(title, found)))
 
 
-def _files(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.files.experiment import METHODS, run_files
-    from layoutopt.bench.files.report import files_report
-
-    with session.working("reading files by others") as work:
-        found = run_files(
-            settings.sf,
-            root=settings.folder,
-            methods=settings.methods or METHODS,
-            block_rows=settings.block_rows,
-            file_bytes=int(settings.file_bytes),
-            say=work.say,
-        )
-    title = f"chapter 3's unseen queries at scale factor {settings.sf:g}, files of {int(settings.file_bytes):,} bytes"
-    session.show(found, lambda console: console.print(files_report(found, title)))
-
-
 def _micro(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.figures import run_micro
 
@@ -247,6 +230,5 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "drift": _drift,
         "reorganise": _reorganise,
         "mine": _mine,
-        "files": _files,
     }
 )

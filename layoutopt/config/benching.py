@@ -24,7 +24,6 @@ Experiment = Literal[
     "drift",
     "reorganise",
     "mine",
-    "files",
 ]
 
 

@@ -1,1 +1,0 @@
-"""Files of one size, read by readers of others: through `serve`, and by minima and maxima alone."""
