@@ -1,4 +1,4 @@
-"""`layoutopt bench micro`: single algorithms, one load and its verification, each beside the project's target."""
+"""`layoutopt bench micro`: single algorithms and one load, each beside the project's target."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.dry_runs import dry_run_figure
 from layoutopt.bench.micro import micro_figures
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
-from layoutopt.bench.tpch.experiment import SOP_BY_MONTH, Bench, rewrite_step, table_folder, table_step
-from layoutopt.bench.verifying import verify_ratio
+from layoutopt.bench.tpch.experiment import SOP_BY_MONTH, Bench, rewrite_step, table_step
 
 LOADING_TARGET = 2.0  # times Spark's rewrite of the same Parquet, checksums included (the thesis needed 2.6)
-VERIFY_TARGET = 2.0  # times a DuckDB scan that hashes every value, in processor seconds
 STORAGE_TARGET = 1.25  # times the source rewritten with the same codec and row group size
 
 
 def run_micro(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console | None = None) -> None:
-    """Measure the single algorithms, and the load of SOP by month and its verification; print figures and targets.
+    """Measure the single algorithms, and the load of SOP by month; print figures and targets.
 
     Args:
         scale: the TPC-H scale factor of the load; ratios are only fair from 1 on.
@@ -33,7 +30,7 @@ def run_micro(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console
     """
     console = console or Console(highlight=False)
     table = Table("figure", "measured", "target", title="micro-benchmarks on this machine", title_justify="left")
-    for figure in (*micro_figures(), dry_run_figure(10_000, 128, target=0.1)):
+    for figure in micro_figures():
         table.add_row(figure.name, f"{figure.seconds:.3f} s", f"{figure.target:.3f} s")
     with spark_when_needed("layoutopt-micro") as spark:
         bench = Bench(TpchData(scale, root), spark)
@@ -42,6 +39,4 @@ def run_micro(scale: float = 0.1, *, root: Path = DEFAULT_ROOT, console: Console
     loading, storage = loaded["loading_seconds"] / rewritten["seconds"], loaded["storage_bytes"] / rewritten["bytes"]
     table.add_row(f"loading at SF {scale:g}, over Spark's rewrite", f"{loading:.2f}x", f"{LOADING_TARGET:.2f}x")
     table.add_row(f"storage at SF {scale:g}, over the source's", f"{storage:.2f}x", f"{STORAGE_TARGET:.2f}x")
-    verifying = verify_ratio(table_folder(bench, "chapter3", SOP_BY_MONTH) / "table")
-    table.add_row(f"verify at SF {scale:g}, over DuckDB's scan of all", f"{verifying:.2f}x", f"{VERIFY_TARGET:.2f}x")
     console.print(table)

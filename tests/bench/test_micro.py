@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from layoutopt.bench.dry_runs import dry_run_figure
 from layoutopt.bench.micro import catalog_figures, ward_figure
 
 
@@ -22,10 +19,3 @@ def test_the_catalog_check_is_measured_for_narrow_and_wide_filters() -> None:
         "an IN list of 50 values",
     ]
     assert all(figure.seconds > 0 for figure in figures)
-
-
-@pytest.mark.unshadowed("the table has no data files")
-def test_dry_runs_are_measured_on_an_open_table() -> None:
-    figure = dry_run_figure(n_blocks=60, n_features=8, target=0.1)
-    assert figure.name == "explain --bytes, 60 blocks x 8 features, table open"
-    assert figure.seconds > 0
