@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow.dataset as ds
 from rich.table import Table as ConsoleTable
 
-from layoutopt.bench.memory import check_peaks, run_layoutopt
+from layoutopt.bench.processes import check_peaks, run_layoutopt
 from layoutopt.bench.queries import ENGINES, OPTIMISED, PLAIN, PlainFiles, time_table
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, run

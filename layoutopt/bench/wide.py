@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from layoutopt.bench.stages import Stages, peak_bytes, stage_table
+from layoutopt.bench.processes import Stages, peak_bytes, stage_table
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.registry import WARD, find_partitioner

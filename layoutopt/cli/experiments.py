@@ -125,20 +125,6 @@ def _micro(settings: BenchSettings, session: Session) -> None:
     run_micro(settings.sf, root=settings.folder)
 
 
-def _memory(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.memory import memory_figures, print_memory
-    from layoutopt.bench.scan_memory import print_scans, scan_figures
-
-    figures = memory_figures(settings.sf, root=settings.folder)
-    scans = scan_figures(settings.sf, root=settings.folder)
-
-    def both(console: Console) -> None:
-        print_memory(console, figures)
-        print_scans(console, scans)
-
-    session.show({"loads": [vars(each) for each in figures], "scans": [vars(each) for each in scans]}, both)
-
-
 def _wide(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
     from layoutopt.bench.wide import print_wide, wide_result
@@ -222,7 +208,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "query": _query,
         "brushing": _brushing,
         "micro": _micro,
-        "memory": _memory,
         "wide": _wide,
         "ablation": _ablation,
         "calibrate": _calibrate,

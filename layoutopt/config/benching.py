@@ -16,7 +16,6 @@ Experiment = Literal[
     "query",
     "brushing",
     "micro",
-    "memory",
     "wide",
     "ablation",
     "calibrate",

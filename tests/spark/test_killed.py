@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from layoutopt.bench.memory import DRIVER, JVM, WORKER, kind_of
-from layoutopt.bench.stages import descendants
+from layoutopt.bench.processes import DRIVER, JVM, WORKER, descendants, process_kind
 from layoutopt.catalog.snapshots import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
@@ -178,7 +177,7 @@ def kill_those(process: subprocess.Popen[str], victims: frozenset[str]) -> list[
     """Kill the load's processes of some kinds, its driver last; all of its processes, those that now end too."""
     pids = descendants(process.pid)
     for pid in reversed(pids):
-        if kind_of(pid) in victims:
+        if process_kind(pid) in victims:
             kill(pid)
     return pids
 
@@ -186,7 +185,7 @@ def kill_those(process: subprocess.Popen[str], victims: frozenset[str]) -> list[
 def wait_until_gone(pids: list[int]) -> None:
     """Wait for processes whose driver or JVM was killed; they end by themselves."""
     end = time.monotonic() + PATIENCE
-    while any(kind_of(pid) for pid in pids):
+    while any(process_kind(pid) for pid in pids):
         assert time.monotonic() < end, "a process of a killed load lives on"
         time.sleep(0.05)
 

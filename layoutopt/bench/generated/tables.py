@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
-from layoutopt.bench.stages import peak_bytes
+from layoutopt.bench.processes import peak_bytes
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.thesis.measuring import distinct_vectors
 from layoutopt.bench.thesis.memory import peaks_of
