@@ -137,14 +137,6 @@ def _wide(settings: BenchSettings, session: Session) -> None:
     session.show(result.to_json(), lambda console: print_wide(console, result))
 
 
-def _ablation(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.tpch.ablation import ablation_figures, print_ablation
-
-    with session.working("taking deviations one by one") as work:
-        figures = ablation_figures(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
-    session.show([vars(each) for each in figures], lambda console: print_ablation(console, figures))
-
-
 def _calibrate(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.calibrate import calibrate, calibration_report
 
@@ -209,7 +201,6 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "brushing": _brushing,
         "micro": _micro,
         "wide": _wide,
-        "ablation": _ablation,
         "calibrate": _calibrate,
         "scaling": _scaling,
         "drift": _drift,

@@ -17,7 +17,6 @@ Experiment = Literal[
     "brushing",
     "micro",
     "wide",
-    "ablation",
     "calibrate",
     "scaling",
     "drift",

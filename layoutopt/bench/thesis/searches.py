@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from layoutopt.bench.steps import Json, Step, key_of
-from layoutopt.bench.tpch.ablation import PARTITION_BY, block_rows
+from layoutopt.bench.tpch.experiment import PARTITION_BY, block_rows
 from layoutopt.bench.tpch.experiment import MAX_VECTORS, SEED, Bench, data_step, features_step, source_rows
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.query import classes

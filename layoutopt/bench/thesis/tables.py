@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from layoutopt.bench.steps import Step
 from layoutopt.bench.thesis.figure import Products
-from layoutopt.bench.tpch.ablation import block_rows as year_block_rows
+from layoutopt.bench.tpch.experiment import block_rows as year_block_rows
 from layoutopt.bench.tpch.experiment import (
     MONTH_BLOCK_ROWS,
     UNORDERED,

@@ -40,6 +40,9 @@ NUM_FEATURES: int | None = None
 """The most features; None for as many as `analyze` finds by itself. Tests set fewer."""
 UNORDERED: Final = ("none",)
 """The row order of variants whose rows within blocks stay as the blocking leaves them."""
+PARTITION_BY: Final = "o_year"
+YEAR_BLOCK_ROWS: Final = 10_000
+LEAST_BLOCK_ROWS: Final = 700  # as many blocks a year as at scale factor 1, where a year has enough rows
 MONTH_BLOCK_ROWS: Final = 700  # about 100 blocks a month at scale factor 1, as in 3.7.3
 
 
@@ -98,6 +101,15 @@ class Bench:
 def stream_for_testing(stream: str) -> tuple[StreamQuery, ...]:
     """Draw a stream's test queries: in a log, and in an evaluation, a query's id is its place here."""
     return draw_stream(STREAMS[stream], "test", TEST_QUERIES, SEED)
+
+
+def block_rows(scale: float) -> int:
+    """The mean block: a year has as many blocks as at scale factor 1.
+
+    >>> block_rows(1), block_rows(0.1), block_rows(0.01)
+    (10000, 1000, 700)
+    """
+    return max(LEAST_BLOCK_ROWS, round(YEAR_BLOCK_ROWS * min(1.0, scale)))
 
 
 def write_stream(bench: Bench, stream: str, role: str) -> Path:

@@ -21,7 +21,7 @@ from rich.table import Table as ConsoleTable
 
 from layoutopt.bench.session import spark_when_needed
 from layoutopt.bench.steps import Json, Step, key_of, run
-from layoutopt.bench.tpch.ablation import PARTITION_BY, block_rows
+from layoutopt.bench.tpch.experiment import PARTITION_BY, block_rows
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import SEED, Bench, Variant, analysed, data_step, load_table, make_plan_file
 from layoutopt.bench.tpch.queries import (

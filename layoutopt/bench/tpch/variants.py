@@ -7,9 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from layoutopt.bench.tpch.experiment import MONTH_BLOCK_ROWS, SOP_BY_MONTH, Variant
+from layoutopt.bench.tpch.experiment import MONTH_BLOCK_ROWS, SOP_BY_MONTH, YEAR_BLOCK_ROWS, Variant
 
-YEAR_BLOCK_ROWS: Final = 10_000
 COPYING: Final = MappingProxyType({"gsop-r": (1.1, 1.2, 1.5, 2.0), "gsop-selective": (1.5,), "gsop-fullcopy": (2.0,)})
 """The storage budgets of the methods with copies (5.7)."""
 SMALLER_BLOCKS: Final = (3_000, 1_000)
