@@ -229,11 +229,7 @@ def table_step(bench: Bench, stream: str, variant: Variant) -> Step:
 def make_plan_file(
     spark: Callable[[], SparkSession], source: Path, variant: Variant, features: Path, folder: Path
 ) -> Json:
-    """Make a variant's `plan.json` for a source in `folder`; returns what it took, by stage too, and predicts.
-
-    Plans of the same source and features share what they find; ``seconds`` are what it would have taken alone, or more.
-    """
-    from layoutopt.bench.tpch.sharing import known_of
+    """Make a variant's `plan.json` for a source in `folder`; returns what it took, by stage too, and predicts."""
     from layoutopt.config.settings import FILE_BYTES
     from layoutopt.methods.proposals import PlanRequest
     from layoutopt.model.document import FeaturesDocument
@@ -257,11 +253,9 @@ def make_plan_file(
         copies=int(variant.budget or 2),
         row_order=variant.row_order,
     )
-    known = known_of(str(source), document.dumps())
-    known.method = variant.method
     said = [("starting", time.perf_counter())]
     if variant.row_order == UNORDERED:  # its rows and cells are counted, not its bytes
-        planned = propose_plan(spark(), str(source), document, request, known)
+        planned = propose_plan(spark(), str(source), document, request)
     else:
         planned = make_plan(
             spark(),
@@ -269,7 +263,6 @@ def make_plan_file(
             document,
             request,
             lambda sentence: said.append((sentence, time.perf_counter())),
-            known,
         )
     plan = replace(planned, file_bytes=FILE_BYTES)
     said.append(("done", time.perf_counter()))
@@ -278,8 +271,7 @@ def make_plan_file(
     (folder / "plan.json").write_bytes(plan.dumps())
     seconds = said[-1][1] - said[0][1]
     return {
-        "seconds": known.charge(seconds),
-        "own_seconds": seconds,
+        "seconds": seconds,
         "stages": stages,
         "digest": plan.digest,
         "predicted": dict(plan.predicted),

@@ -14,7 +14,7 @@ from layoutopt.events import Progress
 from layoutopt.features.choose import default_threshold
 from layoutopt.features.holdout import mined_from
 from layoutopt.features.splits import can_be_split
-from layoutopt.methods.proposals import FEATURES, Known
+from layoutopt.methods.proposals import FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.engine_costs import BUILT_IN, Calibration
@@ -56,13 +56,11 @@ def plan_best(
     document: FeaturesDocument,
     progress: Progress | None = None,
     draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
-    known: Known | None = None,
 ) -> Plan:
     """Plan as the settings of ``layoutopt plan`` say; method and parameters are found where they are left open.
 
     What was tried, and what it would have read of the queries held back, is among the plan's predictions; ``draw`` is
-    given it too, with the file of ``--tune-plot``. A plan of a method that is named may go by what is ``known`` of the
-    source and the document.
+    given it too, with the file of ``--tune-plot``.
 
     Raises:
         SettingError: a setting that is of no use with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
@@ -76,7 +74,7 @@ def plan_best(
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
         if open_guides:
             return plan_by_best_guides(spark, settings, document, say)
-        return make_plan(spark, settings.source, document, request_of(settings), say, known)
+        return make_plan(spark, settings.source, document, request_of(settings), say)
     if not settings.tune and not can_be_split(document.queries):
         say(f"the log's {len(document.queries)} queries are too few to choose by: {ALONE}")
         return make_plan(spark, settings.source, document, replace(request_of(settings), method=ALONE), say)

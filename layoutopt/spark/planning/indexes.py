@@ -9,7 +9,6 @@ from pathlib import Path
 from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
 from layoutopt.indexes.asking import indexes_asked
-from layoutopt.methods.proposals import Known
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.sources.opening import pinned
@@ -26,7 +25,6 @@ def plan_with_indexes(
     document: FeaturesDocument,
     progress: Progress | None = None,
     draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
-    known: Known | None = None,
 ) -> Plan:
     """Plan as :func:`~layoutopt.spark.planning.automatic.plan_best` does, with the indexes that the settings ask for.
 
@@ -38,7 +36,7 @@ def plan_with_indexes(
     functions = {} if callable(spark) else declared(spark)
     asked = indexes_asked(settings.index, document.schema, document.features.settings, functions)
     settings = settings.model_copy(update={"source": pinned(settings.source)})
-    plan = plan_best(spark, settings, document, progress, draw, known)
+    plan = plan_best(spark, settings, document, progress, draw)
     plan = replace(
         plan, indexes=asked, file_bytes=int(settings.file_bytes), parquet_indexes=tuple(sorted(settings.parquet_index))
     )
