@@ -43,7 +43,7 @@ MARKDOWN = [
 VERBS = [
     "analyze", "advise", "plan", "load", "reload", "append", "delete", "update", "merge", "optimize", "status", "drift",
     "query", "explain", "evaluate", "verify", "files", "history", "restore", "vacuum", "publish", "serve",
-    "index", "refresh", "bench",
+    "index", "refresh", "calibrate", "mine", "bench",
 ]  # fmt: skip
 TARGETS = ["help", "install", "demo", "tpch", "bigdata", "bench", "check", "test", "test-long", "lint", "docs", "clean"]
 

@@ -98,27 +98,6 @@ def _brushing(settings: BenchSettings, session: Session) -> None:
     session.show(found, lambda console: console.print(brushing_report(found)))
 
 
-def _mine(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.compared.mine import run_mine
-    from layoutopt.bench.compared.report import methods_table
-    from layoutopt.bench.compared.workload import METHODS
-
-    if settings.source is None or settings.log is None:
-        raise SettingError("bench mine compares methods on a table of yours: give --source and --log")
-    log = AnalyzeSettings(log=settings.log, schema_source=settings.source, table=settings.table)
-    with session.working("comparing methods") as work:
-        found = run_mine(
-            log,
-            root=settings.folder / "mine",
-            methods=settings.methods or METHODS,
-            partition_by=settings.partition_by,
-            block_rows=settings.block_rows,
-            say=work.say,
-        )
-    title = f"{settings.log}: its newest queries, which no plan has seen"
-    session.show(found, lambda console: console.print(methods_table(title, found)))
-
-
 def _micro(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.figures import run_micro
 
@@ -135,17 +114,6 @@ def _wide(settings: BenchSettings, session: Session) -> None:
     with session.working("planning a synthetic wide table"):
         result = wide_result()
     session.show(result.to_json(), lambda console: print_wide(console, result))
-
-
-def _calibrate(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.calibrate import calibrate, calibration_report
-
-    with session.working("calibrating") as work:
-        found = calibrate(say=work.say)
-    written = settings.calibration or Path("calibration.json")
-    written.write_bytes(found.calibration.dumps())
-    shown = partial(_report_and_file, calibration_report(found), written)
-    session.show({**found.calibration.to_json(), "missed": dict(found.missed)}, shown)
 
 
 def _scaling(settings: BenchSettings, session: Session) -> None:
@@ -201,10 +169,8 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = Ma
         "brushing": _brushing,
         "micro": _micro,
         "wide": _wide,
-        "calibrate": _calibrate,
         "scaling": _scaling,
         "drift": _drift,
         "reorganise": _reorganise,
-        "mine": _mine,
     }
 )

@@ -1,12 +1,19 @@
-"""From a query log to a plan: `analyze` and `plan`."""
+"""From a query log to a plan: `analyze`, `plan`, and what to choose by: `calibrate` and `mine`."""
 
 from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.opening import spark_if_needed
+from layoutopt.cli.opening import spark_if_needed, start_spark
+from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 verbs = typer.Typer()
 
@@ -46,3 +53,34 @@ def plan(settings: PlanSettings, session: Session) -> None:
         made = plan_with_indexes(spark, settings, document, work.say, plot)
         settings.output.write_bytes(made.dumps())
     session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
+
+
+@add_verb(verbs, CalibrateSettings, example="layoutopt calibrate -o calibration.json")
+def calibrate(settings: CalibrateSettings, session: Session) -> None:
+    """Measure what each kind of work costs Spark, DuckDB and Arrow on this machine; takes some minutes."""
+    from layoutopt.report.calibration import calibration_table
+    from layoutopt.spark.planning.calibrate import calibrate
+
+    with session.working("calibrating") as work:
+        fitted = calibrate(start_spark(session, "layoutopt-calibrate"), work.say)
+    settings.output.write_bytes(fitted.calibration.dumps())
+
+    def show(console: Console) -> None:
+        console.print(calibration_table(fitted))
+        console.print(f"Written: {settings.output}")
+
+    session.show({**fitted.calibration.to_json(), "missed": dict(fitted.missed)}, show)
+
+
+@add_verb(verbs, MineSettings, example="layoutopt mine events.parquet --log queries.jsonl --partition-by day")
+def mine(settings: MineSettings, session: Session) -> None:
+    """Compare methods on a table and its log: each plans by the older queries and is judged by the newest quarter."""
+    from layoutopt.model.methods import COMPARED
+    from layoutopt.report.method_comparison import methods_table
+    from layoutopt.spark.planning.method_comparison import compare_on_log
+
+    with session.working("comparing methods") as work:
+        spark = cache(partial(start_spark, session, "layoutopt-mine"))
+        methods = compare_on_log(settings, settings.methods or COMPARED, spark, work.say)
+    title = f"{settings.log}: its newest queries, which no plan has seen"
+    session.show(methods, lambda console: console.print(methods_table(title, methods)))

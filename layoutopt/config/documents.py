@@ -19,7 +19,7 @@ DEFAULT_PLAN: Final = Path("plan.json")
 _KINDS: Final[dict[type[Document], tuple[str, str]]] = {
     FeaturesDocument: ("a features file", "layoutopt analyze"),
     Plan: ("a plan", "layoutopt plan"),
-    Calibration: ("a calibration", "layoutopt bench calibrate"),
+    Calibration: ("a calibration", "layoutopt calibrate"),
 }
 
 

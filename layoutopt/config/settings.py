@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import ByteSize, Field, model_validator
 
@@ -24,11 +24,12 @@ from layoutopt.config.fields import (
     or_installed,
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
+from layoutopt.model.methods import CHOICES
 
-Method = Literal[
-    "sop", "gsop", "gsop-single", "gsop-hillclimb", "gsop-hyrise", "gsop-r", "gsop-selective", "gsop-fullcopy",
-    "input-order", "sort", "range", "zorder", "hilbert", "cuts", "qdtree", "predicate-sort", "auto",
-]  # fmt: skip
+if TYPE_CHECKING:
+    Method = str
+else:  # the choices, as the command line shows and checks them
+    Method = Literal[CHOICES]
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
 Cost = Literal["cells", "bytes"]
@@ -37,7 +38,7 @@ TimedEngine = Literal["spark", "duckdb", "arrow"]
 
 CalibrationFile = Annotated[
     Path | None,
-    Field(description="predict seconds by what `bench calibrate` wrote [default: by costs measured elsewhere]"),
+    Field(description="predict seconds by what `calibrate` wrote [default: by costs measured elsewhere]"),
 ]
 Source = Annotated[
     Place,

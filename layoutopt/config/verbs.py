@@ -25,6 +25,7 @@ from layoutopt.config.keeping import (
     StatusSettings,
     VacuumSettings,
 )
+from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.serving import ServeSettings
 from layoutopt.config.settings import (
     AnalyzeSettings,
@@ -41,7 +42,7 @@ _KINDS: Final[tuple[type[VerbSettings], ...]] = (
     AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings,
     UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings,
     EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, PublishSettings,
-    IndexSettings, RefreshSettings, ServeSettings, BenchSettings,
+    IndexSettings, RefreshSettings, ServeSettings, CalibrateSettings, MineSettings, BenchSettings,
 )  # fmt: skip
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})
 """The verbs that take settings, by the names of the command line."""

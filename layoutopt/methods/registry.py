@@ -11,6 +11,7 @@ from layoutopt.features.weights import WEIGHINGS
 from layoutopt.methods import strategies
 from layoutopt.methods.proposals import FEATURES, GUIDES, RANKINGS, SEARCHES, TEXT, Method, PlanRequest
 from layoutopt.methods.replication import REPLICATING
+from layoutopt.model.methods import BUILT_IN
 from layoutopt.partitioning.registry import find_partitioner
 
 BY_ORDER = strategies.BY_ORDER
@@ -20,8 +21,10 @@ SAMPLED: Mapping[str, Method] = MappingProxyType({**strategies.SAMPLED, **REPLIC
 """Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
 
-METHODS: Mapping[str, Method] = MappingProxyType({**strategies.METHODS, **REPLICATING})
-"""All methods."""
+_FUNCTIONS = {**strategies.METHODS, **REPLICATING}
+
+# All methods, in the order in which they are listed.
+METHODS: Mapping[str, Method] = MappingProxyType({name: _FUNCTIONS[name] for name in BUILT_IN})
 
 
 PEERS = ("input-order", *BY_ORDER, "qdtree", "predicate-sort")

@@ -2,7 +2,7 @@
 
 Bytes saved are not time saved: a file to open, a row group to find and a row to put together from several layouts take
 their time whatever they hold. An engine's costs are seconds for one of each, of one query after another on one machine;
-``layoutopt bench calibrate`` measures them there. Without that, the built-in ones are used, so that the same input
+``layoutopt calibrate`` measures them there. Without that, the built-in ones are used, so that the same input
 gives the same plan on any machine: only their ratios matter then.
 """
 
@@ -94,7 +94,7 @@ class EngineCosts:
 
 @dataclass(frozen=True)
 class Calibration(Document):
-    """The costs of engines on some machine, by the names of the engines: what `bench calibrate` writes.
+    """The costs of engines on some machine, by the names of the engines: what `calibrate` writes.
 
     Raises:
         PlanError: a kind of work is unknown, or takes no sensible time.
@@ -150,4 +150,4 @@ BUILT_IN: Final = Calibration(
         },
     }
 )
-"""What `bench calibrate` found on two cores of 2026, in seconds: the same for everybody, so that plans are."""
+"""What `calibrate` found on two cores of 2026, in seconds: the same for everybody, so that plans are."""

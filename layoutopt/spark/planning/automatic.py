@@ -19,6 +19,7 @@ from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.document import FeaturesDocument
 from layoutopt.model.engine_costs import BUILT_IN, Calibration
 from layoutopt.model.layout import Plan
+from layoutopt.model.methods import TRIED
 from layoutopt.model.predicted import calibrated, spread_when_tried, when_tried
 from layoutopt.model.query import Query
 from layoutopt.spark.core.sessions import AnySession
@@ -30,8 +31,8 @@ from layoutopt.spark.planning.plan import ALONE, make_plan, request_of
 from layoutopt.spark.planning.row_order import AUTO, NONE
 from layoutopt.spark.planning.side_by_side import score_all
 
-CANDIDATES: Final = ("input-order", "range", "zorder", "hilbert", "predicate-sort", "qdtree", "sop", "cuts", "gsop")
-"""The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given."""
+# The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given.
+CANDIDATES: Final = TRIED
 
 _BY_BYTES: Final = Objective()
 _LESS_BY_LAYOUTS: Final = 0.95

@@ -1,4 +1,4 @@
-"""`bench calibrate`: costs are found again from what they make, and every engine is asked the same."""
+"""`calibrate`: costs are found again from what they make, and every engine is asked the same."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.bench import calibrate
-from layoutopt.bench.calibrate import Probe, Shape, fit, fitted, missed, probes_of, synthetic_rows
 from layoutopt.model.engine_costs import KINDS, EngineCosts, Work
+from layoutopt.spark.planning import calibrate
+from layoutopt.spark.planning.calibrate import Probe, Shape, fit, fitted, missed, probes_of, synthetic_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
@@ -49,16 +47,10 @@ def test_rows_are_the_same_each_time_and_in_order() -> None:
 @pytest.mark.long
 @pytest.mark.spark
 def test_every_engine_is_timed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(app: str) -> Iterator[object]:
-        yield lambda: spark
-
-    from contextlib import contextmanager
-
-    monkeypatch.setattr(calibrate, "spark_when_needed", contextmanager(here))
     monkeypatch.setattr(calibrate, "SHAPES", (Shape(500, partitioned=False, grouped=True),))
     monkeypatch.setattr(calibrate, "REPEATS", 1)
     monkeypatch.setattr(calibrate, "probes_of", lambda rows: probes_of(rows)[4:7])
-    made = calibrate.calibrate(2_000, say=lambda sentence: None)
+    made = calibrate.calibrate(spark, lambda sentence: None, 2_000)
     assert set(made.calibration.engines) == {"arrow", "duckdb", "spark"}
     assert made.probes == 3
     assert made.calibration.costs("spark").seconds(Work(queries=1)) >= 0

@@ -1,4 +1,4 @@
-"""`layoutopt bench calibrate`: what engines take for each kind of work on this machine.
+"""`layoutopt calibrate`: what engines take for each kind of work on this machine.
 
 Synthetic tables that differ in what a query has to do (large and small row groups, one file and many, one layout and
 several) are asked for few and many rows, of few and many columns, on each engine in turns. The costs are those that
@@ -18,27 +18,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rich.table import Table as ConsoleTable
 from scipy.optimize import nnls
 
-from layoutopt.bench.session import spark_when_needed
 from layoutopt.inspect.work import work_of
 from layoutopt.model.documents import rounded
 from layoutopt.model.engine_costs import KINDS, Calibration, EngineCosts, Work
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.session.enabling import disable, enable
+from layoutopt.spark.session.tables import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from layoutopt.events import Progress
 
 ROWS: Final = 1_600_000
 REPEATS: Final = 4
 _PARTITIONS: Final = 8
 _TABLE: Final = "t"
+
+# The columns of the synthetic rows, in the groups that they have where there are several layouts.
 _GROUPS: Final = (("part", "key", "i0", "d0", "t0"), ("i1", "i2", "d1", "d2", "t1"), ("i3", "d3", "i4", "d4", "t2"))
-"""The columns of the synthetic rows, in the groups that they have where there are several layouts."""
 _SHARES: Final = (0.002, 0.05, 0.3, 1.0)
+
+# What is selected: few and many columns, and long texts apart, so that bytes can be told from values.
 _READ: Final = (
     ("i0",),
     ("t2",),
@@ -47,9 +54,9 @@ _READ: Final = (
     ("i1", "t2"),
     tuple(name for group in _GROUPS for name in group[1:]),
 )
-"""What is selected: few and many columns, and long texts apart, so that bytes can be told from values."""
+
+# A condition that a tenth of the rows meets, wherever they are: much is read, and little returned.
 _SCATTERED: Final = "i0 = 3"
-"""A condition that a tenth of the rows meets, wherever they are: much is read, and little returned."""
 
 
 @dataclass(frozen=True)
@@ -143,20 +150,21 @@ def missed(costs: EngineCosts, probes: Sequence[Probe]) -> float:
     return float(wrong / sum(probe.seconds for probe in probes))
 
 
-def calibrate(rows: int = ROWS, say: Callable[[str], None] = print) -> Fitted:
+def calibrate(spark: SparkSession, say: Progress, rows: int = ROWS) -> Fitted:
     """Measure what Spark, DuckDB and Arrow cost on this machine; takes some minutes.
 
     Args:
-        rows: of each synthetic table.
-        say: told each stage.
+        spark: the session.
+        say: called with a sentence at each stage.
+        rows: the rows of each synthetic table.
     """
     timed: dict[str, list[Probe]] = {}
-    with TemporaryDirectory(prefix="layoutopt-calibrate-") as scratch, spark_when_needed("calibrate") as spark:
+    with TemporaryDirectory(prefix="layoutopt-calibrate-") as scratch:
         for number, shape in enumerate(SHAPES):
             say(f"loading synthetic table {number + 1} of {len(SHAPES)}")
-            table = _loaded(spark(), Path(scratch) / str(number), synthetic_rows(rows), shape)
+            table = _loaded(spark, Path(scratch) / str(number), synthetic_rows(rows), shape)
             say(f"timing queries on synthetic table {number + 1} of {len(SHAPES)}")
-            for engine, run in _engines(spark(), table):
+            for engine, run in _engines(spark, table):
                 timed.setdefault(engine, []).extend(_timed(run, table, probes_of(rows)))
     return fitted(timed)
 
@@ -172,9 +180,6 @@ def fitted(timed: Mapping[str, Sequence[Probe]]) -> Fitted:
 
 
 def _loaded(spark: SparkSession, folder: Path, rows: pa.Table, shape: Shape) -> Table:
-    from layoutopt.spark.core.source import schema_of
-    from layoutopt.spark.loading.load import load
-
     folder.mkdir()
     pq.write_table(rows, folder / "source.parquet")
     source = str(folder / "source.parquet")
@@ -193,17 +198,15 @@ def _loaded(spark: SparkSession, folder: Path, rows: pa.Table, shape: Shape) -> 
 
 def _engines(spark: SparkSession, table: Table) -> Iterator[tuple[str, Callable[[str], object]]]:
     """Each engine by its name, and what runs a text in it to its end."""
-    from layoutopt import spark as skipping
-
     yield "arrow", lambda text: [list(read.batches()) for read in table.scan(text).reads]
     yield "duckdb", lambda text: table.scan(text).to_arrow()
     session = spark.newSession()
-    skipping.register(session, _TABLE, table.catalog.files.root)
-    skipping.enable(session)
+    register(session, _TABLE, table.catalog.files.root)
+    enable(session)
     try:
         yield "spark", lambda text: session.sql(text).write.format("noop").mode("overwrite").save()
     finally:
-        skipping.disable(session)
+        disable(session)
 
 
 def _timed(run: Callable[[str], object], table: Table, texts: Sequence[str]) -> list[Probe]:
@@ -216,18 +219,3 @@ def _timed(run: Callable[[str], object], table: Table, texts: Sequence[str]) -> 
             rounds[-1].append(perf_counter() - started)
     works = [work_of(plan for read in table.scan(text).reads for plan in read.pruned) for text in texts]
     return [Probe(work, min(each)) for work, each in zip(works, zip(*rounds[1:], strict=True), strict=True)]
-
-
-def calibration_report(found: Fitted) -> ConsoleTable:
-    """What engines cost, a line for each kind of work."""
-    engines = list(found.calibration.engines)
-    table = ConsoleTable(title="microseconds for one of each kind of work", title_justify="left")
-    table.add_column("")
-    for engine in engines:
-        table.add_column(engine, justify="right")
-    for kind in KINDS:
-        costs = [found.calibration.engines[engine].get(kind, 0.0) for engine in engines]
-        table.add_row(kind.replace("_", " "), *(f"{1e6 * each:,.4g}" for each in costs))
-    table.add_section()
-    table.add_row("a third of the probes, missed by", *(f"{found.missed[engine]:.0%}" for engine in engines))
-    return table

@@ -1,0 +1,255 @@
+"""Methods compared on tables really written: each plans by one log and is judged by queries that it has not seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from layoutopt.config.documents import read_features
+from layoutopt.config.settings import AnalyzeSettings, PlanSettings
+from layoutopt.errors import LogError
+from layoutopt.events import Progress
+from layoutopt.features.analysis import features_of, queries_of
+from layoutopt.inspect.evaluate import evaluate
+from layoutopt.model.layout import Plan
+from layoutopt.model.query import Query
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.sessions import AnySession, started
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.automatic import plan_best
+from layoutopt.sql.schema import schema_from
+from layoutopt.workload.decay import times_of
+
+if TYPE_CHECKING:
+    from layoutopt.config.measuring import MineSettings
+
+# The share of the statements, the newest ones, that plans do not see.
+HELD_OUT: Final = 0.25
+
+# Fewer statements than these tell nothing about methods.
+LEAST_STATEMENTS: Final = 8
+
+# The name under which a comparison gives what no method can beat.
+BOUND: Final = "lower bound"
+
+Product = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What methods are compared on.
+
+    Attributes:
+        name: of the workload, in messages.
+        source: the rows, as `plan` takes them.
+        folder: where plans, tables and results go; what is there is not made again.
+        features: what `analyze` wrote for the log to plan by.
+        unseen: gives the queries to judge by, once the features are there.
+        partition_by: a column, or None.
+        block_rows: the mean rows of a block.
+    """
+
+    name: str
+    source: str
+    folder: Path
+    features: Path
+    unseen: Callable[[], Sequence[Query]]
+    partition_by: str | None = None
+    block_rows: int = 10_000
+
+    def table_of(self, method: str) -> Path:
+        """Return the folder of a method's table."""
+        return self._folder(method) / "table"
+
+    def write_table(self, method: str, spark: AnySession, say: Progress) -> Path:
+        """Plan by a method, no other flag set, and load; return the folder of the table."""
+        folder = self._folder(method)
+
+        def plan() -> Product:
+            say(f"{self.name}: planning by {method}")
+            settings = PlanSettings.model_validate(
+                {
+                    "source": self.source,
+                    "features": self.features,
+                    "method": method,
+                    "partition_by": self.partition_by,
+                    "block_rows": self.block_rows,
+                }
+            )
+            started_at = time.perf_counter()
+            made = plan_best(spark, settings, read_features(self.features))
+            seconds = time.perf_counter() - started_at
+            (folder / "plan.json").write_bytes(made.dumps())
+            return {"seconds": seconds, "method": made.method}
+
+        def write() -> Product:
+            say(f"{self.name}: loading {method}")
+            started_at = time.perf_counter()
+            made = Plan.loads((folder / "plan.json").read_bytes())
+            load(started(spark), self.source, folder / "table", made)
+            data = (path for path in (folder / "table" / "data").rglob("*") if path.is_file())
+            size = sum(path.stat().st_size for path in data if not path.name.startswith((".", "_")))
+            return {"seconds": time.perf_counter() - started_at, "bytes": size}
+
+        _make_once(folder / "planned.json", plan)
+        _make_once(folder / "loaded.json", write)
+        return folder / "table"
+
+    def evaluate(self, method: str, spark: AnySession, say: Progress) -> Product:
+        """Plan, load, and replay the unseen queries; return sums over them."""
+        folder = self._folder(method)
+
+        def replay() -> Product:
+            table = open_table(str(self.write_table(method, spark, say)))
+            say(f"{self.name}: evaluating {method}")
+            evaluation = evaluate(table, self.unseen(), actual=True)
+            planned, loaded = (json.loads((folder / name).read_text()) for name in ("planned.json", "loaded.json"))
+            return {
+                "method": planned["method"],
+                "totals": evaluation["totals"],
+                "matching": [[query["rows_matching"], query["columns"]] for query in evaluation["queries"]],
+                "bytes_a_row": bytes_a_row(table),
+                "planning_seconds": planned["seconds"],
+                "loading_seconds": loaded["seconds"],
+                "storage_bytes": loaded["bytes"],
+            }
+
+        return _make_once(folder / "evaluated.json", replay)
+
+    def _folder(self, method: str) -> Path:
+        return self.folder / f"{method}-{self.block_rows}"
+
+
+def compare_methods(
+    comparison: Comparison, methods: Sequence[str], spark: AnySession, say: Progress
+) -> dict[str, Product]:
+    """Lay a source out by each method, and replay the unseen queries on each table.
+
+    Returns:
+        By method: ``method``, what `auto` chose; over all queries ``rows`` and ``bytes`` read and ``footer_bytes``;
+        ``storage_bytes``, ``planning_seconds`` and ``loading_seconds``. The method :data:`BOUND` has the ``rows`` that
+        match, and the ``bytes`` of their cells at the fewest bytes a row that any of the tables takes for a column.
+    """
+    return summarize({method: comparison.evaluate(method, spark, say) for method in methods})
+
+
+def summarize(evaluated: Mapping[str, Product]) -> dict[str, Product]:
+    """Return what :func:`compare_methods` does, from what :meth:`Comparison.evaluate` gave for each method."""
+    kept = ("method", "storage_bytes", "planning_seconds", "loading_seconds")
+    totals = {"rows": "rows_scanned", "bytes": "bytes_scanned", "footer_bytes": "footer_bytes"}
+    summary: dict[str, Product] = {
+        method: {
+            **{name: product[name] for name in kept},
+            **{name: product["totals"][total] for name, total in totals.items()},
+        }
+        for method, product in evaluated.items()
+    }
+    if evaluated:
+        matching = next(iter(evaluated.values()))["matching"]
+        sizes = [product["bytes_a_row"] for product in evaluated.values()]
+        least = {column: min(size[column] for size in sizes) for column in sizes[0]}
+        summary[BOUND] = {
+            "rows": sum(rows or 0 for rows, _ in matching),
+            "bytes": round(sum((rows or 0) * sum(least[column] for column in columns) for rows, columns in matching)),
+        }
+    return summary
+
+
+def bytes_a_row(table: Table) -> dict[str, float]:
+    """Return the compressed bytes of each column for a row of the table, summed over its layouts."""
+    return {
+        column: sum(int(source.blocks.column_bytes(column).sum()) for source in table.sources) / max(1, table.rows)
+        for column in table.schema.names
+    }
+
+
+def compare_on_log(settings: MineSettings, methods: Sequence[str], spark: AnySession, say: Progress) -> dict[str, Product]:
+    """Compare methods on a source and its log: plans see all statements but the newest quarter, which judges them.
+
+    Returns:
+        As :func:`compare_methods`.
+
+    Raises:
+        LogError, SchemaError, SourceError, SettingError: as `analyze`, `plan` and `load` do.
+    """
+    return compare_methods(comparison_on_log(settings, say), methods, spark, say)
+
+
+def comparison_on_log(settings: MineSettings, say: Progress) -> Comparison:
+    """Analyse a log but for its newest statements, which become the queries to judge by.
+
+    Statements are ordered by their times where all have one, and else as the log has them. A log that changed gets a
+    folder of its own.
+    """
+    log = AnalyzeSettings(log=settings.log, schema_source=settings.source, table=settings.table)
+    name = log.table or Path(settings.source).stem
+    key = json.dumps([settings.source, _digest(settings.log), settings.partition_by, settings.table])
+    folder = settings.folder / f"{name}-{sha256(key.encode()).hexdigest()[:10]}"
+    unseen = folder / "unseen.json"
+
+    def analyze() -> Product:
+        say(f"{name}: analysing the log")
+        schema = schema_from(settings.source)
+        analysis = queries_of(log, schema)
+        seen, newest = hold_out_newest(analysis.queries)
+        document = features_of(log, schema, replace(analysis, queries=seen)).document
+        unseen.write_bytes(replace(document, queries=newest).dumps())
+        content: Product = document.to_json()
+        return content
+
+    features = folder / "features.json"
+    _make_once(features, analyze)
+    return Comparison(
+        name,
+        settings.source,
+        folder,
+        features,
+        lambda: read_features(unseen).queries,
+        settings.partition_by,
+        settings.block_rows,
+    )
+
+
+def hold_out_newest(queries: Sequence[Query]) -> tuple[tuple[Query, ...], tuple[Query, ...]]:
+    """Split off the queries of the newest quarter of the statements; the scans of a statement stay together.
+
+    Raises:
+        LogError: there are too few statements.
+    """
+    ordered = list(queries)
+    if all(query.timestamp for query in queries):
+        times = times_of(queries).tolist()
+        ordered = [queries[place] for place in sorted(range(len(queries)), key=times.__getitem__)]
+    statements = list(dict.fromkeys(query.id for query in ordered))
+    if len(statements) < LEAST_STATEMENTS:
+        raise LogError(
+            f"the log has {len(statements)} usable statements, too few to hold some out; "
+            f"give one of {LEAST_STATEMENTS} at least"
+        )
+    newest = set(statements[-max(1, round(HELD_OUT * len(statements))) :])
+    seen = tuple(query for query in ordered if query.id not in newest)
+    return seen, tuple(query for query in ordered if query.id in newest)
+
+
+def _digest(path: str) -> str:
+    try:
+        return sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise LogError(f"the log {path!r} can't be read ({error.strerror}); check the path") from error
+
+
+def _make_once(path: Path, make: Callable[[], Product]) -> Product:
+    """Return the JSON of a file, which is made where it is not there and appears only when complete."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
+        unfinished.write_text(json.dumps(make()), encoding="utf-8")
+        unfinished.rename(path)
+    product: Product = json.loads(path.read_text(encoding="utf-8"))
+    return product
