@@ -1,4 +1,4 @@
-"""Steps of an experiment: each makes one JSON file, and is done when that file is there."""
+"""Steps of an experiment: each makes one JSON file, and is finished when that file is there."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Json = Mapping[str, object]
+Say = Callable[[str], None]
 UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what it is called, the file that it makes, and how.
+    """A step: its name, the file that it makes, and how.
 
     Attributes:
-        name: said when the step starts.
+        name: reported when the step starts.
         product: the JSON file; where it exists, the step is not run again.
-        make: computes the product's content. It finds what earlier steps left by their products.
+        make: computes the product's content. It reads the products of earlier steps.
         needs: steps to run first.
     """
 
@@ -35,11 +40,16 @@ class Step:
     make: Callable[[], Json]
     needs: tuple[Step, ...] = ()
 
+    def read(self) -> dict[str, Any]:
+        """Return the product, which must be there."""
+        product: dict[str, Any] = json.loads(self.product.read_text(encoding="utf-8"))
+        return product
 
-def run(step: Step, say: Callable[[str], None]) -> dict[str, Any]:
-    """Run a step after those that it needs, unless its product is there, and return the product.
 
-    A product is renamed into place when it is complete, so a run that stopped anywhere is taken up at that step.
+def run(step: Step, say: Say) -> dict[str, Any]:
+    """Run a step after those that it needs, unless its product is there; return the product.
+
+    A product is renamed into place when it is complete, so a run that stopped anywhere resumes at that step.
     """
     if not step.product.exists():
         for needed in step.needs:
@@ -51,8 +61,7 @@ def run(step: Step, say: Callable[[str], None]) -> dict[str, Any]:
         step.product.parent.mkdir(parents=True, exist_ok=True)
         _write(_record_of(step.product), made)
         _write(step.product, content)
-    product: dict[str, Any] = json.loads(step.product.read_text(encoding="utf-8"))
-    return product
+    return step.read()
 
 
 def _write(path: Path, content: Json) -> None:
@@ -67,14 +76,14 @@ def _record_of(product: Path) -> Path:
 
 @dataclass(frozen=True)
 class Made:
-    """How a step's product came about.
+    """How a step's product was made.
 
     Attributes:
         product: the file.
-        seconds: that the step took, without those that it needs; 0 where nobody noted it.
-        code: the version of layoutopt that ran it, :data:`UNKNOWN` where nobody noted it.
-        load: how many processes wanted the machine when it ended, in the minute before: more than its cores, and
-            seconds count for little. None where nobody noted it.
+        seconds: the step's time, without that of the steps that it needs; 0 where it is unknown.
+        code: the version of layoutopt that ran it, or :data:`UNKNOWN`.
+        load: the system's load average of the minute before the step ended; above the number of cores, seconds are
+            not reliable. None where it is unknown.
     """
 
     product: Path
@@ -84,23 +93,23 @@ class Made:
 
 
 def how_made(steps: Iterable[Step]) -> tuple[Made, ...]:
-    """How the products of some steps and of all that these need came about, each once, in the order of running."""
-    found: dict[Path, Made] = {}
+    """Return how the products of steps, and of all steps that these need, were made: each once, in running order."""
+    made: dict[Path, Made] = {}
 
     def visit(step: Step) -> None:
-        if step.product in found:
+        if step.product in made:
             return
         for needed in step.needs:
             visit(needed)
         record = _record_of(step.product)
         noted: dict[str, Any] = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-        found[step.product] = Made(
+        made[step.product] = Made(
             step.product, noted.get("seconds", 0.0), noted.get("code", UNKNOWN), noted.get("load")
         )
 
     for step in steps:
         visit(step)
-    return tuple(found.values())
+    return tuple(made.values())
 
 
 def _load() -> float | None:
@@ -109,20 +118,20 @@ def _load() -> float | None:
 
 @cache
 def code_version() -> str:
-    """Which layoutopt this is: its version, and of a checkout the commit, with a plus where the package was changed.
+    """Return the version of layoutopt, with the commit of a checkout and a plus for uncommitted changes.
 
     An example is ``2.0.0 at 1a2b3c4+``.
     """
     package = Path(__file__).parent.parent
-    said = version("layoutopt")
+    released = version("layoutopt")
     commit = _git(package, "rev-parse", "--short=7", "HEAD")
     if not commit:
-        return said
-    return f"{said} at {commit}{'+' if _git(package, 'status', '--porcelain', '--', '.') else ''}"
+        return released
+    return f"{released} at {commit}{'+' if _git(package, 'status', '--porcelain', '--', '.') else ''}"
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git prints, nothing where there is no git or no checkout."""
+    """Return what git prints; nothing without git or a checkout."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
     except OSError:
@@ -141,3 +150,26 @@ def key_of(name: str, parameters: Mapping[str, object]) -> str:
     canonical = json.dumps(parameters, sort_keys=True, default=str)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + "-" + digest
+
+
+@contextmanager
+def spark_when_needed(app: str) -> Iterator[Callable[[], SparkSession]]:
+    """Yield a function that starts one Spark session when it is first called; stop the session at the end.
+
+    Args:
+        app: the application's name.
+    """
+    started: list[SparkSession] = []
+
+    @cache
+    def session() -> SparkSession:
+        from layoutopt.spark.core.sessions import spark_session
+
+        started.append(spark_session(app))
+        return started[0]
+
+    try:
+        yield session
+    finally:
+        for spark in started:
+            spark.stop()

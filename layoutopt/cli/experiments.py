@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.config.benching import BenchSettings
-from layoutopt.config.settings import AnalyzeSettings
-from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.console import Console, RenderableType
 
-    from layoutopt.bench.thesis.figure import B, Figure
-    from layoutopt.bench.thesis.suite import Suite
+    from layoutopt.bench.experiment import Session as SparkSource
+    from layoutopt.bench.figure import Suite
 
 verbs = typer.Typer()
 
@@ -32,52 +28,62 @@ def bench(settings: BenchSettings, session: Session) -> None:
 
 
 def _demo(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.tpch.demo import run_demo
+    from layoutopt.bench.demo import run_demo
 
     run_demo(settings.sf, root=settings.folder)
 
 
 def _tpch(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.thesis.readme import run_readme
-    from layoutopt.bench.thesis.registry import FIGURES, tpch_suite
-    from layoutopt.bench.tpch.runner import run_tpch
+    from layoutopt.bench.chapter5 import tpch_suite
+    from layoutopt.bench.methods_table import run_streams
+    from layoutopt.bench.results_tables import update_tables
 
     if settings.streams:
-        results = run_tpch(settings.sf, root=settings.folder, streams=settings.streams)
+        results = run_streams(settings.sf, root=settings.folder, streams=settings.streams)
         session.show({"results": str(results)}, f"Written: {results}")
     elif settings.readme is not None:
-        changed = run_readme(settings.readme, settings.results)
-        said = "written anew" if changed else "as the results have them"
-        session.show({"changed": changed}, f"The tables of {settings.readme} are {said}.")
+        changed = update_tables(settings.readme, settings.results)
+        state = "updated" if changed else "up to date"
+        session.show({"changed": changed}, f"The tables of {settings.readme} are {state}.")
     else:
-        _figures(settings, session, FIGURES, partial(tpch_suite, settings.sf, settings.folder))
+        _figures(settings, session, partial(tpch_suite, settings.sf, settings.folder))
 
 
-def _figures(
-    settings: BenchSettings,
-    session: Session,
-    figures: Mapping[str, Figure[B]],
-    suite_with: Callable[[Callable[[], SparkSession]], Suite[B]],
-) -> None:
-    from layoutopt.bench.thesis.run import run_figures
-    from layoutopt.bench.thesis.tell import figures_table, figures_there, results_report
+def _bigdata(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.bigdata import bigdata_suite
+
+    _figures(settings, session, partial(bigdata_suite, settings.rows, settings.folder))
+
+
+def _wide(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.wide_planning import print_wide, wide_result
+    from layoutopt.bench.wide_tables import wide_suite
+
+    if settings.figures:
+        _figures(settings, session, partial(wide_suite, settings.rows, settings.folder))
+        return
+    with session.working("planning a synthetic wide table"):
+        result = wide_result()
+    session.show(result.to_json(), lambda console: print_wide(console, result))
+
+
+def _figures(settings: BenchSettings, session: Session, suite_with: Callable[[SparkSource], Suite]) -> None:
+    from layoutopt.bench.results import run_figures
+    from layoutopt.bench.results_tables import figures_table, list_figures, results_report
+    from layoutopt.bench.steps import spark_when_needed
 
     if "list" in settings.figures:
-        session.show(figures_there(figures), lambda console: console.print(figures_table(figures)))
+        with spark_when_needed("layoutopt-figures") as spark:
+            figures = suite_with(spark).figures
+        session.show(list_figures(figures), lambda console: console.print(figures_table(figures)))
         return
     with session.working("running the thesis's figures") as work:
         folder, document = run_figures(suite_with, names=settings.figures, results=settings.results, say=work.say)
     session.show(document, lambda console: results_report(console, document, folder))
 
 
-def _bigdata(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.generated.sensitivity import FIGURES, bigdata_suite
-
-    _figures(settings, session, FIGURES, partial(bigdata_suite, settings.rows, settings.folder))
-
-
 def _query(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.queries import queries_report, run_queries
+    from layoutopt.bench.query_times import queries_report, run_queries
     from layoutopt.config.documents import read_calibration
     from layoutopt.model.engine_costs import BUILT_IN
 
@@ -89,70 +95,52 @@ def _query(settings: BenchSettings, session: Session) -> None:
 
 
 def _brushing(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.brushing.experiment import ROWS, run_brushing
-    from layoutopt.bench.compared.report import brushing_report
+    from layoutopt.bench.brushing import ROWS, brushing_report, run_brushing
 
     with session.working("comparing methods") as work:
         root = settings.folder / "brushing"
-        found = run_brushing(rows=settings.rows or ROWS, root=root, names=settings.streams, say=work.say)
-    session.show(found, lambda console: console.print(brushing_report(found)))
+        compared = run_brushing(rows=settings.rows or ROWS, root=root, names=settings.streams, say=work.say)
+    session.show(compared, lambda console: console.print(brushing_report(compared)))
 
 
 def _micro(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.figures import run_micro
+    from layoutopt.bench.micro import run_micro
 
     run_micro(settings.sf, root=settings.folder)
-
-
-def _wide(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
-    from layoutopt.bench.wide import print_wide, wide_result
-
-    if settings.figures:
-        _figures(settings, session, FIGURES, partial(wide_suite, settings.rows, settings.folder))
-        return
-    with session.working("planning a synthetic wide table"):
-        result = wide_result()
-    session.show(result.to_json(), lambda console: print_wide(console, result))
 
 
 def _scaling(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.scaling import plot_scaling, run_scaling, scaling_report
 
     with session.working("running all stages") as work:
-        found = run_scaling(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
-    picture = settings.folder / "scaling.png"
-    plot_scaling(found, picture)
-    session.show(found, partial(_report_and_file, scaling_report(found), picture))
+        costs = run_scaling(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
+    plot = settings.folder / "scaling.png"
+    plot_scaling(costs, plot)
+    session.show(costs, partial(_report_and_file, scaling_report(costs), plot))
 
 
 def _drift(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.drift.experiment import run_drift
-    from layoutopt.bench.drift.report import drift_report, plot_drift
+    from layoutopt.bench.drift import drift_report, plot_drift, run_drift
 
     with session.working("simulating") as work:
         figures = run_drift(settings.seed, say=work.say)
-    picture = settings.folder / "drift.png"
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    plot_drift(figures, picture)
-    session.show([figure.to_json() for figure in figures], partial(_report_and_file, drift_report(figures), picture))
+    plot = settings.folder / "drift.png"
+    plot_drift(figures, plot)
+    session.show([figure.to_json() for figure in figures], partial(_report_and_file, drift_report(figures), plot))
 
 
 def _reorganise(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.tpch.reorganised import SHARES, plot_reorganised, reorganised_figures, reorganised_report
+    from layoutopt.bench.reorganise import SHARES, plot_reorganised, reorganised_figures, reorganised_report
 
+    shares = settings.shares or SHARES
     with session.working("reorganising") as work:
         figures = reorganised_figures(
-            settings.sf,
-            root=settings.folder,
-            shares=settings.shares or SHARES,
-            halves=settings.streams,
-            say=work.say,
+            settings.sf, root=settings.folder, shares=shares, halves=settings.streams, say=work.say
         )
-    picture = settings.folder / "reorganised.png"
-    plot_reorganised(figures, picture)
+    plot = settings.folder / "reorganised.png"
+    plot_reorganised(figures, plot)
     report = reorganised_report(figures, settings.sf)
-    session.show([vars(figure) for figure in figures], partial(_report_and_file, report, picture))
+    session.show([vars(figure) for figure in figures], partial(_report_and_file, report, plot))
 
 
 def _report_and_file(report: RenderableType, written: Path, console: Console) -> None:
@@ -160,17 +148,15 @@ def _report_and_file(report: RenderableType, written: Path, console: Console) ->
     console.print(f"Written: {written}")
 
 
-_EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = MappingProxyType(
-    {
-        "demo": _demo,
-        "tpch": _tpch,
-        "bigdata": _bigdata,
-        "query": _query,
-        "brushing": _brushing,
-        "micro": _micro,
-        "wide": _wide,
-        "scaling": _scaling,
-        "drift": _drift,
-        "reorganise": _reorganise,
-    }
-)
+_EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = {
+    "demo": _demo,
+    "tpch": _tpch,
+    "bigdata": _bigdata,
+    "query": _query,
+    "brushing": _brushing,
+    "micro": _micro,
+    "wide": _wide,
+    "scaling": _scaling,
+    "drift": _drift,
+    "reorganise": _reorganise,
+}

@@ -76,5 +76,6 @@ class BenchSettings(VerbSettings):
     )
     shares: Numbers = Field(
         (),
-        description="of `reorganise`: shares of the table's bytes that may be rewritten [default: 0.05,0.1,0.15,0.2,0.3]",
+        description="of `reorganise`: shares of the table's bytes that may be rewritten "
+        "[default: 0.05,0.1,0.15,0.2,0.3]",
     )

@@ -169,7 +169,9 @@ def bytes_a_row(table: Table) -> dict[str, float]:
     }
 
 
-def compare_on_log(settings: MineSettings, methods: Sequence[str], spark: AnySession, say: Progress) -> dict[str, Product]:
+def compare_on_log(
+    settings: MineSettings, methods: Sequence[str], spark: AnySession, say: Progress
+) -> dict[str, Product]:
     """Compare methods on a source and its log: plans see all statements but the newest quarter, which judges them.
 
     Returns:

@@ -1,1 +1,0 @@
-"""Every figure of the thesis from one command, beside its own numbers."""

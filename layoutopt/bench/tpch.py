@@ -1,0 +1,155 @@
+"""TPC-H as a source of experiments: its streams, its partitions and blocks at a scale factor, and all its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from layoutopt.bench.experiment import SEED, TRAIN, Experiment, LoggedQuery, Session, Source, Variant, size_of
+from layoutopt.bench.steps import Json, Step
+from layoutopt.bench.tpch_data import TpchData, prepare
+from layoutopt.bench.tpch_queries import STREAMS, TABLE, TEST_QUERIES, TRAINING_QUERIES, Stream, draw_stream
+
+MONTH, YEAR = "o_month", "o_year"
+
+# Rows of a block at scale factor 1: about 100 blocks a month, as in 3.7.3, and 90 a year.
+MONTH_BLOCK_ROWS: Final = 700
+YEAR_BLOCK_ROWS: Final = 10_000
+
+# The smallest mean blocks, so that at small scale factors a block is still worth a read.
+_LEAST_MONTH_BLOCK: Final = 70
+_LEAST_YEAR_BLOCK: Final = 700
+
+# Of the table's 80 months, one of so many is taken for figures that need a plan for each point of a curve.
+EVERY: Final = 8
+
+# The range partitionings of 3.7.3: rows in order, skipped by minima and maxima alone.
+RANGES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "range1": {"method": "range", "by": ("o_orderdate",), "features": False},
+    "range2": {"method": "range", "by": ("o_orderdate", "cr_name", "c_mktsegment", "l_quantity"), "features": False},
+}
+
+
+@dataclass(frozen=True)
+class Tpch:
+    """TPC-H at a scale factor.
+
+    Attributes:
+        data: where the rows are.
+        spark: gives the session.
+        training: the training queries of each template.
+        num_features: the most features of an analysis; None for as many as `analyze` finds by itself.
+    """
+
+    data: TpchData
+    spark: Session
+    training: int = TRAINING_QUERIES
+    num_features: int | None = None
+
+    @property
+    def scale(self) -> float:
+        """The scale factor."""
+        return self.data.scale
+
+    @property
+    def source(self) -> Source:
+        """The denormalised table."""
+        folder = self.data.folder / "experiments"
+
+        def make() -> Json:
+            prepare(self.spark(), self.data, lambda _: None)
+            return {"scale": self.scale, "bytes": size_of(self.data.denormalised)}
+
+        name = f"generating TPC-H at scale factor {self.scale:g} and denormalising it"
+        return Source(TABLE, self.data.denormalised, folder, Step(name, folder / "data.json", make))
+
+    @property
+    def months(self) -> Source:
+        """Every eighth month of the denormalised table, in the table's order."""
+        whole = self.source
+        path, folder = self.data.folder / "months" / "denorm", self.data.folder / "months" / "experiments"
+
+        def make() -> Json:
+            rows = self.spark().read.parquet(str(whole.path))
+            taken = rows.where(f"(12 * (o_month div 100) + o_month % 100) % {EVERY} = 1")
+            unfinished = path.with_name("denorm.unfinished")
+            taken.write.mode("overwrite").option("compression", "zstd").parquet(str(unfinished))
+            unfinished.rename(path)
+            return {"every": EVERY, "bytes": size_of(path)}
+
+        return Source(
+            TABLE, path, folder, Step(f"taking every {EVERY}th month", folder / "data.json", make, (whole.made,))
+        )
+
+    def stream(self, name: str, source: Source | None = None) -> Experiment:
+        """Return the experiment on a stream of :data:`STREAMS`, on the whole table or another source."""
+        return self.experiment(name, STREAMS[name], source)
+
+    def experiment(self, name: str, stream: Stream, source: Source | None = None) -> Experiment:
+        """Return the experiment on a stream."""
+        return Experiment(
+            name,
+            source or self.source,
+            partial(self._draw, stream),
+            self.spark,
+            num_features=self.num_features,
+            shares_tables=True,
+        )
+
+    def _draw(self, stream: Stream, role: str) -> Sequence[LoggedQuery]:
+        return draw_stream(stream, role, self.training if role == TRAIN else TEST_QUERIES, SEED)
+
+    def by_month(self, label: str, method: str, **parameters: Any) -> Variant:
+        """Return a variant in partitions of months, as chapter 3 has them."""
+        rows = month_block_rows(self.scale)
+        return Variant(label, method, MONTH, **{"block_rows": rows, "written": False} | parameters)
+
+    def by_year(self, label: str, method: str, **parameters: Any) -> Variant:
+        """Return a variant in partitions of years, in as many blocks as a year has of 10,000 rows at scale factor 1."""
+        rows = year_block_rows(self.scale)
+        return Variant(label, method, YEAR, **{"block_rows": rows, "written": False} | parameters)
+
+    def plain_parquet(self) -> Variant:
+        """Return the source's order in blocks without features, which Parquet's minima and maxima skip."""
+        rows = year_block_rows(self.scale)
+        return Variant("Parquet min/max", "input-order", None, rows, features=False, written=False)
+
+    def settings(self, stream: Experiment, variants: Sequence[Variant]) -> dict[str, object]:
+        """Return what a comparison of variants was measured with."""
+        rows = sorted({variant.block_rows for variant in variants})
+        return {
+            "scale factor": self.scale,
+            "unseen queries": len(stream.queries("test")),
+            "partitions": ", ".join(dict.fromkeys(variant.partition_by or "none" for variant in variants)),
+            "rows of a block, on average": ", ".join(f"{each:,}" for each in rows),
+        }
+
+
+def tpch_at(scale: float, root: Path, spark: Session) -> Tpch:
+    """Return TPC-H at a scale factor, in the folder of all experiments.
+
+    Raises:
+        SettingError: a scale factor that can't be generated.
+    """
+    return Tpch(TpchData(scale, root), spark)
+
+
+def month_block_rows(scale: float) -> int:
+    """Return the mean block by which a month has about the thesis's hundred, as at scale factor 100.
+
+    >>> month_block_rows(1), month_block_rows(0.1), month_block_rows(0.01)
+    (700, 70, 70)
+    """
+    return max(_LEAST_MONTH_BLOCK, round(MONTH_BLOCK_ROWS * min(1.0, scale)))
+
+
+def year_block_rows(scale: float) -> int:
+    """Return the mean block by which a year has as many blocks as at scale factor 1.
+
+    >>> year_block_rows(1), year_block_rows(0.1), year_block_rows(0.01)
+    (10000, 1000, 700)
+    """
+    return max(_LEAST_YEAR_BLOCK, round(YEAR_BLOCK_ROWS * min(1.0, scale)))

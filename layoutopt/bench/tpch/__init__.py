@@ -1,1 +1,0 @@
-"""The TPC-H experiments: data, streams, methods, reports."""
