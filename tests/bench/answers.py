@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.bench.tpch.experiment import SEED
-from layoutopt.bench.tpch.queries import (
-    TABLE,
-    TEMPLATES,
-    TEST_QUERIES,
-    Stream,
-    StreamQuery,
-    draw_stream,
-    write_log,
-)
+from layoutopt.bench.experiment import SEED, LoggedQuery, write_log
+from layoutopt.bench.tpch_queries import TABLE, TEMPLATES, TEST_QUERIES, Stream, draw_stream
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
 from layoutopt.methods.proposals import PlanRequest
@@ -60,20 +52,20 @@ class Case:
 
     table: Table
     folder: Path
-    queries: tuple[StreamQuery, ...]
+    queries: tuple[LoggedQuery, ...]
     answers: tuple[pa.Table, ...]
 
-    def of(self, template: str) -> list[tuple[StreamQuery, pa.Table]]:
+    def of(self, template: str) -> list[tuple[LoggedQuery, pa.Table]]:
         """The template's queries with their answers."""
         pairs = zip(self.queries, self.answers, strict=True)
         return [(query, answer) for query, answer in pairs if query.template == template]
 
 
-def selected(query: StreamQuery) -> list[str]:
+def selected(query: LoggedQuery) -> list[str]:
     return [name.strip() for name in TEMPLATES[query.template].select.split(",")]
 
 
-def source_answers(spark: SparkSession, source: str, queries: tuple[StreamQuery, ...]) -> tuple[pa.Table, ...]:
+def source_answers(spark: SparkSession, source: str, queries: tuple[LoggedQuery, ...]) -> tuple[pa.Table, ...]:
     """Every query's rows, by one pass that notes for each row which queries want it."""
     columns = list(dict.fromkeys(name for query in queries for name in selected(query)))
     wanted = [f"if({query.sql.partition(' WHERE ')[2]}, {place}, NULL)" for place, query in enumerate(queries)]
@@ -105,7 +97,7 @@ def check(case: Case, template: str, answer: Callable[[str], pa.Table], most: in
 
 
 def write_source(
-    spark: SparkSession, denormalised: str, queries: Iterable[StreamQuery], path: str, where: str = "true"
+    spark: SparkSession, denormalised: str, queries: Iterable[LoggedQuery], path: str, where: str = "true"
 ) -> str:
     """Write rows of the denormalised table, less most of the columns that none of these queries reads."""
     texts = [query.sql for query in queries]
@@ -116,13 +108,13 @@ def write_source(
     return path
 
 
-def asked(templates: Iterable[str]) -> tuple[StreamQuery, ...]:
+def asked(templates: Iterable[str]) -> tuple[LoggedQuery, ...]:
     """The unseen queries of some templates: half as many of each in `make test`."""
     return draw_stream(Stream(tuple(templates)), "test", QUERIES, SEED)
 
 
 def make_case(
-    spark: SparkSession, making: Making, source: str, folder: Path, others: tuple[StreamQuery, ...] = ()
+    spark: SparkSession, making: Making, source: str, folder: Path, others: tuple[LoggedQuery, ...] = ()
 ) -> Case:
     """Plan and load by training queries; what is asked are unseen ones, and others."""
     write_log(draw_stream(Stream(making.templates), "train", making.training, SEED), folder / "train.jsonl")

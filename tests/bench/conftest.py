@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.tpch import experiment
-from layoutopt.bench.tpch.data import MIN_SCALE, TpchData, generate
-from layoutopt.bench.tpch.denormalise import DENORMALISE, RAW_TABLES
-from layoutopt.bench.tpch.experiment import Bench
+from layoutopt.bench.tpch import Tpch
+from layoutopt.bench.tpch_data import DENORMALISE, MIN_SCALE, RAW_TABLES, TpchData, generate
 from tests import duck
 
 if TYPE_CHECKING:
@@ -47,11 +45,9 @@ def tpch(tmp_path_factory: pytest.TempPathFactory) -> TpchData:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, tpch: TpchData, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(spark: SparkSession, tpch: TpchData) -> Tpch:
     """The experiments on that table, with training streams of a tenth and few features."""
-    monkeypatch.setattr(experiment, "TRAINING_QUERIES", 10)
-    monkeypatch.setattr(experiment, "NUM_FEATURES", 8)
-    return Bench(tpch, lambda: spark)
+    return Tpch(tpch, lambda: spark, training=10, num_features=8)
 
 
 @pytest.fixture

@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.queries import (
-    STREAMS,
-    TABLE,
-    write_log,
-)
+from layoutopt.bench.experiment import write_log
+from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch_queries import STREAMS, TABLE
 from layoutopt.cli.app import main
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.sql.schema import schema_from

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.queries import STREAMS, TABLE, TEMPLATES, StreamQuery
+from layoutopt.bench.experiment import LoggedQuery
+from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch_queries import STREAMS, TABLE, TEMPLATES
 from layoutopt.inspect.verify import verify
 from tests.bench.answers import QUERIES, Case, Making, asked, check, make_case, selected, write_source
 
@@ -44,9 +45,9 @@ def cases(names: Iterable[str], templates: int | None = None) -> pytest.MarkDeco
     return pytest.mark.parametrize(("case", "template"), found, indirect=["case"])
 
 
-def foreign(templates: Iterable[str]) -> tuple[StreamQuery, ...]:
+def foreign(templates: Iterable[str]) -> tuple[LoggedQuery, ...]:
     return tuple(
-        StreamQuery(name, f"SELECT {TEMPLATES[name].select} FROM {TABLE} WHERE {FOREIGN[place % len(FOREIGN)]}")
+        LoggedQuery(name, f"SELECT {TEMPLATES[name].select} FROM {TABLE} WHERE {FOREIGN[place % len(FOREIGN)]}")
         for place, name in enumerate(templates)
     )
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.queries import TABLE
+from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch_queries import TABLE
 from layoutopt.spark import disable, enable, last_scans, unregister
 from layoutopt.sql.schema import schema_from
 from tests.scan.builder import build, building

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from layoutopt.bench import scaling
-from layoutopt.bench.queries import OPTIMISED, PLAIN, PlainFiles
-from layoutopt.bench.scaling import STAGES, VARIANTS, found_in, plot_scaling, scaling_report, scaling_steps
+from layoutopt.bench.experiment import Experiment
+from layoutopt.bench.query_times import OPTIMISED, PLAIN, PlainFiles
+from layoutopt.bench.scaling import STAGES, VARIANTS, plot_scaling, read_runs, scaling_report, scaling_steps
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.experiment import Bench, features_step
+from layoutopt.bench.tpch import Tpch
+from layoutopt.bench.tpch_data import TpchData
 
 
-def bench(root: Path, scale: float = 0.1) -> Bench:
-    return Bench(TpchData(scale, root), lambda: pytest.fail("no step here needs Spark"))
+def stream(root: Path, name: str) -> Experiment:
+    return Tpch(TpchData(0.1, root), lambda: pytest.fail("no step here needs Spark")).stream(name)
 
 
 def test_a_run_is_taken_up_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,15 +33,14 @@ def test_a_run_is_taken_up_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
         return {"jvm": 1}
 
     monkeypatch.setattr(scaling, "run_layoutopt", command)
-    monkeypatch.setattr(scaling, "_queried", lambda stream, table: {"seconds": 1.0, "peaks": {}})
-    made = bench(tmp_path)
-    for stream in VARIANTS:
-        product = features_step(made, stream).product
+    monkeypatch.setattr(scaling, "_query", lambda of, table: {"seconds": 1.0, "peaks": {}})
+    for name in VARIANTS:
+        product = stream(tmp_path, name).features().product
         product.parent.mkdir(parents=True, exist_ok=True)
         product.write_text("{}")
     with pytest.raises(KeyboardInterrupt):
-        run(scaling_steps(made, "chapter4")["querying"], lambda sentence: None)
-    run(scaling_steps(made, "chapter4")["querying"], lambda sentence: None)
+        run(scaling_steps(stream(tmp_path, "chapter4"))["querying"], lambda sentence: None)
+    run(scaling_steps(stream(tmp_path, "chapter4"))["querying"], lambda sentence: None)
     assert ran == ["plan", "load", "verify", "verify"]
 
 
@@ -52,8 +52,8 @@ def test_copies_are_planned_for_within_their_budget(tmp_path: Path, monkeypatch:
         return {}
 
     monkeypatch.setattr(scaling, "run_layoutopt", command)
-    for stream in VARIANTS:
-        scaling_steps(bench(tmp_path), stream)["planning"].make()
+    for name in VARIANTS:
+        scaling_steps(stream(tmp_path, name))["planning"].make()
     assert ["--storage-budget" in words for words in asked] == [False, False, True]
 
 
@@ -69,7 +69,7 @@ def a_run(root: Path, scale: str, rows: int) -> None:
 def test_scale_factors_are_compared(tmp_path: Path) -> None:
     a_run(tmp_path, "1", 6_000_000)
     a_run(tmp_path, "0.1", 600_000)
-    found = found_in(tmp_path)
+    found = read_runs(tmp_path)
     assert list(found) == ["chapter3"]
     assert list(found["chapter3"]) == ["0.1", "1"]
     assert [of["times_faster"] for of in found["chapter3"].values()] == [{}, {}]
@@ -85,12 +85,12 @@ def test_queries_are_timed_beside_plain_parquet(tmp_path: Path, monkeypatch: pyt
     def timed(
         session: object, before: PlainFiles, table: Path, texts: Sequence[str], engine: str, rounds: int
     ) -> dict[str, Any]:
-        assert table == bench(tmp_path).folder / "scaling" / "chapter3" / "table"
+        assert table == stream(tmp_path, "chapter3").source.folder / "scaling" / "chapter3" / "table"
         assert (engine, len(texts)) == ("spark", scaling.QUERIES)
         return {"timings": {way: {"planning": [], "total": seconds} for way, seconds in timings.items()}}
 
     monkeypatch.setattr(scaling, "time_table", timed)
-    run(scaling.timing_step(bench(tmp_path), "chapter3", "spark"), lambda sentence: None)
-    found = found_in(tmp_path)
+    run(scaling.timing_step(stream(tmp_path, "chapter3"), "spark"), lambda sentence: None)
+    found = read_runs(tmp_path)
     assert found["chapter3"]["0.1"]["times_faster"] == {"spark": 4.0}
     assert list(scaling_report(found).columns[-2].cells) == ["4.00x"]

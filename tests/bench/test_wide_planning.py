@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.wide import Ranges, WideShape, print_wide, wide_problem, wide_result
+from layoutopt.bench.wide_planning import Ranges, WideShape, print_wide, wide_problem, wide_result
 
 SMALL = WideShape(
     columns=30, queries=60, mean_columns=5.0, deviation=2.0, least=2, most=9, topics=4, filter_columns=6, ranges=3

@@ -7,11 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layoutopt.bench.drift.experiment import run_drift
-from layoutopt.bench.drift.policies import POLICIES, cheapest
-from layoutopt.bench.drift.report import drift_report, plot_drift, totals_of
-from layoutopt.bench.drift.simulation import Run, World, simulate
-from layoutopt.bench.drift.streams import DAYS, OLD_PARTITIONS, STREAMS, mixes
+from layoutopt.bench.drift import POLICIES, cheapest, drift_report, plot_drift, run_drift, total_ratios
+from layoutopt.bench.drift_simulation import DAYS, OLD_PARTITIONS, STREAMS, Run, World, mixes, simulate
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +44,7 @@ def test_a_partition_comes_each_day_and_ages(world: World) -> None:
     for day in range(3):
         ages = run.ages
         assert int((ages >= 0).sum()) == OLD_PARTITIONS + day
-        run.ask(mixes()[0])
+        run.pass_day(mixes()[0])
         assert not run.loads[day][ages < 0].any()
         assert (run.loads[day][ages >= 0].sum(axis=1) > 0).all()
 
@@ -68,5 +65,5 @@ def test_our_policy_is_close_to_the_best_in_hindsight() -> None:
     ours = [one for one in figures if one.policy == "ours"]
     assert max(one.ratio for one in ours if one.stream != "adversarial") <= 1.2
     assert max(one.ratio for one in ours if one.stream == "adversarial") <= 2.4
-    totals = totals_of(figures)
+    totals = total_ratios(figures)
     assert totals["ours"] == min(totals.values())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +12,24 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.generated import bigdata
-from layoutopt.bench.generated.bigdata import (
+from layoutopt.bench import bigdata
+from layoutopt.bench.bigdata import (
     COLUMNS,
+    FIGURES,
     QUERIES,
     TABLE,
     TOLERANCE,
+    BigData,
     Mix,
+    bigdata_suite,
     filters_of,
+    mixes,
     texts_of,
     write_visits,
 )
-from layoutopt.bench.generated.sensitivity import FIGURES, BigData, bigdata_suite, mixes
-from layoutopt.bench.generated.tables import Rows, Workload, mean_seconds, reading_step, table_step
+from layoutopt.bench.experiment import Variant, full_scan, mean_seconds, scanned
+from layoutopt.bench.results import gather
 from layoutopt.bench.steps import run
-from layoutopt.bench.thesis import tables
-from layoutopt.bench.thesis.figure import compared
-from layoutopt.bench.thesis.results import gathered
-from layoutopt.bench.tpch.experiment import Variant
 from layoutopt.errors import SettingError
 from tests.bench.without_spark import no_spark
 
@@ -95,42 +95,44 @@ def test_skew_makes_some_filters_frequent() -> None:
 
 
 def test_each_figure_varies_one_parameter() -> None:
-    assert {name[:4] for name in FIGURES} == {"4.7a", "4.7b", "4.7c", "4.7d"}
+    assert sorted(FIGURES.values()) == ["4.7a", "4.7b", "4.7c", "4.7d"]
     assert [mix.k for mix in mixes("k").values()] == [1, 2, 4, 6, 8, 11]
     assert {(mix.s, mix.z, mix.t) for mix in mixes("k").values()} == {(0.2, 1.1, 6)}
     with pytest.raises(SettingError, match="--rows 500"):
         BigData(500, Path(), no_spark)
 
 
-@pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
-def test_a_figure_is_read_off_the_products_of_its_steps(figure: Any, tmp_path: Path) -> None:
-    bench = BigData(ROWS, tmp_path, no_spark)
+@pytest.mark.parametrize("parameter", FIGURES)
+@pytest.mark.parametrize("suffix", ["", "-seconds"])
+def test_a_figure_is_read_off_the_products_of_its_steps(parameter: str, suffix: str, tmp_path: Path) -> None:
+    suite = bigdata_suite(ROWS, tmp_path, no_spark)
+    figure, measure = suite.figures[f"{FIGURES[parameter]}{suffix}"], suite.measures()[f"{FIGURES[parameter]}{suffix}"]
     reads = {"SOP": 40, "GSOP-single": 30, "GSOP": 20}
 
     def table(label: str) -> dict[str, Any]:
-        scanned = {f"{unit}_scanned": reads[label] for unit in ("rows", "cells", "bytes")} | {"tids_scanned": 5}
+        counts = {f"{unit}_scanned": reads[label] for unit in ("rows", "cells", "bytes")} | {"tids_scanned": 5}
         return {
-            "evaluation": {"totals": scanned},
-            "full_scan": dict.fromkeys(scanned, 100),
+            "evaluation": {"totals": counts},
+            "full_scan": dict.fromkeys(counts, 100),
             "planning_seconds": 1.0,
             "layouts": 3,
             "queries": 5,
         }
 
     read = {label: {"seconds": [[0.001 * each]] * 3, "mean": 2e6} for label, each in reads.items()}
-    products = {
-        key: read if figure.timed else table(next(label for label in reads if key.endswith(f" {label}")))
-        for key in figure.steps(bench)
-    }
-    measured = figure.read(bench, products)
+    for step in measure.steps:
+        labels = [label for label in reads if f" {label} on" in step.name]
+        step.product.parent.mkdir(parents=True, exist_ok=True)
+        step.product.write_text(json.dumps(read if figure.timed else table(labels[0])))
+    measured = measure.read()
     x = measured.points[0].x
     assert measured.at("GSOP", x) == pytest.approx(20 if figure.timed else 25 / 5e6)
-    judged = [comparison for comparison in compared(figure.claims, measured) if comparison.claim.better]
-    assert {comparison.verdict for comparison in judged} == {"ahead"}
+    verdicts = {claim.verdict(claim.measured_value(measured)) for claim in figure.claims if claim.better}
+    assert verdicts == {"ahead"}
 
 
 def test_results_say_what_they_are_of(tmp_path: Path) -> None:
-    document = gathered(bigdata_suite(ROWS, tmp_path, no_spark), {})
+    document = gather(bigdata_suite(ROWS, tmp_path, no_spark), {})
     assert (document["suite"], document["scale"]) == ("bigdata", ROWS)
     assert "synthetic" in document["about"]
     command = "layoutopt bench bigdata --rows 10000 --figures 4.7a"
@@ -144,16 +146,17 @@ def test_a_table_is_planned_written_replayed_and_read(
 ) -> None:
     monkeypatch.setattr(bigdata, "QUERIES", 8)
     mix = Mix(k=1, z=3)
-    of = Workload(Rows(TABLE, ROWS, tmp_path, write_visits), mix.name, partial(texts_of, mix, ROWS), lambda: spark)
+    of = BigData(ROWS, tmp_path, lambda: spark).experiment(mix)
     said: list[str] = []
     variant = Variant("SOP", "sop", None, 500, row_order=("none",))
-    product = run(table_step(of, variant), said.append)
-    steps = ["drawing 10,000 rows", "analysing the log", "planning SOP", "loading SOP", "evaluating SOP"]
-    assert [text.split(": ")[1] for text in said] == steps
-    assert product["matching"] == sum(matching(visits, [text.split(" WHERE ")[1] for text in of.texts("test")]))
-    assert product["matching"] <= tables.scanned(product, "rows") < tables.full_scan(product, "rows")
+    product = run(of.evaluation(variant), said.append)
+    steps = ["drawing 10,000 rows", "analysing the training log", "planning SOP", "loading SOP"]
+    assert [text.split(": ")[1] for text in said] == [*steps, "evaluating SOP on the test log"]
+    texts = [query.sql for query in of.queries("test")]
+    assert product["matching"] == sum(matching(visits, [text.split(" WHERE ")[1] for text in texts]))
+    assert product["matching"] <= scanned(product, "rows") < full_scan(product, "rows")
     assert (product["layouts"], product["queries"]) == (1, 8)
-    read = run(reading_step(of, [variant]), said.append)["SOP"]
+    read = run(of.reading([variant]), said.append)["SOP"]
     assert read["rows"] == product["matching"]
-    assert mean_seconds(read) > 0
+    assert mean_seconds(read["seconds"]) > 0
     assert read["most"] >= read["mean"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +14,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.generated import access_log, star
-from layoutopt.bench.generated.shapes import NUMBERS_OF_FEATURES, Shapes, copies, session_variants, star_variants
-from layoutopt.bench.generated.wide_figures import FIGURES, wide_suite
-from layoutopt.bench.thesis.results import gathered
-from layoutopt.bench.wide import draw_queries
+from layoutopt.bench.results import gather
+from layoutopt.bench.wide_planning import draw_queries
+from layoutopt.bench.wide_tables import (
+    NUMBERS_OF_FEATURES,
+    SESSIONS,
+    STAR,
+    STAR_SHAPE,
+    Wide,
+    session_texts,
+    star_texts,
+    wide_suite,
+    write_sessions,
+    write_star,
+)
 from tests.bench.without_spark import no_spark
 
 ROWS = 800
@@ -26,7 +36,7 @@ ROWS = 800
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shapes")
-    for name, write in ((star.TABLE, star.write_star), (access_log.TABLE, access_log.write_sessions)):
+    for name, write in ((STAR, write_star), (SESSIONS, write_sessions)):
         (folder / name).mkdir()
         write(ROWS, folder / name)
     return folder
@@ -35,7 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stars() -> tuple[list[str], list[str]]:
     """The training and the test queries of a star."""
-    return star.star_texts("train"), star.star_texts("test")
+    return star_texts("train"), star_texts("test")
 
 
 def counts(written: Path, table: str, texts: Sequence[str]) -> list[int]:
@@ -49,7 +59,7 @@ def counts(written: Path, table: str, texts: Sequence[str]) -> list[int]:
 
 @pytest.mark.long
 def test_stars_have_the_stated_shape(written: Path, stars: tuple[list[str], list[str]]) -> None:
-    table = pq.read_table(written / star.TABLE)
+    table = pq.read_table(written / STAR)
     assert (table.num_columns, table.num_rows) == (453, ROWS)
     train, test = stars
     assert (len(train), len(test)) == (1_755, 585)
@@ -61,9 +71,9 @@ def test_stars_have_the_stated_shape(written: Path, stars: tuple[list[str], list
 
 
 def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path, stars: tuple[list[str], list[str]]) -> None:
-    queries = draw_queries(np.random.default_rng(0), star.SHAPE)
-    table = pq.read_table(written / star.TABLE)
-    found = counts(written, star.TABLE, stars[0][:50])
+    queries = draw_queries(np.random.default_rng(0), STAR_SHAPE)
+    table = pq.read_table(written / STAR)
+    found = counts(written, STAR, stars[0][:50])
     for query, matching in zip(queries.queries, found, strict=False):
         bits = np.ones(ROWS, dtype=np.bool_)
         for asked in query.filters:
@@ -76,21 +86,21 @@ def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path, stars: t
 
 @pytest.mark.long
 def test_the_access_log_has_the_stated_shape(written: Path) -> None:
-    table = pq.read_table(written / access_log.TABLE)
+    table = pq.read_table(written / SESSIONS)
     assert (table.num_columns, table.num_rows) == (104, ROWS)
     assert len(set(table.column("day").to_pylist())) == 7
-    train, test = access_log.session_texts("train"), access_log.session_texts("test")
+    train, test = session_texts("train"), session_texts("test")
     assert (len(train), len(test)) == (674, 61)
     filters = [set(text.split(" WHERE ")[1].split(" AND ")) for text in train + test]
     assert all(len({each.split()[0] for each in of}) == len(of) for of in filters), "a column is asked for once"
     used = Counter(each for of in filters for each in of if not each.startswith("day"))
     frequent = {each for each, _ in used.most_common(len(used) // 10)}
     assert mean(bool(of & frequent) for of in filters) >= 0.9, "3.2.1: the most frequent 10 % are used by 90 %"
-    assert sum(counts(written, access_log.TABLE, train)) < 0.002 * ROWS * len(train)
+    assert sum(counts(written, SESSIONS, train)) < 0.002 * ROWS * len(train)
 
 
 def test_rows_are_the_same_each_time(written: Path, tmp_path: Path) -> None:
-    for name, write in ((star.TABLE, star.write_star), (access_log.TABLE, access_log.write_sessions)):
+    for name, write in ((STAR, write_star), (SESSIONS, write_sessions)):
         (tmp_path / name).mkdir()
         write(ROWS, tmp_path / name)
         assert pq.read_table(tmp_path / name).equals(pq.read_table(written / name))
@@ -104,38 +114,38 @@ def product(place: int) -> dict[str, Any]:
     return {"evaluation": {"totals": scanned}, "full_scan": dict.fromkeys(scanned, 1000), **seconds, **more}
 
 
-@pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
-def test_a_figure_is_read_off_the_products_of_its_steps(figure: Any, tmp_path: Path) -> None:
-    bench = Shapes(ROWS, tmp_path, no_spark)
-    steps = figure.steps(bench)
-    everything = (*star_variants(ROWS), *copies(ROWS), *session_variants(ROWS))
+@pytest.mark.parametrize("name", wide_suite(ROWS, Path(), no_spark).figures)
+def test_a_figure_is_read_off_the_products_of_its_steps(name: str, tmp_path: Path) -> None:
+    suite, wide = wide_suite(ROWS, tmp_path, no_spark), Wide(ROWS, tmp_path, no_spark)
+    figure, measure = suite.figures[name], suite.measures()[name]
+    everything = (*wide.star_variants(), *wide.copies(), *wide.session_variants())
     read = {
         variant.label: {"seconds": [[0.1 / (place + 1)]] * 3, "mean": 2e6, "most": 3e6, "assembled": 1, "rows": 9}
         for place, variant in enumerate(everything)
     }
-    special = {
-        "read": read,
-        "vectors": {str(count): {"mean": float(count), "most": count} for count in NUMBERS_OF_FEATURES},
-    }
-    products = {key: special.get(key) or product(place) for place, key in enumerate(steps)}
-    measured = figure.read(bench, products)
+    vectors = {str(count): {"mean": float(count), "most": count} for count in NUMBERS_OF_FEATURES}
+    for place, step in enumerate(measure.steps):
+        content = read if "reading" in step.name else vectors if "vectors" in step.name else product(place)
+        step.product.parent.mkdir(parents=True, exist_ok=True)
+        step.product.write_text(json.dumps(content))
+    measured = measure.read()
     assert measured.points
     assert all(point.value >= 0 for point in measured.points)
     assert "ynthetic" in figure.note
-    if figure.name == "4.12":
+    if name == "4.12":
         assert measured.at("", "PAR") == pytest.approx(20.0), "cells and tids, of a thousand cells"
-        ours = {claim.text: claim.ours(measured) for claim in figure.claims}
+        ours = {claim.text: claim.measured_value(measured) for claim in figure.claims}
         assert ours["PAR over GSOP"] == pytest.approx(100 / 25)
-    if figure.name == "3.9a":
+    if name == "3.9a":
         assert measured.at("rows", "range") == pytest.approx(10.0)
         assert measured.at("rows", "matching") == pytest.approx(0.5)
-    if figure.name == "4.12-seconds":  # in the order of 4.12, not of the product's keys
-        assert [point.x for point in measured.points] == [variant.label for variant in star_variants(ROWS)]
-    if figure.name == "3.10a":
+    if name == "4.12-seconds":  # in the order of 4.12, not of the product's keys
+        assert [point.x for point in measured.points] == [variant.label for variant in wide.star_variants()]
+    if name == "3.10a":
         assert measured.at("SOP", 2.0) == pytest.approx(20.0)
 
 
 def test_results_say_how_large_the_tables_are(tmp_path: Path) -> None:
-    document = gathered(wide_suite(ROWS, tmp_path, no_spark), {})
+    document = gather(wide_suite(ROWS, tmp_path, no_spark), {})
     assert "SDSS (800 rows) and Conviva (3,200)" in document["about"]
     assert document["figures"]["4.12"]["command"] == "layoutopt bench wide --rows 800 --figures 4.12"

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.tpch import reorganised
-from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.experiment import Bench
-from layoutopt.bench.tpch.reorganised import (
+from layoutopt.bench import reorganise
+from layoutopt.bench.reorganise import (
     RegainedFigure,
+    figures_of_half,
     plot_reorganised,
     reorganised_figures,
     reorganised_report,
 )
+from layoutopt.bench.tpch import Tpch
+from layoutopt.bench.tpch_data import TpchData
 from layoutopt.errors import SettingError
 
 FIGURE = RegainedFigure("first", 0.0, 0, 1000, 500, 60, 0.0, 0.0)
@@ -28,12 +29,9 @@ FIGURES = [
 
 
 @pytest.mark.long
-def test_more_bytes_regain_more_between_the_old_table_and_a_fresh_one(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reorganised, "TRAINING_QUERIES", 10)
+def test_more_bytes_regain_more_between_the_old_table_and_a_fresh_one(bench: Tpch) -> None:
     said: list[str] = []
-    old, some, most, fresh = reorganised._of_half(bench, "second", (0.3, 0.9), "gsop", said.append)
+    old, some, most, fresh = figures_of_half(bench, "second", (0.3, 0.9), said.append)
     assert [one.share for one in (old, some, most, fresh)] == [0, 0.3, 0.9, 1]
     assert (old.regained, fresh.regained, old.written) == (0, 1, 0)
     assert old.read > some.read >= most.read
@@ -43,7 +41,7 @@ def test_more_bytes_regain_more_between_the_old_table_and_a_fresh_one(
     assert 0 < some.regained <= most.regained
     assert old.stored <= some.stored <= old.stored + some.written
     before = len(said)
-    assert reorganised._of_half(bench, "second", (0.3, 0.9), "gsop", said.append)[1] == some
+    assert figures_of_half(bench, "second", (0.3, 0.9), said.append)[1] == some
     assert len(said) == before  # finished steps are used again
 
 
@@ -51,8 +49,8 @@ def test_nothing_is_regained_of_a_fresh_plan_that_saves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = {"written": 0, "stored": 1000, "read": 500, "unseen": 60}
-    monkeypatch.setattr(reorganised, "run", lambda step, say: read)
-    (old, fresh) = reorganised._of_half(Bench(TpchData(0.1, tmp_path), pytest.fail), "first", (), "gsop", print)
+    monkeypatch.setattr(reorganise, "run", lambda step, say: read)
+    (old, fresh) = figures_of_half(Tpch(TpchData(0.1, tmp_path), pytest.fail), "first", (), print)
     assert (old.regained, fresh.regained_unseen) == (None, None)
     console = Console(width=160, record=True)
     console.print(reorganised_report([old, fresh], 0.1))
@@ -74,4 +72,4 @@ def test_the_table_and_the_picture_say_what_was_regained(tmp_path: Path) -> None
 @pytest.mark.parametrize(("given", "named"), [({"halves": ["third"]}, "'third'"), ({"shares": [1.5]}, "1.5")])
 def test_what_is_no_half_and_no_share_is_refused(given: dict[str, list[str]], named: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=named):
-        reorganised_figures(0.01, root=tmp_path, **given)  # type: ignore[arg-type]
+        reorganised_figures(0.01, root=tmp_path, say=print, **given)  # type: ignore[arg-type]

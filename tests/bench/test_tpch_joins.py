@@ -13,13 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.timing import digest
-from layoutopt.bench.tpch.data import MIN_SCALE, TpchData, generate
-from layoutopt.bench.tpch.denormalise import DENORMALISE, RAW_TABLES
-from layoutopt.bench.tpch.experiment import Bench
-from layoutopt.bench.tpch.joins import join_text, of_dimensions
-from layoutopt.bench.tpch.normalised import joins_step, normalised_folder, normalised_step, read_of
-from layoutopt.bench.tpch.queries import TEMPLATES, Draw
+from layoutopt.bench.query_times import digest
+from layoutopt.bench.tpch import Tpch
+from layoutopt.bench.tpch_data import DENORMALISE, MIN_SCALE, RAW_TABLES, TpchData, generate
+from layoutopt.bench.tpch_joins import (
+    count_joins,
+    has_dimensions_alone,
+    join_text,
+    joins_step,
+    normalised_folder,
+    normalised_step,
+)
+from layoutopt.bench.tpch_queries import TEMPLATES, Draw
 from tests.bench.without_spark import no_spark
 
 DIMENSIONS = {"q2", "q11", "q16", "q20", "q22"}
@@ -61,7 +66,7 @@ def test_a_join_has_the_answer_of_the_denormalised_table(connection: duckdb.Duck
     texts = (TEMPLATES[template].sql(Draw(random.Random(seed))) for seed in range(50))
     text, of_wide = next((text, found) for text in texts if (found := answer(text))[0])
     assert answer(join_text(text, lines=True)) == of_wide
-    assert of_dimensions(text) == (template in DIMENSIONS)
+    assert has_dimensions_alone(text) == (template in DIMENSIONS)
     if template not in DIMENSIONS:
         assert join_text(text) == join_text(text, lines=True)
         return
@@ -73,14 +78,14 @@ def test_a_join_has_the_answer_of_the_denormalised_table(connection: duckdb.Duck
 
 
 def test_the_tables_keep_their_rows_in_small_row_groups(data: TpchData) -> None:
-    bench = Bench(data, no_spark)
+    bench = Tpch(data, no_spark)
     normalised_step(bench, 1000).make()
     for table in RAW_TABLES:
         written = pq.ParquetFile(normalised_folder(bench, 1000) / f"{table}.parquet")
         groups = [written.metadata.row_group(place).num_rows for place in range(written.num_row_groups)]
         assert max(groups) <= 1000
         assert sum(groups) == pq.read_metadata(data.raw / f"{table}.parquet").num_rows
-    assert joins_step(bench, "chapter4", 1000).make()["dimensions"] == 40, "of 100: 4.7.5"
+    assert joins_step(bench, bench.stream("chapter4"), 1000).make()["dimensions"] == 40, "of 100: 4.7.5"
 
 
 def test_columns_and_row_groups_of_each_table_are_counted(tmp_path: Path) -> None:
@@ -91,7 +96,7 @@ def test_columns_and_row_groups_of_each_table_are_counted(tmp_path: Path) -> Non
     for name, rows in (("lineitem", lines), ("supplier", suppliers), ("nation", nations)):
         pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=10)
     text = "SELECT l_tax, s_name FROM tpch WHERE sn_name = 'INDIA' AND l_shipdate >= DATE '1991-12-04'"
-    read = read_of(tmp_path, [join_text(text)])
+    read = count_joins(tmp_path, [join_text(text)])
     least = 3 * 30 + 3 * 2 + 2 * 2  # shipdate, tax and the key of three of ten row groups; all of the others
     assert read["evaluation"]["totals"]["cells_scanned"] == least
     assert read["evaluation"]["totals"]["rows_scanned"] == 30 + 2 + 2
@@ -107,4 +112,4 @@ def test_a_table_joined_twice_is_read_twice(tmp_path: Path) -> None:
     for name, columns in (("customer", "c_custkey c_nationkey"), ("supplier", "s_suppkey s_nationkey")):
         pq.write_table(pa.table({column: [1] for column in columns.split()}), tmp_path / f"{name}.parquet")
     text = "SELECT l_orderkey FROM tpch WHERE sn_name = 'INDIA' AND cn_name = 'PERU'"
-    assert read_of(tmp_path, [join_text(text)])["evaluation"]["totals"]["cells_scanned"] == 4 * 2 + 2 * (2 * 2)
+    assert count_joins(tmp_path, [join_text(text)])["evaluation"]["totals"]["cells_scanned"] == 4 * 2 + 2 * (2 * 2)

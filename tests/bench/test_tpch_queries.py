@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from layoutopt.bench.tpch.queries import (
+from layoutopt.bench.tpch_queries import (
     COUNTRY_CODES,
     NATIONS,
     REGION_OF_NATION,
@@ -19,8 +17,6 @@ from layoutopt.bench.tpch.queries import (
     Draw,
     chosen_streams,
     draw_stream,
-    write_log,
-    write_streams,
 )
 from layoutopt.errors import SettingError
 
@@ -136,26 +132,8 @@ def test_skew_makes_the_first_of_five_regions_84_percent_and_leaves_dates_unifor
     assert min(years.values()) > 700  # of 800 expected
 
 
-def test_logs_hold_every_query_once_and_only_known_suffixes_are_written(tmp_path: Path) -> None:
-    queries = draw_stream(STREAMS["chapter3"], "test", 2, seed=1)
-    write_log(queries, tmp_path / "log.jsonl")
-    records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert records == [{"sql": query.sql, "user": query.template} for query in queries]
-    write_log(queries, tmp_path / "log.sql")
-    assert (tmp_path / "log.sql").read_text().splitlines() == [f"{query.sql};" for query in queries]
-    with pytest.raises(ValueError, match=r"log\.txt is no query log"):
-        write_log(queries, tmp_path / "log.txt")
-
-
-def test_streams_have_100_training_and_10_test_queries_a_template(tmp_path: Path) -> None:
-    paths = write_streams(tmp_path, seed=1)
-    assert len(paths) == len(set(paths)) == len(STREAMS) * 4
-    assert len((tmp_path / "chapter3-train.sql").read_text().splitlines()) == 800
-    assert len((tmp_path / "chapter5-test.jsonl").read_text().splitlines()) == 140
-
-
 def test_streams_are_chosen_by_name_and_all_where_none_is() -> None:
     assert chosen_streams(()) == tuple(STREAMS)
     assert chosen_streams(["chapter5", "chapter3"]) == ("chapter5", "chapter3")
-    with pytest.raises(SettingError, match="'chapter6', which is no query stream; choose of chapter3, "):
+    with pytest.raises(SettingError, match="'chapter6', which is not a query stream; expected one of chapter3, "):
         chosen_streams(["chapter3", "chapter6"])

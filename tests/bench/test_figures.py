@@ -5,28 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from layoutopt.bench.chapter5 import tpch_suite
+from layoutopt.bench.experiment import Session
+from layoutopt.bench.figure import ALL, Claim, Figure, Measure, Measured, Point, Suite, choose_figures, read_figures
+from layoutopt.bench.page import pivot, results_page
+from layoutopt.bench.results import keep_earlier, read_results, run_figures
+from layoutopt.bench.results_tables import with_tables
 from layoutopt.bench.steps import Step, code_version
-from layoutopt.bench.thesis.figure import ALL, Claim, Figure, Measured, Point, Products, compared
-from layoutopt.bench.thesis.page import pivot, results_page
-from layoutopt.bench.thesis.readme import with_tables
-from layoutopt.bench.thesis.registry import FIGURES, tpch_suite
-from layoutopt.bench.thesis.results import read_results, with_earlier
-from layoutopt.bench.thesis.run import run_figures
-from layoutopt.bench.thesis.suite import Suite, chosen_figures
-from layoutopt.bench.tpch.data import TpchData
-from layoutopt.bench.tpch.experiment import Bench
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import LayoutoptError, SettingError
 from tests.bench.without_spark import no_spark
 
+FIGURES = read_figures("tpch")
 CLAIMS = (
     Claim("read by SOP", 4, "3.7", ("cells", "SOP"), unit="%", better="less"),
     Claim("all over SOP", 20, "3.7", (ALL, "all"), (ALL, "SOP"), better="more"),
@@ -34,41 +32,47 @@ CLAIMS = (
 )
 
 
-def made_up(name: str, shape: Any = "stacked", fails: Exception | None = None) -> Figure[Bench]:
-    def steps(bench: Bench) -> dict[str, Step]:
-        def make() -> Mapping[str, object]:
-            if fails is not None:
-                raise fails
-            return {"cells": 2, "tids": 3}
-
-        return {"of": Step(f"measuring {name}", bench.folder / f"{name}.json", make)}
-
-    def read(bench: Bench, products: Products) -> Measured:
-        of = products["of"]
-        points = [Point("cells", "all", 100.0), *(Point(unit, "SOP", of[unit]) for unit in ("cells", "tids"))]
-        if shape == "lines":
-            points = [Point("ours", 1.0, 2.0), Point("ours", 10.0, 3.0)]
-        return Measured(tuple(points), {"rows": 1000}, ({"method": "SOP <b>", "bytes, MB": 1.5},))
-
+def made_up(name: str, shape: Any = "stacked") -> Figure:
     claims = () if shape == "lines" else CLAIMS
-    return Figure(name, f"What {name} <shows>", "figure 3.9", "%", "method", steps, read, shape, claims, note="A note.")
+    title = f"What {name} <shows>"
+    return Figure(name, title, "figure 3.9", "%", "method", shape, claims, note="A note.")
 
 
-@pytest.fixture
-def figures() -> dict[str, Figure[Bench]]:
-    return {"3.1": made_up("3.1"), "4.1": made_up("4.1", "bars"), "5.1": made_up("5.1", "lines")}
+def measure(figure: Figure, folder: Path, fails: Exception | None = None) -> Measure:
+    def make() -> dict[str, object]:
+        if fails is not None:
+            raise fails
+        return {"cells": 2, "tids": 3}
+
+    step = Step(f"measuring {figure.name}", folder / f"{figure.name}.json", make)
+
+    def read() -> Measured:
+        product = step.read()
+        points = [Point("cells", "all", 100.0), *(Point(unit, "SOP", product[unit]) for unit in ("cells", "tids"))]
+        if figure.shape == "lines":
+            points = [Point("ours", 1.0, 2.0), Point("ours", 10.0, 3.0)]
+        return Measured(points, {"rows": 1000}, [{"method": "SOP <b>", "bytes, MB": 1.5}])
+
+    return Measure([step], read)
 
 
 Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def run_some(tmp_path: Path, figures: dict[str, Figure[Bench]]) -> Run:
-    """Runs those of these figures that are named."""
+def run_some(tmp_path: Path) -> Run:
+    """Runs those of some figures that are named; one may fail."""
+    figures = {"3.1": made_up("3.1"), "4.1": made_up("4.1", "bars"), "5.1": made_up("5.1", "lines")}
 
-    def run(*names: str, said: list[str] | None = None) -> dict[str, Any]:
-        def suite(spark: Any) -> Suite[Bench]:
-            return replace(tpch_suite(0.1, tmp_path, spark), figures=figures)
+    def run(*names: str, said: list[str] | None = None, fails: Exception | None = None) -> dict[str, Any]:
+        def suite(spark: Session) -> Suite:
+            def measures() -> dict[str, Measure]:
+                return {
+                    name: measure(figure, tmp_path, fails if name == "4.1" else None)
+                    for name, figure in figures.items()
+                }
+
+            return replace(tpch_suite(0.1, tmp_path, spark), figures=figures, measures=measures)
 
         heard = [] if said is None else said
         folder, document = run_figures(suite, names=names, results=tmp_path / "results", say=heard.append)
@@ -80,12 +84,12 @@ def run_some(tmp_path: Path, figures: dict[str, Figure[Bench]]) -> Run:
 
 def test_ours_are_read_off_points_and_judged() -> None:
     measured = Measured((Point("cells", "all", 100.0), Point("cells", "SOP", 2.0), Point("tids", "SOP", 3.0)))
-    share, times, nobody = compared(CLAIMS, measured)
-    assert (share.ours, share.ratio, share.verdict) == (2.0, 0.5, "ahead")
-    assert (times.ours, times.ratio, times.verdict) == (20.0, 1.0, "ahead")
-    assert (nobody.ours, nobody.ratio, nobody.verdict) == (None, None, "")
+    values = [claim.measured_value(measured) for claim in CLAIMS]
+    assert values == [2.0, 20.0, None]
+    verdicts = [claim.verdict(value) for claim, value in zip(CLAIMS, values, strict=True)]
+    assert verdicts == ["ahead", "ahead", ""]
     worse = Measured((Point("cells", "all", 100.0), Point("cells", "SOP", 6.0)))
-    assert [each.verdict for each in compared(CLAIMS, worse)] == ["behind", "behind", ""]
+    assert [claim.verdict(claim.measured_value(worse)) for claim in CLAIMS] == ["behind", "behind", ""]
 
 
 def test_one_figure_is_run_alone_and_the_others_are_said_not_to_be_there(run_some: Run, tmp_path: Path) -> None:
@@ -114,24 +118,21 @@ def test_a_run_takes_up_where_it_stopped(run_some: Run) -> None:
 
 def test_figures_of_earlier_results_are_kept_until_they_are_measured_again(run_some: Run, tmp_path: Path) -> None:
     before = run_some("3.1", "4.1")
-    (tmp_path / "sf0.1" / "experiments" / "3.1.json").unlink()
+    (tmp_path / "3.1.json").unlink()
     for _ in range(2):
         document = run_some("4.1")
         assert document["figures"]["3.1"] == before["figures"]["3.1"]
         assert document["figures"]["5.1"]["state"] == "not run"
         assert document["seconds"] == pytest.approx(sum(before["figures"][name]["seconds"] for name in ("3.1", "4.1")))
     elsewhere = {**before, "machine": "another one", "figures": {}}
-    assert with_earlier(elsewhere, before) == elsewhere
+    assert keep_earlier(elsewhere, before) == elsewhere
 
 
 @pytest.mark.parametrize("error", [LayoutoptError("the disk is full"), OSError("the disk is full\nat last")])
-def test_a_figure_that_fails_is_told_and_the_others_are_run(
-    run_some: Run, tmp_path: Path, figures: dict[str, Figure[Bench]], error: Exception
-) -> None:
-    figures["4.1"] = made_up("4.1", fails=error)
+def test_a_figure_that_fails_is_told_and_the_others_are_run(run_some: Run, tmp_path: Path, error: Exception) -> None:
     told = "the disk is full" if isinstance(error, LayoutoptError) else "OSError: the disk is full"
     with pytest.raises(LayoutoptError, match=f"4.1: {told}$"):
-        run_some()
+        run_some(fails=error)
     found = read_results(tmp_path / "results" / "results.json")["figures"]
     assert (found["4.1"]["state"], found["4.1"]["reason"]) == ("failed", told)
     assert found["5.1"]["state"] == "measured"
@@ -141,7 +142,7 @@ def test_a_figure_that_fails_is_told_and_the_others_are_run(
 @pytest.mark.long
 def test_products_of_other_code_are_marked(run_some: Run, tmp_path: Path) -> None:
     run_some()
-    record = tmp_path / "sf0.1" / "experiments" / ".4.1.json.made"
+    record = tmp_path / ".4.1.json.made"
     record.write_text(json.dumps({"seconds": 90.0, "code": "0.0.1 at 1234567"}))
     document = run_some()
     assert document["figures"]["4.1"]["code"] == ["0.0.1 at 1234567"]
@@ -189,20 +190,20 @@ def test_results_of_something_else_are_refused(tmp_path: Path) -> None:
 
 
 def test_figures_are_chosen_by_name_number_and_chapter() -> None:
-    assert [figure.name for figure in chosen_figures(FIGURES, ["3.5"])] == ["3.5a", "3.5b", "3.5c"]
-    assert {figure.chapter for figure in chosen_figures(FIGURES, ["5"])} == {"5"}
-    assert len(chosen_figures(FIGURES, [])) == len(FIGURES)
-    with pytest.raises(SettingError, match=r"'9\.9', which is no figure; choose of 3\.2a"):
-        chosen_figures(FIGURES, ["9.9"])
+    assert [figure.name for figure in choose_figures(FIGURES, ["3.5"])] == ["3.5a", "3.5b", "3.5c"]
+    assert {figure.chapter for figure in choose_figures(FIGURES, ["5"])} == {"5"}
+    assert len(choose_figures(FIGURES, [])) == len(FIGURES)
+    with pytest.raises(SettingError, match=r"'9\.9', which is not a figure; expected one of 3\.2a"):
+        choose_figures(FIGURES, ["9.9"])
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=lambda figure: figure.name)
-def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: Figure[Bench], tmp_path: Path) -> None:
-    steps = figure.steps(Bench(TpchData(0.1, tmp_path), no_spark))
+def test_every_figure_says_where_the_thesis_has_it_and_names_its_steps(figure: Figure, tmp_path: Path) -> None:
+    steps = tpch_suite(0.1, tmp_path, no_spark).measures()[figure.name].steps
     assert steps
     assert re.search(r"\d\.\d", figure.place)
     assert all(claim.thesis > 0 and claim.place for claim in figure.claims)
-    assert not any(step.product.exists() for step in steps.values())
+    assert not any(step.product.exists() for step in steps)
 
 
 def test_points_become_a_table() -> None:
@@ -216,10 +217,10 @@ def test_the_command_line_lists_figures_refuses_others_and_writes_a_readme(
     assert main(["bench", "tpch", "--figures", "list", "--json"]) == DONE
     assert list(json.loads(capsys.readouterr().out)) == list(FIGURES)
     assert main(["bench", "tpch", "--figures", "9.9", "--folder", str(tmp_path)]) == BAD_USAGE
-    assert "'9.9', which is no figure" in capsys.readouterr().err
+    assert "'9.9', which is not a figure" in capsys.readouterr().err
     readme = tmp_path / "README.md"
     readme.write_text("nothing is marked here")
-    results = str(Path(__file__).parents[3] / "docs" / "results")
+    results = str(Path(__file__).parents[2] / "docs" / "results")
     assert main(["bench", "tpch", "--readme", str(readme), "--results", results]) == DONE
-    assert "as the results have them" in capsys.readouterr().out
+    assert "are up to date" in capsys.readouterr().out
     assert main(["bench", "tpch", "--readme", str(tmp_path / "none.md"), "--results", results]) == BAD_USAGE
