@@ -238,10 +238,7 @@ class BigData:
         return {
             name: measure
             for parameter, figure in FIGURES.items()
-            for name, measure in (
-                (figure, self._cells(parameter)),
-                (f"{figure}-seconds", self._seconds(parameter)),
-            )
+            for name, measure in ((figure, self._cells(parameter)), (f"{figure}-seconds", self._seconds(parameter)))
         }
 
     def _cells(self, parameter: str) -> Measure:

@@ -1,4 +1,4 @@
-"""`layoutopt bench brushing`: every method on range filters of users, whose constants hardly ever recur.
+"""Brushing workloads: range filters of users, whose constants hardly ever recur.
 
 A state of a crossfilter is one range on each brushed column; each other view then reads its own column under these
 ranges. While a brush is dragged, each position is a state. Logs are traces of real users for weather and movies, and of
@@ -12,26 +12,19 @@ with cold; gross with budget and rating), in the same units, with the share of N
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rich.console import Group
 
 from layoutopt.bench.experiment import ROLES, Experiment, Session, generated_source, without_templates
-from layoutopt.bench.steps import Say, run, spark_when_needed
-from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.methods import COMPARED
-
-if TYPE_CHECKING:
-    from layoutopt.spark.planning.method_comparison import Comparison
 
 ROWS: Final = 2_000_000
 _ROWS_SEED: Final = 20260
@@ -237,57 +230,3 @@ def workload(name: str, rows: int, root: Path, spark: Session) -> Experiment:
     """Return one of :data:`SOURCES` at one size, below the folder of all workloads."""
     source = generated_source(name, rows, root / f"{name}-{rows}", partial(write_source, name))
     return Experiment(name, source, partial(without_templates, partial(texts_of, name)), spark)
-
-
-def comparison_of(of: Experiment) -> Comparison:
-    """Return the comparison of methods on a workload, whose features must have been found before it runs."""
-    from layoutopt.spark.planning.method_comparison import Comparison
-
-    return Comparison(
-        of.name,
-        str(of.source.path),
-        of.source.folder,
-        of.features().product,
-        of.test_queries,
-        SOURCES[of.source.table].partition_by,
-    )
-
-
-def run_brushing(
-    *, rows: int = ROWS, root: Path, names: Sequence[str] = (), methods: Sequence[str] = COMPARED, say: Say = print
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Lay out each workload by each method, and replay the test users' queries.
-
-    Args:
-        rows: of each table.
-        root: the folder of all workloads; what an earlier run left there is used again.
-        names: of :data:`SOURCES`; all when empty.
-        methods: as the command line takes them.
-        say: called with a sentence at each step.
-
-    Returns:
-        By workload what :func:`~layoutopt.spark.planning.method_comparison.compare_methods` returns.
-
-    Raises:
-        SettingError: a workload that is not known.
-    """
-    from layoutopt.spark.planning.method_comparison import compare_methods
-
-    unknown = [name for name in names if name not in SOURCES]
-    if unknown:
-        raise SettingError(f"unknown brushing workload {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
-    compared = {}
-    with spark_when_needed("layoutopt-brushing") as spark:
-        for name in names or SOURCES:
-            one = workload(name, rows, root, spark)
-            run(one.features(), say)
-            compared[name] = compare_methods(comparison_of(one), methods, spark, say)
-    return compared
-
-
-def brushing_report(compared: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Group:
-    """Return a table a workload of what :func:`run_brushing` returns."""
-    from layoutopt.report.method_comparison import methods_table
-
-    tables = [methods_table(f"{name}: unseen users' queries", methods) for name, methods in compared.items()]
-    return Group(*[part for table in tables for part in (table, "")])

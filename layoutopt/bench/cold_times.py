@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from layoutopt.bench.experiment import TEST, Experiment, Variant, mean_seconds, seconds_of
 from layoutopt.bench.figure import Point
-from layoutopt.bench.query_times import PlainFiles, Way, check_answers, in_spark, spark_way
+from layoutopt.bench.query_times import Way, check_answers, in_spark, spark_way
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.tpch import Tpch
 from layoutopt.bench.tpch_data import RAW_TABLES
@@ -63,9 +63,8 @@ def times_step(tpch: Tpch, stream: Experiment, variants: Sequence[Variant], *, j
         with ExitStack() as stack:
             ways: list[Way] = []
             files = {FULL_SCAN: _files_under(stream.source.path)}
-            plain_files = PlainFiles(stream.source.table, stream.source.path)
             for label, folder in folders.items():
-                plain, optimised = stack.enter_context(in_spark(tpch.spark, plain_files, folder))
+                plain, optimised = stack.enter_context(in_spark(tpch.spark, stream.source, folder))
                 ways += [] if ways else [replace(plain, name=FULL_SCAN)]
                 ways.append(replace(optimised, name=label))
                 files[label] = _files_under(folder)

@@ -159,6 +159,15 @@ def format_number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def megabytes(count: float | None) -> str:
+    """Format bytes as megabytes (10^6).
+
+    >>> megabytes(61_234_567), megabytes(1_234), megabytes(None)
+    ('61.2 MB', '0.0 MB', '')
+    """
+    return "" if count is None else f"{count / 1e6:,.1f} MB"
+
+
 @contextmanager
 def plot_file(path: Path, width: float, height: float, panels: int = 1) -> Iterator[list[Any]]:
     """Yield the axes of a plot, so many side by side, which is written as an image file at the end.

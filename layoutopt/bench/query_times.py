@@ -15,14 +15,15 @@ from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 from rich.console import Group
 from rich.table import Table
 
-from layoutopt.bench import brushing
-from layoutopt.bench.experiment import TEST, LoggedQuery, Session, Variant, WrongAnswerError
+from layoutopt.bench.brushing import ROWS, SOURCES, workload
+from layoutopt.bench.comparison import comparison_of
+from layoutopt.bench.experiment import TEST, LoggedQuery, Session, Source, Variant, WrongAnswerError
 from layoutopt.bench.steps import Json, Say, Step, run, spark_when_needed
 from layoutopt.bench.tpch import MONTH, MONTH_BLOCK_ROWS, YEAR, YEAR_BLOCK_ROWS, Tpch, tpch_at
 from layoutopt.errors import SettingError
@@ -43,13 +44,6 @@ SLOWER: Final = 1.2
 GRACE_SECONDS: Final = 0.02
 
 _RANGE: Final = re.compile(r"(\w+) (?:>=|<|BETWEEN)")
-
-
-class PlainFiles(NamedTuple):
-    """The source as plain Parquet: the name that queries have for it, and its folder."""
-
-    name: str
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -147,13 +141,13 @@ def digest(answer: pa.Table) -> tuple[int, int]:
 
 
 @contextmanager
-def in_spark(session: Session, plain: PlainFiles, table: Path) -> Iterator[tuple[Way, Way]]:
+def in_spark(session: Session, source: Source, table: Path) -> Iterator[tuple[Way, Way]]:
     """Yield Spark's own Parquet reader on the source, and an enabled session on the table."""
     from layoutopt import spark as skipping
 
     before, optimised = session().newSession(), session().newSession()
-    before.read.parquet(str(plain.folder)).createOrReplaceTempView(plain.name)
-    skipping.register(optimised, plain.name, str(table))
+    before.read.parquet(str(source.path)).createOrReplaceTempView(source.table)
+    skipping.register(optimised, source.table, str(table))
     skipping.enable(optimised)
     try:
         yield spark_way(PLAIN, before), spark_way(OPTIMISED, optimised)
@@ -171,19 +165,19 @@ def spark_way(name: str, spark: SparkSession, rewrite: Callable[[str], str] = st
 
 
 @contextmanager
-def in_duckdb(_: Session, plain: PlainFiles, table: Path) -> Iterator[tuple[Way, Way]]:
+def in_duckdb(_: Session, source: Source, table: Path) -> Iterator[tuple[Way, Way]]:
     """Yield DuckDB's own Parquet reader on the source, which keeps footers, and an open table."""
     from layoutopt.sql.duckdb.translate import portable_sql
 
     opened = open_table(str(table))
     with duckdb.connect() as connection:
         connection.execute("SET parquet_metadata_cache = true")
-        files = f"{plain.folder}/*.parquet".replace("'", "''")
-        connection.execute(f"CREATE VIEW {plain.name} AS SELECT * FROM read_parquet('{files}')")
+        files = f"{source.path}/*.parquet".replace("'", "''")
+        connection.execute(f"CREATE VIEW {source.table} AS SELECT * FROM read_parquet('{files}')")
 
         @cache  # users of DuckDB alone write its dialect
         def translated(text: str) -> str:
-            return portable_sql(text, {plain.name: opened.schema}, plain.name).sql
+            return portable_sql(text, {source.table: opened.schema}, source.table).sql
 
         def before(text: str) -> Callable[[], pa.Table]:
             return connection.sql(translated(text)).to_arrow_table
@@ -197,18 +191,16 @@ def in_duckdb(_: Session, plain: PlainFiles, table: Path) -> Iterator[tuple[Way,
         )
 
 
-Ways = Callable[[Session, PlainFiles, Path], AbstractContextManager[Sequence[Way]]]
+Ways = Callable[[Session, Source, Path], AbstractContextManager[Sequence[Way]]]
 ENGINES: Final[Mapping[str, Ways]] = {"spark": in_spark, "duckdb": in_duckdb}
 
 
-def time_table(
-    session: Session, plain: PlainFiles, table: Path, texts: Sequence[str], engine: str, repeats: int
-) -> Json:
+def time_table(session: Session, source: Source, table: Path, texts: Sequence[str], engine: str, repeats: int) -> Json:
     """Time queries in one engine, on plain Parquet and on a table, in turns, after their answers were compared.
 
     Args:
         session: gives the Spark session.
-        plain: the plain Parquet.
+        source: the rows as plain Parquet.
         table: the table's folder.
         texts: the queries.
         engine: one of :data:`ENGINES`.
@@ -220,7 +212,7 @@ def time_table(
     Raises:
         WrongAnswerError: an answer from the table is not that from plain Parquet.
     """
-    with ENGINES[engine](session, plain, table) as ways:
+    with ENGINES[engine](session, source, table) as ways:
         rows = check_answers(ways, texts)
         timings = time_ways(ways, texts, repeats)
     opened = open_table(str(table))
@@ -235,14 +227,14 @@ class Case:
     Attributes:
         queries: draws them; they are reported by their templates.
         title: the table, in messages.
-        plain: the rows as plain Parquet.
+        source: the rows as plain Parquet.
         table: the folder of the table.
         made: the step that makes it.
     """
 
     queries: Callable[[], Sequence[LoggedQuery]]
     title: str
-    plain: PlainFiles
+    source: Source
     table: Path
     made: Step
 
@@ -250,27 +242,25 @@ class Case:
 def _tpch_case(stream: str, variant: Variant, tpch: Tpch) -> Case:
     """Return a stream of TPC-H's templates, on one of its tables."""
     experiment = tpch.stream(stream)
-    plain = PlainFiles(experiment.source.table, experiment.source.path)
-    table = experiment.folder(variant) / "table"
-    title = f"{stream}, {variant.label}"
-    return Case(partial(experiment.queries, TEST), title, plain, table, experiment.load(variant))
+    table, title = experiment.folder(variant) / "table", f"{stream}, {variant.label}"
+    return Case(partial(experiment.queries, TEST), title, experiment.source, table, experiment.load(variant))
 
 
 def _brushing_case(name: str, tpch: Tpch) -> Case:
     """Return ranges of users over one of the tables of `layoutopt bench brushing`, planned by `auto`."""
-    workload = brushing.workload(name, brushing.ROWS, tpch.data.root / "brushing", tpch.spark)
-    comparison = brushing.comparison_of(workload)
+    stream = workload(name, ROWS, tpch.data.root / "brushing", tpch.spark)
+    comparison = comparison_of(stream, SOURCES[name].partition_by)
 
     def queries() -> list[LoggedQuery]:
-        texts = [query.sql for query in workload.queries(TEST)]
+        texts = [query.sql for query in stream.queries(TEST)]
         return [LoggedQuery(f"columns with a range: {len(set(_RANGE.findall(text)))}", text) for text in texts]
 
     def make() -> Json:
         return {"table": comparison.write_table("auto", tpch.spark, lambda _: None).name}
 
-    made = workload.step("planning and loading by auto", "auto.json", make, workload.features())
-    title = f"{name}, {brushing.ROWS:,} rows by auto"
-    return Case(queries, title, PlainFiles(name, workload.source.path), comparison.table_of("auto"), made)
+    made = stream.step("planning and loading by auto", "auto.json", make, stream.features())
+    title = f"{name}, {ROWS:,} rows by auto"
+    return Case(queries, title, stream.source, comparison.table_of("auto"), made)
 
 
 # What is timed: an easy case first, then small row groups, then several layouts, then small tables.
@@ -278,7 +268,7 @@ CASES: Final[Mapping[str, Callable[[Tpch], Case]]] = {
     "chapter3": partial(_tpch_case, "chapter3", Variant("SOP by year", "sop", YEAR, YEAR_BLOCK_ROWS)),
     "chapter3-by-month": partial(_tpch_case, "chapter3", Variant("SOP", "sop", MONTH, MONTH_BLOCK_ROWS)),
     "chapter4": partial(_tpch_case, "chapter4", Variant("GSOP by year", "gsop", YEAR, YEAR_BLOCK_ROWS)),
-    **{name: partial(_brushing_case, name) for name in brushing.SOURCES},
+    **{name: partial(_brushing_case, name) for name in SOURCES},
 }
 
 
@@ -286,7 +276,7 @@ def query_step(session: Session, case: Case, engine: str, repeats: int) -> Step:
     """Time a case's queries in one engine, on plain Parquet and on the table; see :func:`time_table`."""
 
     def make() -> Json:
-        return time_table(session, case.plain, case.table, [query.sql for query in case.queries()], engine, repeats)
+        return time_table(session, case.source, case.table, [query.sql for query in case.queries()], engine, repeats)
 
     name = f"{case.title}: timing unseen queries in {engine}, {repeats} times on both"
     return Step(name, case.table.parent / f"queries-{engine}-{repeats}.json", make, (case.made,))
@@ -372,7 +362,7 @@ def queries_report(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: 
 
 def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Table:
     (rounds,) = {totals["rounds"] for engines in timed.values() for totals in engines.values()}
-    sizes = f"TPC-H at scale factor {scale:g}, brushed tables of {brushing.ROWS:,} rows"
+    sizes = f"TPC-H at scale factor {scale:g}, brushed tables of {ROWS:,} rows"
     table = Table(title=f"unseen queries ({sizes}), warm, median of {rounds} rounds", title_justify="left")
     for heading in ("queries", "engine"):
         table.add_column(heading)

@@ -18,8 +18,7 @@ import numpy as np
 from rich.table import Table
 
 from layoutopt.bench.experiment import TEST, TRAIN, Experiment, Variant
-from layoutopt.bench.methods_table import megabytes
-from layoutopt.bench.plots import plot_file
+from layoutopt.bench.plots import megabytes, plot_file
 from layoutopt.bench.steps import Json, Say, Step, run, spark_when_needed
 from layoutopt.bench.tpch import Tpch, tpch_at
 from layoutopt.bench.tpch_queries import STREAMS, Stream

@@ -144,10 +144,7 @@ def keep_earlier(document: Mapping[str, Any], earlier: Mapping[str, Any]) -> dic
 def figure_entry(suite: Suite, figure: Figure, measure: Measure, failed: str | None = None) -> dict[str, Any]:
     """Return what is known of one figure."""
     names = ("title", "chapter", "place", "unit", "axis", "shape", "log", "note")
-    entry = {
-        **{name: getattr(figure, name) for name in names},
-        "command": f"{suite.command} --figures {figure.name}",
-    }
+    entry = {**{name: getattr(figure, name) for name in names}, "command": f"{suite.command} --figures {figure.name}"}
     if failed is not None:
         return {**entry, "state": FAILED, "reason": failed}
     if not all(step.product.exists() for step in measure.steps):

@@ -21,7 +21,7 @@ from rich.table import Table
 from layoutopt.bench.experiment import TEST, Experiment, Variant
 from layoutopt.bench.plots import plot_file
 from layoutopt.bench.processes import check_peaks, run_layoutopt
-from layoutopt.bench.query_times import ENGINES, OPTIMISED, PLAIN, PlainFiles, Timing, time_table
+from layoutopt.bench.query_times import ENGINES, OPTIMISED, PLAIN, Timing, time_table
 from layoutopt.bench.steps import Json, Say, Step, run, spark_when_needed
 from layoutopt.bench.tpch import YEAR, YEAR_BLOCK_ROWS, Tpch, tpch_at
 
@@ -61,10 +61,10 @@ def scaling_steps(stream: Experiment) -> dict[str, Step]:
 
 def timing_step(stream: Experiment, engine: str) -> Step:
     """Time the queries in one engine on plain Parquet and on the table of :func:`scaling_steps`, which must exist."""
-    folder, plain = _folder(stream), PlainFiles(stream.source.table, stream.source.path)
+    folder = _folder(stream)
 
     def make() -> Json:
-        return time_table(stream.spark, plain, folder / "table", _texts(stream), engine, ROUNDS)
+        return time_table(stream.spark, stream.source, folder / "table", _texts(stream), engine, ROUNDS)
 
     name = f"{stream.name}: timing {QUERIES} queries in {engine} on both"
     return Step(name, folder / f"timing-{engine}.json", make)

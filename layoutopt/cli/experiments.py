@@ -35,12 +35,13 @@ def _demo(settings: BenchSettings, session: Session) -> None:
 
 def _tpch(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.chapter5 import tpch_suite
-    from layoutopt.bench.methods_table import run_streams
+    from layoutopt.bench.comparison import comparison_report, run_streams
     from layoutopt.bench.results_tables import update_tables
 
     if settings.streams:
-        results = run_streams(settings.sf, root=settings.folder, streams=settings.streams)
-        session.show({"results": str(results)}, f"Written: {results}")
+        with session.working("comparing methods") as work:
+            compared = run_streams(settings.sf, root=settings.folder, names=settings.streams, say=work.say)
+        session.show(compared, lambda console: console.print(comparison_report(compared)))
     elif settings.readme is not None:
         changed = update_tables(settings.readme, settings.results)
         state = "updated" if changed else "up to date"
@@ -95,12 +96,13 @@ def _query(settings: BenchSettings, session: Session) -> None:
 
 
 def _brushing(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.brushing import ROWS, brushing_report, run_brushing
+    from layoutopt.bench.brushing import ROWS
+    from layoutopt.bench.comparison import comparison_report, run_brushing
 
     with session.working("comparing methods") as work:
         root = settings.folder / "brushing"
         compared = run_brushing(rows=settings.rows or ROWS, root=root, names=settings.streams, say=work.say)
-    session.show(compared, lambda console: console.print(brushing_report(compared)))
+    session.show(compared, lambda console: console.print(comparison_report(compared)))
 
 
 def _micro(settings: BenchSettings, session: Session) -> None:

@@ -12,20 +12,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from layoutopt.bench import brushing
-from layoutopt.bench.brushing import (
-    SOURCES,
-    brushing_report,
-    comparison_of,
-    make_rows,
-    run_brushing,
-    texts_of,
-    workload,
-    write_source,
-)
+from layoutopt.bench.brushing import SOURCES, make_rows, texts_of, workload, write_source
+from layoutopt.bench.comparison import compare, comparison_of, comparison_report, run_brushing
 from layoutopt.bench.experiment import ROLES
-from layoutopt.bench.steps import run
 from layoutopt.errors import SettingError
-from layoutopt.spark.planning.method_comparison import BOUND, compare_methods
+from layoutopt.spark.planning.method_comparison import BOUND
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log
@@ -72,20 +63,19 @@ def test_methods_are_compared_on_written_tables_and_with_a_lower_bound(
     monkeypatch.setattr(brushing, "texts_of", lambda name, role: texts_of(name, role)[::60])
     of = workload("trips", 20_000, tmp_path, lambda: spark)
     said: list[str] = []
-    run(of.features(), said.append)
-    found = compare_methods(comparison_of(of), ("sort", "input-order"), spark, said.append)
+    found = compare(of, comparison_of(of, "Week"), ("sort", "input-order"), said.append)
     assert (found["sort"]["method"], found["input-order"]["storage_bytes"] > 0) == ("sort", True)
     for method in ("sort", "input-order"):
         assert 0 < found[BOUND]["rows"] <= found[method]["rows"]
         assert 0 < found[BOUND]["bytes"] <= found[method]["bytes"]
     assert said.count("trips: drawing 20,000 rows") == 1
-    compare_methods(comparison_of(of), ("sort",), spark, pytest.fail)
+    compare(of, comparison_of(of, "Week"), ("sort",), pytest.fail)
     printed = io.StringIO()
-    Console(width=140, file=printed).print(brushing_report({"trips": found}))
-    assert "trips: unseen users' queries" in printed.getvalue()
+    Console(width=140, file=printed).print(comparison_report({"trips": found}))
+    assert "trips: unseen queries" in printed.getvalue()
     assert printed.getvalue().index(BOUND) < printed.getvalue().index("input-order")
 
 
 def test_unknown_workloads_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="unknown brushing workload 'cars': expected one of weather, movies, trips"):
-        run_brushing(root=tmp_path, names=["cars"])
+        run_brushing(rows=1, root=tmp_path, names=["cars"])

@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from layoutopt.bench.experiment import WrongAnswerError
+from layoutopt.bench.experiment import Source, WrongAnswerError
 from layoutopt.bench.query_times import (
     CASES,
     ENGINES,
     OPTIMISED,
     PLAIN,
-    PlainFiles,
     Timing,
     Way,
     check_answers,
@@ -30,6 +29,7 @@ from layoutopt.bench.query_times import (
     summarize,
     time_ways,
 )
+from layoutopt.bench.steps import Step
 from layoutopt.bench.tpch import Tpch
 from layoutopt.bench.tpch_data import TpchData
 from layoutopt.bench.tpch_queries import TABLE
@@ -53,9 +53,9 @@ TEXTS = [
 @pytest.mark.parametrize("engine", ["duckdb", *long_too("spark")])
 def test_both_ways_of_an_engine_give_the_same_answers(engine: str, spark: SparkSession, tmp_path: Path) -> None:
     rows = some_rows()
-    before = PlainFiles(TABLE, tmp_path / "before")
-    before.folder.mkdir()
-    pq.write_table(rows, before.folder / "part-0.parquet")
+    before = Source(TABLE, tmp_path / "before", tmp_path, Step("made", tmp_path / "made.json", dict))
+    before.path.mkdir()
+    pq.write_table(rows, before.path / "part-0.parquet")
     made = building(SCHEMA, CONDITIONS, partition_by="year")
     build(tmp_path / "table", rows, replace(made, plan=replace(made.plan, table=TABLE)))
     wanted = sum(row["kind"] == "air" and (row["price"] or 0) > 50 for row in rows.to_pylist())
@@ -66,10 +66,7 @@ def test_both_ways_of_an_engine_give_the_same_answers(engine: str, spark: SparkS
 
 
 def test_totals_and_their_ratio_are_printed() -> None:
-    timings = {
-        PLAIN: Timing([[0.5, 0.5]], [[2.0, 4.0]]),
-        OPTIMISED: Timing([[0.5, 1.0]], [[1.0, 1.5]]),
-    }
+    timings = {PLAIN: Timing([[0.5, 0.5]], [[2.0, 4.0]]), OPTIMISED: Timing([[0.5, 1.0]], [[1.0, 1.5]])}
     product = {"rows": 7, "timings": {name: asdict(timing) for name, timing in timings.items()}}
     assert summarize(product, ["q3", "q5"], BUILT_IN.costs("duckdb"))["predicted_seconds"] is None
     work = [Work(queries=1), Work(queries=1, values=1e6)]

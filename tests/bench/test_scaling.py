@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from layoutopt.bench import scaling
-from layoutopt.bench.experiment import Experiment
-from layoutopt.bench.query_times import OPTIMISED, PLAIN, PlainFiles
+from layoutopt.bench.experiment import Experiment, Source
+from layoutopt.bench.query_times import OPTIMISED, PLAIN
 from layoutopt.bench.scaling import STAGES, VARIANTS, plot_scaling, read_runs, scaling_report, scaling_steps
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch import Tpch
@@ -83,7 +83,7 @@ def test_queries_are_timed_beside_plain_parquet(tmp_path: Path, monkeypatch: pyt
     timings = {PLAIN: [[3.0, 5.0], [4.0, 4.0], [90.0, 1.0]], OPTIMISED: [[1.0, 1.0], [2.0, 2.0], [1.0, 0.0]]}
 
     def timed(
-        session: object, before: PlainFiles, table: Path, texts: Sequence[str], engine: str, rounds: int
+        session: object, before: Source, table: Path, texts: Sequence[str], engine: str, rounds: int
     ) -> dict[str, Any]:
         assert table == stream(tmp_path, "chapter3").source.folder / "scaling" / "chapter3" / "table"
         assert (engine, len(texts)) == ("spark", scaling.QUERIES)
