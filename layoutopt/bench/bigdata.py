@@ -33,7 +33,7 @@ from layoutopt.bench.experiment import (
     without_templates,
 )
 from layoutopt.bench.figure import Measure, Measured, Point, Suite, read_figures
-from layoutopt.bench.wide_planning import zipf
+from layoutopt.bench.wide_workload import zipf
 from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Ints
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +26,17 @@ from layoutopt.bench.drift_simulation import (
 )
 from layoutopt.bench.plots import plot_file
 from layoutopt.bench.steps import Say
-from layoutopt.evolve.when import Loss, Rule, loss_of
-from layoutopt.model.arrays import Floats, Ints
+from layoutopt.evolve.when import Rule, loss_of
+from layoutopt.model.arrays import Floats
 
 # What writing a byte costs, in bytes read (alpha).
 PRICES: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+# What a rewrite by threshold waits for, as a share of all rows.
+THRESHOLD: Final = 0.1
+
+# Days within which the saving of a rewrite has to exceed the cost of writing.
+HORIZON: Final = 7.0
 OURS: Final = "ours"
 ADVERSARIAL: Final = "adversarial"
 ALL_STREAMS: Final = (*STREAMS, ADVERSARIAL)
@@ -45,62 +51,40 @@ def always(run: Run, price: float) -> None:
     _write_all(run, _fresh(run))
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """Rewrite everything once the day's queries read more, by this share of all rows, than by a fresh plan."""
-
-    most: float = 0.1
-
-    def __call__(self, run: Run, price: float) -> None:
-        """Compare the newest plan with a fresh one."""
-        fresh = _fresh(run)
-        types = run.loads[-1].sum(axis=0)
-        now, best = run.world.layouts.matrix[[run.plan, fresh]] @ types / types.sum()
-        if now > best + self.most:
-            _write_all(run, fresh)
+def threshold(run: Run, price: float) -> None:
+    """Rewrite everything once the day's queries read more than by a fresh plan, by :data:`THRESHOLD` of all rows."""
+    fresh = _fresh(run)
+    types = run.loads[-1].sum(axis=0)
+    now, best = run.world.layouts.matrix[[run.plan, fresh]] @ types / types.sum()
+    if now > best + THRESHOLD:
+        _write_all(run, fresh)
 
 
-@dataclass(frozen=True)
-class RewriteRule:
-    """Replan each night, and rewrite the partitions that :class:`~layoutopt.evolve.when.Rule` chooses.
+def rewrite_by_rule(run: Run, price: float) -> None:
+    """Replan each night, and rewrite the partitions that :class:`~layoutopt.evolve.when.Rule` chooses."""
+    fresh, rule = _fresh(run), Rule()
+    differences = run.differences(fresh)
+    weights = 0.5 ** (np.arange(run.day)[::-1] / run.half_life)
+    expected = weights @ differences / weights.sum() * HORIZON
 
-    Attributes:
-        rule: when to act.
-        horizon: days within which the saving has to exceed the cost of writing.
-    """
+    def acts(partition: int) -> bool:
+        loss = loss_of(differences[run.since[partition] :, partition].tolist(), price)
+        return rule.acts(loss, price, float(expected[partition]))
 
-    rule: Rule = field(default_factory=Rule)
-    horizon: float = 7.0
-
-    def __call__(self, run: Run, price: float) -> None:
-        """Decide for each partition by the loss of its queries since it was written."""
-        fresh = _fresh(run)
-        differences = run.differences(fresh)
-        weights = 0.5 ** (np.arange(run.day)[::-1] / run.half_life)
-        expected = weights @ differences / weights.sum() * self.horizon
-        chosen = [
-            partition
-            for partition in np.flatnonzero(run.day > ARRIVES).tolist()
-            if self.rule.acts(_lost(run, differences, partition, price), price, float(expected[partition]))
-        ]
-        if chosen:
-            run.plan = fresh
-            run.rewrite(np.array(chosen), fresh)
+    chosen = [partition for partition in np.flatnonzero(run.day > ARRIVES).tolist() if acts(partition)]
+    if chosen:
+        run.plan = fresh
+        run.rewrite(np.array(chosen), fresh)
 
 
 POLICIES: Final[Mapping[str, Policy]] = {
-    "never": never, "always": always, "threshold": Threshold(), OURS: RewriteRule(),
+    "never": never, "always": always, "threshold": threshold, OURS: rewrite_by_rule,
 }  # fmt: skip
 
 
 def _fresh(run: Run) -> int:
     """Return the layout of a plan for the days before, by the half-life that predicted them best."""
     return run.world.layouts.plan(run.recent(run.half_life))
-
-
-def _lost(run: Run, differences: Floats, partition: int, price: float) -> Loss:
-    """Return the loss of a partition since it was written."""
-    return loss_of(differences[run.since[partition] :, partition].tolist(), price)
 
 
 def _write_all(run: Run, layout: int) -> None:
@@ -154,18 +138,13 @@ def _shortest(by_layout: Floats, late: Floats, price: float, first: int, run: Ru
 
 def _late(loads: Floats, partition: int) -> Floats:
     """Return what late rows cost from one day on until a rewrite before another, ``float64[days + 1, days + 1]``."""
-    ages = _ages(partition)
+    ages = np.arange(DAYS) - ARRIVES[partition] + max(0, OLD_PARTITIONS - partition)
     comes = np.where((ages >= 1) & (ages <= LATE_DAYS), LATE_SHARE, 0.0)
     apart = np.concatenate([[0.0], np.cumsum(comes)])  # that have come before each day
     costs = np.zeros((DAYS + 1, DAYS + 1))
     for start in range(DAYS):
         costs[start, start + 1 :] = np.cumsum(loads[start:] * (apart[start + 1 :] - apart[start]))
     return costs
-
-
-def _ages(partition: int) -> Ints:
-    ages: Ints = np.arange(DAYS) - ARRIVES[partition] + max(0, OLD_PARTITIONS - partition)
-    return ages
 
 
 @dataclass(frozen=True)

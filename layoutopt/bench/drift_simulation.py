@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -295,17 +295,8 @@ class Run:
 # Gives the mix of the day to come, ``float64[families]``; an adversary looks at the table before.
 MixOfDay = Callable[[Run], Floats]
 
-
-class Policy(Protocol):
-    """What is rewritten by night."""
-
-    def __call__(self, run: Run, price: float) -> None:
-        """Rewrite partitions, or none.
-
-        Args:
-            run: the table, and all days so far.
-            price: what writing a byte costs, in bytes read.
-        """
+# Rewrites partitions of a table by night, or none, given what writing a byte costs, in bytes read.
+Policy = Callable[[Run, float], None]
 
 
 def simulate(world: World, mix_of_day: MixOfDay, policy: Policy, price: float) -> Run:

@@ -1,4 +1,4 @@
-"""What processes take: seconds of stages, and the memory of this process and of those that a command starts."""
+"""The memory of this process, and of the processes that a command starts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-from rich.table import Table
 
 from layoutopt.errors import LayoutoptError, SettingError
 
@@ -25,51 +21,6 @@ JVM, WORKER, DRIVER = "jvm", "worker", "driver"
 # Seconds between two looks at the processes of a command.
 _PAUSE: Final = 0.05
 _LAYOUTOPT: Final = "import sys; from layoutopt.cli.app import main; sys.exit(main())"
-
-
-@dataclass(frozen=True)
-class StageTime:
-    """The time of a stage: seconds of the clock and of the processor, and how often the stage was entered."""
-
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    times: int = 0
-
-
-class Stages:
-    """A stopwatch: ``with stages("loading"): ...``. A stage may be entered often, and lie within another.
-
-    Attributes:
-        taken: the time by stage, in the order in which stages were first entered.
-    """
-
-    def __init__(self) -> None:
-        self.taken: dict[str, StageTime] = {}
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        """Measure the block as part of a stage."""
-        self.taken.setdefault(stage, StageTime())
-        clock, cpu = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            before = self.taken[stage]
-            self.taken[stage] = StageTime(
-                before.seconds + time.perf_counter() - clock,
-                before.cpu_seconds + time.process_time() - cpu,
-                before.times + 1,
-            )
-
-
-def stage_table(stages: Stages, title: str) -> Table:
-    """Return the stages as a table."""
-    table = Table("stage", title=title, title_justify="left")
-    for name in ("times", "seconds", "CPU seconds"):
-        table.add_column(name, justify="right")
-    for stage, taken in stages.taken.items():
-        table.add_row(stage, str(taken.times), f"{taken.seconds:.1f}", f"{taken.cpu_seconds:.1f}")
-    return table
 
 
 def peak_bytes() -> int:

@@ -1,8 +1,8 @@
 """Figures 3.9, 3.10, 4.12 and 5.10 of `layoutopt bench wide`: synthetic tables of Conviva's and SDSS's stated shapes.
 
-The star table has SDSS's shape (4.7.2, 5.7.1): 453 columns and the queries of `layoutopt bench wide` as SQL, 2,340 in
-the order of time, the first three quarters to plan by, 3 to 23 columns a query and 13.6 on average. The thesis does not
-say what its columns and filters are: here filters are ranges of values, few of them popular, and topics share columns.
+The star table has SDSS's shape (4.7.2, 5.7.1), with the columns and queries of :mod:`~layoutopt.bench.wide_workload`;
+the first three quarters of the queries are to plan by. The thesis does not say what its columns and filters are: here
+filters are ranges of values.
 
 The access log has Conviva's shape (3.2.1, 3.7.2): 104 columns, such as customer, city, media and genre, seven days, 674
 queries to plan by and 61 later ones. The tenth of the filters that is used most is in 90 % of the queries, 80 % of the
@@ -39,11 +39,11 @@ from layoutopt.bench.experiment import (
     without_templates,
 )
 from layoutopt.bench.figure import Measure, Measured, Point, Suite, read_figures
-from layoutopt.bench.wide_planning import Ranges, WideShape, draw_queries, draw_values, zipf
+from layoutopt.bench.wide_workload import Ranges, WideShape, draw_queries, draw_values, zipf
 from layoutopt.model.arrays import Ints
 
 STAR: Final = "star"
-STAR_SHAPE: Final = WideShape(queries=2_340)
+STAR_SHAPE: Final = WideShape()
 STAR_TRAINING: Final = 1_755
 
 # A filter column's values lie from 0 to this.
@@ -89,7 +89,7 @@ def write_star(rows: int, folder: Path) -> None:
     for number in range(_FILES):
         size = min(per_file, rows - number * per_file)
         rng = np.random.default_rng([_STAR_SEED, number])
-        values = np.floor(draw_values(rng, replace(STAR_SHAPE, sampled_rows=size), number) * _UNITS).astype(np.int32)
+        values = np.floor(draw_values(rng, STAR_SHAPE, size, number) * _UNITS).astype(np.int32)
         columns: dict[str, pa.Array] = {f"c{i}": pa.array(values[:, i]) for i in range(STAR_SHAPE.filter_columns)}
         for i in range(STAR_SHAPE.filter_columns, STAR_SHAPE.columns):
             measured = np.round(rng.normal(20.0, 2.0, size), 3).astype(np.float32)

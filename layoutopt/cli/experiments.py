@@ -57,15 +57,9 @@ def _bigdata(settings: BenchSettings, session: Session) -> None:
 
 
 def _wide(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.wide_planning import print_wide, wide_result
     from layoutopt.bench.wide_tables import wide_suite
 
-    if settings.figures:
-        _figures(settings, session, partial(wide_suite, settings.rows, settings.folder))
-        return
-    with session.working("planning a synthetic wide table"):
-        result = wide_result()
-    session.show(result.to_json(), lambda console: print_wide(console, result))
+    _figures(settings, session, partial(wide_suite, settings.rows, settings.folder))
 
 
 def _figures(settings: BenchSettings, session: Session, suite_with: Callable[[SparkSource], Suite]) -> None:

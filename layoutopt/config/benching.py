@@ -31,11 +31,11 @@ class BenchSettings(VerbSettings):
         "--streams a table of every method on these; bigdata: SOP and GSOP under other workloads, on a synthetic table "
         "of the Big Data Benchmark's shape (figure 4.7); query: seconds of queries in Spark and DuckDB, on plain "
         "Parquet and on the optimised table; brushing: every method on range filters of users, whose constants never "
-        "recur; micro: single algorithms, and a load beside Spark's rewrite; wide: planning for a synthetic table of "
-        "453 columns, or with --figures that table and an access log of 104 columns planned, loaded and queried "
-        "(figures 3.9, 3.10, 4.12, 5.10); scaling: every stage, and what a row costs at each scale factor that was "
-        "run; drift: sixty simulated days of queries that change, and when rewriting partitions pays; reorganise: half "
-        "of chapter 4's templates replaced, and what `optimize` regains within --shares of the table's bytes"
+        "recur; micro: single algorithms, and a load beside Spark's rewrite; wide: synthetic tables of 453 and 104 "
+        "columns planned, loaded and queried (figures 3.9, 3.10, 4.12, 5.10); scaling: every stage, and what a row "
+        "costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
+        "rewriting partitions pays; reorganise: half of chapter 4's templates replaced, and what `optimize` regains "
+        "within --shares of the table's bytes"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
@@ -16,7 +13,7 @@ from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, 
 from layoutopt.search.merging import merge_bottom_up, starting_groups
 from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Problem
-from layoutopt.search.rows import ComputedRows, Estimate, RowsRead, rows_estimator
+from layoutopt.search.rows import ComputedRows, Estimate, rows_estimator
 
 
 @dataclass(frozen=True)
@@ -39,43 +36,31 @@ class SearchResult:
 _FINALISTS = 3
 """Schemes for which fewer guides are tried."""
 
-Watch = Callable[[str], AbstractContextManager[object]]
-"""Called with a stage's name, gives what is entered around that stage."""
 
-
-def search_groups(
-    problem: Problem, partitioner: Partitioner, estimate: Estimate = "selectivity", watch: Watch = nullcontext
-) -> SearchResult:
+def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate = "selectivity") -> SearchResult:
     """The best column grouping found: bottom-up merging (4.4.4), then moves; never worse than SOP or GSOP-single.
 
     On the way groups are guided by as many features as fit; fewer are tried for the best schemes alone, where they gain
     as much as if they were tried for all. Both ends of the spectrum (4.3.2) are candidates too, by the same exact
     objective on the same samples; single columns are computed only as far as it takes to see that they are worse.
 
-    Candidates are compared by the ``estimate``. ``watch`` is for measuring; ``estimating`` and ``computing`` are stages
-    within the others.
+    Candidates are compared by the ``estimate``.
     """
-    computed = ComputedRows(problem, partitioner)
-    exact, nearly = _watched(computed, watch, "computing"), _watched(computed.by_most, watch, "computing")
-    estimated = _watched(rows_estimator(problem, estimate, partitioner), watch, "estimating")
-    with watch("starting groups"):
-        start = starting_groups(problem)
-    with watch("merging"):
-        passed = merge_bottom_up(problem, start, estimated, nearly)
-    with watch("moving classes"):
-        merged = min(passed, key=_rank)
-        passed += move_classes(problem, merged, start, estimated, nearly)
-    with watch("trying fewer guides"):
-        finalists = sorted(passed, key=_rank)[:_FINALISTS]
-        passed += [Grouping(one.groups, cost_of(problem, one.groups, exact)) for one in finalists]
-    with watch("comparing with SOP and GSOP-single"):
-        passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
-        # Classes are computed already where merging started from them.
-        floor = np.zeros_like(problem.weights) if start == column_classes(problem) else problem.least_rows
-        apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
+    exact = ComputedRows(problem, partitioner)
+    estimated = rows_estimator(problem, estimate, partitioner)
+    start = starting_groups(problem)
+    passed = merge_bottom_up(problem, start, estimated, exact.by_most)
+    merged = min(passed, key=_rank)
+    passed += move_classes(problem, merged, start, estimated, exact.by_most)
+    finalists = sorted(passed, key=_rank)[:_FINALISTS]
+    passed += [Grouping(one.groups, cost_of(problem, one.groups, exact)) for one in finalists]
+    passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
+    # Classes are computed already where merging started from them.
+    floor = np.zeros_like(problem.weights) if start == column_classes(problem) else problem.least_rows
+    apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
     if apart is not None:
         passed.append(Grouping(singles(problem), apart))
-    return SearchResult(min(passed, key=_rank), merged, tuple(passed), computed)
+    return SearchResult(min(passed, key=_rank), merged, tuple(passed), exact)
 
 
 def search_as_written(problem: Problem, partitioner: Partitioner) -> SearchResult:
@@ -88,14 +73,6 @@ def search_as_written(problem: Problem, partitioner: Partitioner) -> SearchResul
     passed = merge_bottom_up(problem, column_classes(problem), estimated, computed, every_pair=True)
     best = min(passed, key=_rank)
     return SearchResult(best, best, tuple(passed), computed)
-
-
-def _watched(rows_read: RowsRead, watch: Watch, stage: str) -> RowsRead:
-    def watched(served: Bits) -> Floats:
-        with watch(stage):
-            return rows_read(served)
-
-    return watched
 
 
 def _rank(grouping: Grouping) -> tuple[float, int]:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.bench.results import gather
-from layoutopt.bench.wide_planning import draw_queries
 from layoutopt.bench.wide_tables import (
     NUMBERS_OF_FEATURES,
     SESSIONS,
@@ -28,6 +27,7 @@ from layoutopt.bench.wide_tables import (
     write_sessions,
     write_star,
 )
+from layoutopt.bench.wide_workload import draw_queries
 from tests.bench.without_spark import no_spark
 
 ROWS = 800
